@@ -60,6 +60,7 @@ void problem_of_error(problem *p, const hearth_error *err)
         err->status == HEARTH_ERROR_CONTEXT || err->status == HEARTH_ERROR_FORMAT)
         status = 400;
     problem_set(p, status, "", "%s", err->message);
+    if (err->status == HEARTH_ERROR_CONTEXT) p->code = "context_length_exceeded";
 }
 
 static const char *type_of(int status)

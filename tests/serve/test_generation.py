@@ -366,6 +366,11 @@ def what_is_wrong_is_named():
             check(answer.status == 400 and answer.error()["param"] == param, more, answer.raw)
         long = s.post("/v1/completions", asked(prompt="dog " * 100))
         check(long.status == 400 and long.error()["code"] == "context_length_exceeded", long.raw)
+        for more in {"echo": True}, {"echo": True, "logprobs": 1}, {"echo": True, "logprobs": 1, "stream": True}:
+            long = s.post("/v1/completions", asked(prompt="dog " * 100, **more))
+            check(long.status == 400 and long.error()["code"] == "context_length_exceeded", more, long.raw)
+        whole = s.post("/v1/completions", asked(max_tokens=None, max_completion_tokens=1.5))
+        check("a whole number is expected, not 1.5" in whole.error()["message"], whole.raw)
         full = s.post("/v1/completions", asked(max_tokens=None, ignore_eos=True, max_completion_tokens=1000)).json()
         check(full["choices"][0]["finish_reason"] == "length" and full["usage"]["total_tokens"] == 65, full)
         least = s.post("/v1/completions", asked(temperature=0, top_p=1, min_p=0, top_k=0, repeat_penalty=1.0, user="me",

@@ -302,7 +302,6 @@ static bool begin(generation *g, problem *p)
         hearth_status st = begin_choice(&g->choices[i * g->n_choice], &err);
         if (st == HEARTH_OK) continue;
         problem_of_error(p, &err);
-        if (st == HEARTH_ERROR_CONTEXT) p->code = "context_length_exceeded";
         return false;
     }
     return true;
