@@ -72,6 +72,35 @@ def functions_are_called_where_they_must_be():
 
 
 @case
+def what_is_cut_of_a_call_that_must_be_is_no_text():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        one = {"messages": ASK, "tools": FUNCTIONS, "seed": 1, "temperature": 1.0}
+        n_without = 0
+        for n in range(1, 40, 2):
+            ask = {**one, "max_tokens": n, "tool_choice": "required"}
+            choice = s.post("/v1/chat/completions", ask).json()["choices"][0]
+            calls = choice["message"].get("tool_calls", [])
+            n_without += not calls
+            check(not choice["message"]["content"] and (calls or choice["finish_reason"] == "length"), n, choice)
+            events = [e for _, e in events_of(s.post("/v1/chat/completions", {**ask, "stream": True}))[:-1]]
+            deltas = [e["choices"][0]["delta"] for e in events]
+            check(not any(d.get("content") for d in deltas) and len(joined_calls(deltas)) == len(calls), n, events)
+            check(events[-1]["choices"][0]["finish_reason"] == choice["finish_reason"], n, events)
+        check(2 < n_without < 20, n_without)
+        tools = [{"name": "now", "input_schema": {"type": "object"}}]
+        message = s.post("/v1/messages", {"max_tokens": 3, "messages": ASK, "tools": tools, "tool_choice": {"type": "any"}}).json()
+        check(message["content"] == [] and message["stop_reason"] == "max_tokens", message)
+        flat = {"input": "a", "tools": [{"type": "function", "name": "now"}], "tool_choice": "required", "max_output_tokens": 3}
+        check(s.post("/v1/responses", flat).json()["output"] == [], "responses")
+        last = check_response_events(events_of(s.post("/v1/responses", {**flat, "stream": True})))
+        check(last["output"] == [] and last["status"] == "incomplete", last)
+        # Where text is allowed, what may begin a call is text if nothing follows.
+        bias = {str(s.post("/tokenize", {"content": "a<"}).json()["tokens"][-1]): 100}
+        text = s.post("/v1/chat/completions", {**one, "max_tokens": 1, "logit_bias": bias}).json()["choices"][0]["message"]
+        check(text["content"] == "<", text)
+
+
+@case
 def calls_stand_in_the_next_prompt_as_they_were_written():
     with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
         ask = {"messages": ASK, "max_tokens": 200, "tools": FUNCTIONS, "tool_choice": {"type": "function", "function": {"name": "weather"}}, "seed": 3}

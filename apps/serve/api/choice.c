@@ -107,7 +107,8 @@ static void take_part(void *user, hearth_answer_kind kind, const char *text, siz
     bool ok = true;
     if (c->is_stopped || g->is_broken) return;
     if (kind == HEARTH_ANSWER_TEXT) {
-        take_text(c, text, n);
+        if (c->drops_text) c->has_dropped = true;
+        else take_text(c, text, n);
         return;
     }
     release_text(c, c->text.n);
@@ -174,6 +175,9 @@ void choice_end(choice *c, finish_reason why)
 {
     generation *g = c->generation;
     hearth_error err;
+    /* Where calls alone are allowed, what is held back of a cut answer is the beginning of one. */
+    c->drops_text =
+        why == FINISH_LENGTH && g->constraint.field && g->constraint.kind == HEARTH_CONSTRAINT_CALLS;
     if (!c->is_stopped && hearth_answer_finish(c->answer, &err) != HEARTH_OK) g->is_broken = true;
     if (!c->is_stopped) release_text(c, c->text.n);
     if (c->is_stopped) why = FINISH_STOP;

@@ -78,7 +78,8 @@ struct choice {
     const char *stop; /* the stop string that was found */
     size_t n_stop;
     bool is_stopped, has_progress;
-    uint32_t n_evaluated; /* of the prompt, as a stream was told; has_progress: it was */
+    bool drops_text, has_dropped; /* of a call that was cut: what came of it is no text */
+    uint32_t n_evaluated;         /* of the prompt, as a stream was told; has_progress: it was */
     hearth_draft_stats draft;
     size_t i_prompt, n_generated, n_reasoning, n_cached; /* n_reasoning: of the generated tokens */
 };
