@@ -297,7 +297,7 @@ def check_response_events(events):
             check(open_item is None and e["output_index"] == added, e)
             open_item, added = e["item"]["id"], added + 1
         elif kind == "output_item.done":
-            check(e["item"]["id"] == open_item and e["item"]["status"] == "completed", e)
+            check(e["item"]["id"] == open_item and e["item"]["status"] in ("completed", "incomplete"), e)
             open_item = None
         else:
             check(e["item_id"] == open_item and e["output_index"] == added - 1, e)
@@ -308,6 +308,8 @@ def check_response_events(events):
     check(open_item is None, events)
     last = events[-1][1]["response"]
     check([i["item"] for _, i in events if i["type"] == "response.output_item.done"] == last["output"], last)
+    check(all(i["status"] == "completed" for i in last["output"][:-1]), last)
+    check(all(i["status"] == last["status"] for i in last["output"][-1:]), last)
     return last
 
 
@@ -318,6 +320,7 @@ def responses_have_items():
                "metadata": {"a": "b"}, "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k"}
         whole = s.post("/v1/responses", ask).json()
         check(whole["object"] == "response" and whole["status"] == "incomplete" and whole["incomplete_details"]["reason"] == "max_output_tokens", whole)
+        check([i["status"] for i in whole["output"]] == ["incomplete"], whole)
         check(whole["metadata"] == {"a": "b"} and whole["instructions"] == "Be brief." and whole["store"] is False, whole)
         streamed = check_response_events(events_of(s.post("/v1/responses", {**ask, "stream": True})))
         check(streamed["output"][0]["content"][0]["text"] == whole["output"][0]["content"][0]["text"], streamed, whole)
@@ -326,7 +329,7 @@ def responses_have_items():
                     "tool_choice": {"type": "function", "name": "weather"}, "seed": 2, "parallel_tool_calls": False}
         done = s.post("/v1/responses", call_ask).json()
         item, = done["output"]
-        check(done["status"] == "completed" and item["type"] == "function_call" and item["name"] == "weather", done)
+        check(done["status"] == item["status"] == "completed" and item["type"] == "function_call" and item["name"] == "weather", done)
         check(len(done["tools"]) == 2 and done["usage"]["total_tokens"] == done["usage"]["input_tokens"] + done["usage"]["output_tokens"], done)
         good_arguments(item["arguments"])
         last = check_response_events(events_of(s.post("/v1/responses", {**call_ask, "stream": True})))

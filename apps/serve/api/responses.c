@@ -49,6 +49,14 @@ static void write_arguments(json *j, const char *key, const function_call *f, it
               status == ITEM_DONE ? f->arguments.n : 0);
 }
 
+/* The last item of an answer that was cut is as incomplete as the answer. */
+static const char *status_word(const choice *c, size_t i, item_status status)
+{
+    if (status != ITEM_DONE) return "in_progress";
+    bool is_cut = c->finish == FINISH_LENGTH && i + 1 == c->n_part && !c->has_dropped;
+    return is_cut ? "incomplete" : "completed";
+}
+
 static void write_item(json *j, const char *key, choice *c, size_t i, item_status status)
 {
     const answer_part *p = &c->parts[i];
@@ -58,7 +66,7 @@ static void write_item(json *j, const char *key, choice *c, size_t i, item_statu
     json_open_compact(j, key, '{');
     json_word(j, "type", types[p->kind]);
     write_item_id(j, "id", c, i);
-    json_word(j, "status", status == ITEM_DONE ? "completed" : "in_progress");
+    json_word(j, "status", status_word(c, i, status));
     if (p->kind == HEARTH_ANSWER_CALL) {
         const function_call *f = &c->calls[p->from];
         json_word(j, "call_id", f->id);
