@@ -335,6 +335,8 @@ def a_prompt_is_repeated_with_its_probabilities():
         first = [c for e in events for c in e["choices"] if c["index"] == 0]
         check("".join(c["text"] for c in first) == whole["text"], events)
         check([x for c in first for x in c["logprobs"]["token_logprobs"]] == probs["token_logprobs"], events)
+        events = events_of(s.post("/v1/completions", {**ask, "stream": True, "logprobs": None}))
+        check("".join(c["text"] for e in events for c in e["choices"]) == whole["text"], events)
         by_ids = s.post("/v1/completions", {**ask, "prompt": [ids, ids], "logprobs": None}).json()["choices"]
         check(all(c["text"] == whole["text"] for c in by_ids), by_ids)
 

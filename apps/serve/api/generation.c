@@ -292,16 +292,12 @@ static bool prepare(generation *g, hearth_constraint *constraint, problem *p)
 }
 
 /* The first choice of each prompt is given to the scheduler; others follow when its first token came. */
-static bool begin(generation *g, problem *p)
+static bool begin_first(generation *g)
 {
     hearth_error err;
-    for (size_t i = 0; g->echo && i < generation_count(g); i++) {
-        if (!choice_repeat_prompt(&g->choices[i])) g->is_broken = true;
-    }
     for (size_t i = 0; i < g->prompts.n; i++) {
-        hearth_status st = begin_choice(&g->choices[i * g->n_choice], &err);
-        if (st == HEARTH_OK) continue;
-        problem_of_error(p, &err);
+        if (begin_choice(&g->choices[i * g->n_choice], &err) == HEARTH_OK) continue;
+        problem_of_error(&g->problem, &err);
         return false;
     }
     return true;
@@ -315,6 +311,19 @@ static void begin_stream(generation *g)
         g->format->begin(&g->choices[i]);
 }
 
+/* What the scheduler refuses ends the call by generations_tend, with the choices that it has. A stream begins when
+ * nothing was refused, so that errors have their status. */
+static void begin(generation *g)
+{
+    if (!begin_first(g)) {
+        g->is_broken = true;
+        return;
+    }
+    if (g->is_stream) begin_stream(g);
+    for (size_t i = 0; g->echo && !g->is_broken && i < generation_count(g); i++)
+        if (!choice_repeat_prompt(&g->choices[i])) g->is_broken = true;
+}
+
 /* The constraint is there, or none is wanted: the answer begins, or the call ends by what is wrong. */
 static void start(generation *g, hearth_constraint *constraint)
 {
@@ -326,9 +335,7 @@ static void start(generation *g, hearth_constraint *constraint)
         generation_refuse(g, &p);
         return;
     }
-    /* What the scheduler refuses ends the call by generations_tend, with the choices that it has. */
-    if (!g->scores && !begin(g, &g->problem)) g->is_broken = true;
-    else if (g->is_stream && !g->scores) begin_stream(g);
+    if (!g->scores) begin(g);
 }
 
 /* ---- constraints ---------------------------------------------------------------------------------------------- */
@@ -401,8 +408,7 @@ static void go_on_scoring(generation *g)
     prompt_scores_close(g->scores);
     g->scores = NULL;
     if (g->problem.status) g->is_broken = true;
-    if (g->is_stream && !g->is_broken) begin_stream(g);
-    if (!g->is_broken && !begin(g, &g->problem)) g->is_broken = true;
+    if (!g->is_broken) begin(g);
 }
 
 /* Choices that wait for the first token of another one, whose prompt they share, begin. */
