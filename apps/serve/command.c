@@ -165,7 +165,9 @@ static hearth_status load(void *user, served_model *m, hearth_error *err)
     hearth_model_options o = wanted_of(a, m);
     o.progress = may_load, o.progress_user = m->engine;
     hearth_status st = try_open_model(a, m->path, &o, &m->model, err);
-    return st == HEARTH_OK ? drafts_try_open(a, &m->scheduling.draft, &m->draft, err) : st;
+    if (st != HEARTH_OK) return st;
+    warn_of_context(m->model, served_model_n_ctx(m));
+    return drafts_try_open(a, &m->scheduling.draft, &m->draft, err);
 }
 
 /* Without a limit of memory the system tells when it is opened. */
