@@ -38,7 +38,7 @@ static const option_spec options[] = {
     OPT_FLOAT("kv-dir-seconds", 0, "X", 0.01, 1e6, "written after so long without requests; default 30",
               ADVANCED),
     OPT_FLAG("keep-billing-header", 0, "leave that line in system prompts", ADVANCED),
-    OPT_UINT("max-waiting", 0, "N", 1, 100000, "requests that wait; default 64", ADVANCED),
+    OPT_UINT("max-waiting", 0, "N", 1, 100000, "requests beyond --parallel; default 64", ADVANCED),
     OPT_UINT("max-connections", 0, "N", 1, 100000, "default 1024", ADVANCED),
     OPT_SIZE("max-body", 0, "BYTES", 1, 1e9, "of a request; default 16M", ADVANCED),
     OPT_FLOAT("idle-seconds", 0, "X", 0.01, 86400, "for a connection without a request; default 75",
@@ -291,6 +291,8 @@ static int open_and_serve(const args *a, engine *e)
                         .log = log_request,
                         .on_stop = stop,
                         .on_cancel = interrupt_evaluations};
+    /* A burst may wait in the exchange alone, while the engine is in a step. */
+    if (o.limits.max_waiting < engine_max_requests(e)) o.limits.max_waiting = engine_max_requests(e);
     hearth_status st = read_access(a, &rules, &err);
     if (st == HEARTH_OK) st = server_open(&o, &s, &err);
     if (st == HEARTH_OK) st = listen_as_asked(a, s, &err);
