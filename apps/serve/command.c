@@ -252,6 +252,7 @@ static int serve(server *s, engine *e)
     int number = server_run(s);
     if (number != 0) _exit(EXIT_SIGNAL + number); /* the engine thread may be at work */
     engine_stop(e);
+    clear_interrupt(); /* of the last requests that were cancelled: it would tell of another end of the program */
     return e->failed ? EXIT_OTHER : 0;
 }
 
