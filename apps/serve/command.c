@@ -12,9 +12,12 @@
 #include "serve/model_list.h"
 #include "serve/notify.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #endif
@@ -196,6 +199,27 @@ static void say_loaded(const served_model *m)
 
 static void say_ready(void) { notify_manager("READY=1"); }
 
+/* It is made if it is missing, and a file is made in it, as rights alone do not tell that one can be. */
+static hearth_status make_kept_folder(const char *folder, hearth_error *err)
+{
+    char *path;
+    if (!folder) return HEARTH_OK;
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+        return hth_fail(err, HEARTH_ERROR_IO, "--kv-dir %s: the folder cannot be made: %s", folder,
+                        strerror(errno));
+    if (asprintf(&path, "%s/hearth-XXXXXX", folder) < 0)
+        return hth_fail_memory(err, strlen(folder), "a path");
+    int fd = mkstemp(path), reason = errno;
+    if (fd >= 0) {
+        close(fd);
+        unlink(path);
+    }
+    free(path);
+    if (fd >= 0) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_IO, "--kv-dir %s: nothing can be written there: %s", folder,
+                    strerror(reason));
+}
+
 static hearth_status list_models(const args *a, model_list *l, hearth_error *err)
 {
     const char *path = args_operand(a, 0), *alias = args_text(a, "alias", NULL);
@@ -205,6 +229,7 @@ static hearth_status list_models(const args *a, model_list *l, hearth_error *err
     do st = model_list_add(l, path, err);
     while (st == HEARTH_OK && path && (path = args_operand(a, ++i)) != NULL);
     if (st == HEARTH_OK) st = model_list_finish(l, &o, err);
+    if (st == HEARTH_OK) st = make_kept_folder(args_text(a, "kv-dir", NULL), err);
     if (st == HEARTH_OK) st = model_list_keep(l, args_text(a, "kv-dir", NULL), err);
     if (st != HEARTH_OK || !alias || l->n > 1) return st;
     free(l->at[0].id);
