@@ -395,12 +395,11 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
                  args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where, seed);
 }
 
-void warn_of_context(const hearth_model *model, const hearth_session *session)
+void warn_of_context(const hearth_model *model, uint32_t n_ctx)
 {
     hearth_model_info info = model_info(model);
-    if (hearth_session_n_ctx(session) > info.n_ctx_train)
-        print_warning("-c takes %u positions, but %s was trained for %u", hearth_session_n_ctx(session),
-                      info.path, info.n_ctx_train);
+    if (n_ctx > info.n_ctx_train)
+        print_warning("-c takes %u positions, but %s was trained for %u", n_ctx, info.path, info.n_ctx_train);
 }
 
 /* ---- samplers ------------------------------------------------------------------------ */

@@ -77,7 +77,7 @@ bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sam
 uint64_t sampler_seed(const args *a);
 
 /* Warns if the context is longer than the model's training context. */
-void warn_of_context(const hearth_model *model, const hearth_session *session);
+void warn_of_context(const hearth_model *model, uint32_t n_ctx);
 
 /* Prints one line on stderr: model, selector, placement, threads, reader, seed. */
 void print_start_line(const args *a, const hearth_model *model, const hearth_session *session);

@@ -12,9 +12,12 @@
 #include "serve/model_list.h"
 #include "serve/notify.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #endif
@@ -38,7 +41,7 @@ static const option_spec options[] = {
     OPT_FLOAT("kv-dir-seconds", 0, "X", 0.01, 1e6, "written after so long without requests; default 30",
               ADVANCED),
     OPT_FLAG("keep-billing-header", 0, "leave that line in system prompts", ADVANCED),
-    OPT_UINT("max-waiting", 0, "N", 1, 100000, "requests that wait; default 64", ADVANCED),
+    OPT_UINT("max-waiting", 0, "N", 1, 100000, "requests beyond --parallel; default 64", ADVANCED),
     OPT_UINT("max-connections", 0, "N", 1, 100000, "default 1024", ADVANCED),
     OPT_SIZE("max-body", 0, "BYTES", 1, 1e9, "of a request; default 16M", ADVANCED),
     OPT_FLOAT("idle-seconds", 0, "X", 0.01, 86400, "for a connection without a request; default 75",
@@ -165,7 +168,9 @@ static hearth_status load(void *user, served_model *m, hearth_error *err)
     hearth_model_options o = wanted_of(a, m);
     o.progress = may_load, o.progress_user = m->engine;
     hearth_status st = try_open_model(a, m->path, &o, &m->model, err);
-    return st == HEARTH_OK ? drafts_try_open(a, &m->scheduling.draft, &m->draft, err) : st;
+    if (st != HEARTH_OK) return st;
+    warn_of_context(m->model, served_model_n_ctx(m));
+    return drafts_try_open(a, &m->scheduling.draft, &m->draft, err);
 }
 
 /* Without a limit of memory the system tells when it is opened. */
@@ -194,6 +199,27 @@ static void say_loaded(const served_model *m)
 
 static void say_ready(void) { notify_manager("READY=1"); }
 
+/* It is made if it is missing, and a file is made in it, as rights alone do not tell that one can be. */
+static hearth_status make_kept_folder(const char *folder, hearth_error *err)
+{
+    char *path;
+    if (!folder) return HEARTH_OK;
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+        return hth_fail(err, HEARTH_ERROR_IO, "--kv-dir %s: the folder cannot be made: %s", folder,
+                        strerror(errno));
+    if (asprintf(&path, "%s/hearth-XXXXXX", folder) < 0)
+        return hth_fail_memory(err, strlen(folder), "a path");
+    int fd = mkstemp(path), reason = errno;
+    if (fd >= 0) {
+        close(fd);
+        unlink(path);
+    }
+    free(path);
+    if (fd >= 0) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_IO, "--kv-dir %s: nothing can be written there: %s", folder,
+                    strerror(reason));
+}
+
 static hearth_status list_models(const args *a, model_list *l, hearth_error *err)
 {
     const char *path = args_operand(a, 0), *alias = args_text(a, "alias", NULL);
@@ -203,6 +229,7 @@ static hearth_status list_models(const args *a, model_list *l, hearth_error *err
     do st = model_list_add(l, path, err);
     while (st == HEARTH_OK && path && (path = args_operand(a, ++i)) != NULL);
     if (st == HEARTH_OK) st = model_list_finish(l, &o, err);
+    if (st == HEARTH_OK) st = make_kept_folder(args_text(a, "kv-dir", NULL), err);
     if (st == HEARTH_OK) st = model_list_keep(l, args_text(a, "kv-dir", NULL), err);
     if (st != HEARTH_OK || !alias || l->n > 1) return st;
     free(l->at[0].id);
@@ -250,6 +277,7 @@ static int serve(server *s, engine *e)
     int number = server_run(s);
     if (number != 0) _exit(EXIT_SIGNAL + number); /* the engine thread may be at work */
     engine_stop(e);
+    clear_interrupt(); /* of the last requests that were cancelled: it would tell of another end of the program */
     return e->failed ? EXIT_OTHER : 0;
 }
 
@@ -289,6 +317,8 @@ static int open_and_serve(const args *a, engine *e)
                         .log = log_request,
                         .on_stop = stop,
                         .on_cancel = interrupt_evaluations};
+    /* A burst may wait in the exchange alone, while the engine is in a step. */
+    if (o.limits.max_waiting < engine_max_requests(e)) o.limits.max_waiting = engine_max_requests(e);
     hearth_status st = read_access(a, &rules, &err);
     if (st == HEARTH_OK) st = server_open(&o, &s, &err);
     if (st == HEARTH_OK) st = listen_as_asked(a, s, &err);

@@ -9,6 +9,8 @@ void engine_init(engine *e) { pthread_mutex_init(&e->lock, NULL); }
 void engine_lock(engine *e) { pthread_mutex_lock(&e->lock); }
 void engine_unlock(engine *e) { pthread_mutex_unlock(&e->lock); }
 
+uint32_t engine_max_requests(const engine *e) { return e->scheduling.n_running + e->max_waiting; }
+
 served_model *engine_next_loaded(const engine *e, const served_model *after)
 {
     for (size_t i = after ? (size_t)(after - e->models) + 1 : 0; i < e->n_model; i++)

@@ -26,7 +26,7 @@ typedef struct engine {
     void (*on_loaded)(const served_model *m); /* on the engine thread */
     void (*on_ready)(void);
     hearth_scheduler_options scheduling; /* n_ctx: wanted; 0: as the library chooses */
-    uint32_t max_waiting;                /* requests that wait for their turn */
+    uint32_t max_waiting;                /* requests beyond those that share a step */
     uint64_t max_request_ns;             /* from a request to the end of its answer; 0: no limit */
     uint64_t kept_size;                  /* of what is kept between runs, in bytes, at most */
     uint64_t keep_ns;                    /* it is written after so long without requests */
@@ -59,6 +59,8 @@ void engine_unlock(engine *e);
 /* The first loaded model after another one, or of all (NULL); NULL: there is none. With the lock held, or on the engine
  * thread. */
 served_model *engine_next_loaded(const engine *e, const served_model *after);
+/* Requests of one model that may be there, in steps or before them; others get 429. */
+uint32_t engine_max_requests(const engine *e);
 /* The model of a client's name; NULL: there is none. */
 served_model *engine_find(const engine *e, const char *name, size_t n, bool with_tag);
 

@@ -185,7 +185,7 @@ static served_model *run_queue(engine *e, uint64_t *late_ns)
     uint64_t now = hth_clock_ns();
     served_model *next = NULL;
     bool is_held = false;
-    uint32_t n_waiting = 0;
+    uint32_t n_waiting = 0, most = engine_max_requests(e);
     problem p;
     for (call **at = &e->waiting; *at;) {
         call *c = *at;
@@ -193,8 +193,8 @@ static served_model *run_queue(engine *e, uint64_t *late_ns)
         bool is_over = call_is_cancelled(c), runs = m->is_loaded && !is_held;
         p.status = 0;
         if (!runs) find_end(e, c, now, &p);
-        if (!is_over && !runs && !p.status && n_waiting >= e->max_waiting)
-            problem_set(&p, 429, "", "%u requests wait already", e->max_waiting);
+        if (!is_over && !runs && !p.status && n_waiting >= most)
+            problem_set(&p, 429, "", "%u requests wait already", most);
         if (!is_over && !runs && !p.status) {
             n_waiting++;
             if (!m->is_loaded && !next) next = m;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The folder of one of several models is made; that of the only one is there. */
+/* The folder of one of several models is made; that of the only one was made before (command.c). */
 static hearth_status restore(served_model *m, hearth_error *err)
 {
     if (!m->kept) return HEARTH_OK;

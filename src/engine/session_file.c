@@ -121,6 +121,15 @@ static hearth_status fill_head(const hearth_session *s, session_head *head, hear
     return s->has_model_hash ? HEARTH_OK : hth_model_hash(s->model->file, &head->model_hash, err);
 }
 
+hearth_status hth_session_binding(const hearth_session *s, uint64_t *hash, hearth_error *err)
+{
+    session_head head;
+    hearth_status st = fill_head(s, &head, err);
+    head.n_tok = 0;
+    *hash = hth_hash(&head, sizeof head);
+    return st;
+}
+
 /* 0: overflow. */
 static uint64_t file_size_of(const session_head *h)
 {

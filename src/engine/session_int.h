@@ -76,6 +76,8 @@ void hth_session_free_logits(hearth_session *s);
 /* hearth_session_save, with progress between its blocks; NULL: none. CANCELLED. */
 hearth_status hth_session_write(const hearth_session *s, const char *path, hearth_progress_fn *progress,
                                 void *user, hearth_error *err);
+/* A hash of what a file of this session is bound to beside its tokens: the model, the arithmetic, options. */
+hearth_status hth_session_binding(const hearth_session *s, uint64_t *hash, hearth_error *err);
 /* The last position up to `position` to which a copy can return without evaluating tokens again; 0: none. */
 uint32_t hth_session_reachable(const hearth_session *s, uint32_t position);
 /* Whether the pages hold the cache of all tokens, on a device or here: it does not wait to be rebuilt. */

@@ -9,12 +9,15 @@ typedef struct hth_kept {
     struct hth_kept_entry {
         uint64_t owner, used; /* used: when, in calls */
         hearth_session *session;
-        /* Hashes of tokens that files have (kept_files.h), of its own and of those that it continues; 0: none. */
+        /* Hashes in the names of files (kept_files.h), of its own and of those that it continues; 0: none. */
         uint64_t file, older_file;
     } * entries; /* [n] */
     uint32_t n, n_max;
     uint64_t n_call;
     bool is_changed; /* one was put since all were saved */
+    /* What all of their files are bound to (hth_session_binding), in the names of them; valid if has_binding. */
+    uint64_t binding;
+    bool has_binding;
 } hth_kept;
 
 /* MEMORY. */

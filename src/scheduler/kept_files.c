@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Owner and hash. */
+/* Owner and hash_of. */
 #define NAME_FORMAT "%016" PRIx64 "-%016" PRIx64 ".kv"
 enum { NAME_SIZE = 16 + 1 + 16 + 3 + 1, ABANDONED_SECONDS = 3600 };
 
@@ -116,9 +116,19 @@ hearth_status hth_kept_list_files(const char *folder, hth_kept_file **files, siz
 
 /* ---- saving ------------------------------------------------------------------------------------------------- */
 
-static uint64_t hash_of(const hearth_session *s)
+/* All sessions are of one scheduler, so that one of them tells for all. */
+static hearth_status find_binding(hth_kept *k, hearth_error *err)
 {
-    return hth_hash(hearth_session_tokens(s), hearth_session_position(s) * sizeof(int32_t));
+    if (k->has_binding || k->n == 0) return HEARTH_OK;
+    hearth_status st = hth_session_binding(k->entries[0].session, &k->binding, err);
+    k->has_binding = st == HEARTH_OK;
+    return st;
+}
+
+/* Files of another model with the same tokens have another name: they are not its own, and it deletes none of them. */
+static uint64_t hash_of(const hth_kept *k, const hearth_session *s)
+{
+    return hth_hash_more(k->binding, hearth_session_tokens(s), hearth_session_position(s) * sizeof(int32_t));
 }
 
 static char *path_of(const char *folder, uint64_t owner, uint64_t hash)
@@ -137,11 +147,11 @@ static void delete_older(const char *folder, struct hth_kept_entry *e)
     e->older_file = 0;
 }
 
-static hearth_status save_one(const char *folder, struct hth_kept_entry *e, hearth_progress_fn *progress,
-                              void *user, hearth_error *err)
+static hearth_status save_one(const hth_kept *k, const char *folder, struct hth_kept_entry *e,
+                              hearth_progress_fn *progress, void *user, hearth_error *err)
 {
     const hearth_session *s = e->session;
-    uint64_t hash = hash_of(s);
+    uint64_t hash = hash_of(k, s);
     char *path = path_of(folder, e->owner, hash);
     if (!path) return hth_fail_memory(err, strlen(folder), "a path");
     hearth_status st = access(path, F_OK) == 0 ? HEARTH_OK : hth_session_write(s, path, progress, user, err);
@@ -166,9 +176,9 @@ hearth_status hth_kept_save(hth_kept *k, const char *folder, uint64_t max_size, 
 {
     hth_kept_file *files;
     size_t n;
-    hearth_status st = HEARTH_OK;
+    hearth_status st = find_binding(k, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < k->n; i++)
-        st = save_one(folder, &k->entries[i], progress, user, err);
+        st = save_one(k, folder, &k->entries[i], progress, user, err);
     if (st == HEARTH_OK) st = hth_kept_list_files(folder, &files, &n, err);
     if (st != HEARTH_OK) return st;
     delete_oldest(files, n, max_size);
@@ -179,6 +189,8 @@ hearth_status hth_kept_save(hth_kept *k, const char *folder, uint64_t max_size, 
 
 void hth_kept_note_files(hth_kept *k)
 {
-    for (uint32_t i = 0; i < k->n; i++) k->entries[i].file = hash_of(k->entries[i].session);
+    hearth_error ignored; /* then they are written again when something is to be saved */
+    if (find_binding(k, &ignored) == HEARTH_OK)
+        for (uint32_t i = 0; i < k->n; i++) k->entries[i].file = hash_of(k, k->entries[i].session);
     k->is_changed = false;
 }

@@ -1,5 +1,5 @@
 /* Kept sequences in a folder, so that they are found again after a restart: one file each (engine/session_file.c), with
- * the owner and a hash of the tokens in its name. Other files of the folder are left alone. */
+ * the owner and a hash of the model, its options and the tokens in its name. Other files of the folder are left alone. */
 #ifndef HTH_SCHEDULER_KEPT_FILES_H
 #define HTH_SCHEDULER_KEPT_FILES_H
 

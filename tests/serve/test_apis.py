@@ -201,6 +201,17 @@ def an_answer_goes_on_only_where_it_may():
         check(count(add_generation_prompt=True) == new > ended > usual, new, ended, usual)
         both = s.post("/v1/chat/completions", {"messages": messages, "add_generation_prompt": True, "continue_final_message": True})
         check(both.status == 400 and both.json()["error"]["param"] == "continue_final_message", both.raw)
+        # The text that is shown is the one that is read.
+        begun = "<|im_start|>user\n" + ASK[0]["content"] + "<|im_end|>\n<|im_start|>assistant\nIt is"
+        for more, end in (({}, ""), ({"continue_final_message": True}, ""), ({"add_generation_prompt": True}, "<|im_end|>\n<|im_start|>assistant\n"),
+                          ({"continue_final_message": False}, "<|im_end|>\n<|im_start|>assistant\n"), ({"add_generation_prompt": False}, "<|im_end|>\n")):
+            prompt = s.post("/apply-template", {"messages": messages, **more}).json()["prompt"]
+            check(prompt == begun + end, more, prompt)
+        for more, param in (({"continue_final_message": True, "add_generation_prompt": True}, "continue_final_message"),
+                            ({"chat_template_kwargs": {"enable_thinking": True}}, "messages")):
+            answer = s.post("/apply-template", {"messages": messages, **more})
+            check(answer.status == 400 and answer.error()["param"] == param, answer.raw)
+            check(s.post("/v1/chat/completions", {"messages": messages, **more}).json() == answer.json(), answer.raw)
 
 
 @case
@@ -416,6 +427,12 @@ def messages_have_blocks():
                                                 {"type": "text", "text": "And now?"}]}]
         answer = s.post("/v1/messages", {**ask, "messages": history, "tools": tools})
         check(answer.status == 200, answer.raw)
+        # An answer that has to be of a schema is refused, as it would be any text.
+        for more, param in (({"output_format": {"type": "json_schema"}}, "output_format"),
+                            ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format")):
+            answer = s.post("/v1/messages", {**ask, **more})
+            check(answer.status == 400 and answer.json()["error"]["param"] == param, answer.raw)
+        check(s.post("/v1/messages", {**ask, "output_config": {"effort": "low"}, "output_format": None}).status == 200, "no format")
         # A line that changes with each request does not cost the cache.
         billed = [s.post("/v1/messages", {**ask, "system": f"x-anthropic-billing-header: cch={i};\n\nYou are a dog."}).json()["usage"] for i in range(2)]
         check(billed[1]["input_tokens"] == 1, billed)

@@ -10,8 +10,9 @@ import threading
 import time
 
 import server
-from server import CHATML, MODEL, Server, case, chat_model, check, good, run_all, scratch, until
+from server import CHATML, MODEL, Server, bad, case, chat_model, check, good, program, run_all, scratch, until
 
+FLOATS = program.data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
 STORY = "Once upon a time"
 
 
@@ -266,18 +267,48 @@ def others_beside_change_nothing():
 
 @case
 def a_restart_finds_the_cache():
-    folder = os.path.join(os.path.dirname(scratch("x", b"")), "kept-cache")
-    os.makedirs(folder, exist_ok=True)
+    folder = os.path.join(os.path.dirname(scratch("x", b"")), "kept-cache")  # which the server makes
     ask = asked(prompt=STORY + " there was a little dog who lived in a house." * 3)
     with Server("-t", "1", "--kv-dir", folder) as s:
         before = s.post("/v1/completions", ask).json()
         check(before["usage"]["prompt_tokens_details"]["cached_tokens"] == 0, before)
-    check(len(os.listdir(folder)) == 1, os.listdir(folder))
+    check(len(os.listdir(folder)) == 1 and os.stat(folder).st_mode & 0o777 == 0o700, os.listdir(folder))
     with Server("-t", "1", "--kv-dir", folder) as s:
         after = s.post("/v1/completions", ask).json()
         check(after["choices"] == before["choices"], after, before)
         n = after["usage"]["prompt_tokens"]
         check(after["usage"]["prompt_tokens_details"]["cached_tokens"] == n - 1, after)
+
+
+@case
+def a_folder_that_cannot_be_written_is_named():
+    file = scratch("no-folder", b"")
+    for folder in (os.path.join(file, "kept"), os.path.join(file + "-missing", "kept"), file, "/proc"):
+        for more in ((), ("--check",)):
+            bad(1, f"--kv-dir {folder}: ", "serve", MODEL, "--port", "0", "--kv-dir", folder, *more)
+
+
+@case
+def models_with_one_folder_keep_their_own_files():
+    """Of the same tokens; one model is another one by its arithmetic alone."""
+    folder = os.path.join(os.path.dirname(scratch("x", b"")), "kept-shared")
+    os.makedirs(folder, exist_ok=True)
+    first, second = ([5 + (7 * k) % (200 + i) for k in range(60)] for i in range(2))
+
+    def cached(s, ids):
+        return s.post("/v1/completions", asked(prompt=ids, max_tokens=1)).json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    kinds = ((MODEL, "f16"), (MODEL, "q8_0"), (FLOATS, "f16"))
+    for model, kv in kinds:
+        with Server("-t", "1", "--kv-dir", folder, "--kv", kv, model=model) as s:
+            check(cached(s, first) == 0 and cached(s, second) < 59, model, kv)
+    check(len(whole_files(folder)) == 6, whole_files(folder))
+    for model, kv in kinds:
+        with Server("-t", "1", "--kv-dir", folder, "--kv", kv, model=model) as s:
+            check(cached(s, first) == 59 and cached(s, second) == 59, model, kv)
+            longer = first + second  # in the place of its own shorter one
+            check(cached(s, longer) >= 59, model, kv)
+    check(len(whole_files(folder)) == 6, whole_files(folder))
 
 
 def whole_files(folder):
@@ -402,6 +433,35 @@ def a_client_that_hangs_up_is_not_answered_on():
             time.sleep(0.02)
         check(s.get("/slots").json() == [], "the requests of clients that are gone still run")
         check(s.post("/v1/completions", asked()).status == 200, "nothing works any more")
+
+
+@case
+def a_context_beyond_the_trained_one_is_named():
+    for n in (512, 513):
+        with Server("-t", "1", "-c", str(n)) as s:
+            s.wait_for("is ready")
+            warned = [line for line in s.lines if line and f"-c takes {n} positions" in line and "was trained for 512" in line]
+            check(len(warned) == (n > 512), n, s.lines)
+
+
+@case
+def a_burst_is_refused_only_beyond_its_room():
+    for options, most in ((("--parallel", "4", "--max-waiting", "4"), 8), ((), 80)):
+        with Server("-t", "1", "-c", "64", *options) as s:
+            for n in (most, most + 8):
+                answers, ready = [], threading.Barrier(n)
+
+                def ask():
+                    ready.wait()
+                    answers.append(s.post("/v1/completions", asked(max_tokens=2)).status)
+
+                threads = [threading.Thread(target=ask) for _ in range(n)]
+                for t in threads:
+                    t.start()
+                for t in threads:
+                    t.join()
+                # Of more than have room some may come when others are over.
+                check(answers.count(200) >= most and set(answers) <= {200, 429}, options, n, answers)
 
 
 @case

@@ -7,9 +7,10 @@ import random
 import re
 import signal
 import socket
+import threading
 import time
 
-from server import Answer, Server, case, check, n_answers, read_all, read_answer, run_all
+from server import Answer, Server, case, check, events_of, n_answers, read_all, read_answer, run_all, until
 
 GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -377,6 +378,31 @@ def it_stops_when_requests_have_ended():
             answer = Answer(read_all(busy))
             check(answer.status == 200 and answer.headers["connection"] == "close", answer.raw)
             check(s.process.wait(60) == 0, "exit status")
+
+
+@case
+def requests_that_do_not_end_in_time_are_told():
+    body = {"prompt": "Once", "max_tokens": 100000, "ignore_eos": True, "logprobs": 5}
+    with Server("-t", "1", "-c", "8192", "--shutdown-seconds", "0.3") as s:
+        answers = [None] * 2
+
+        def ask(k):
+            answers[k] = s.post("/v1/completions", {**body, "stream": k == 1})
+
+        threads = [threading.Thread(target=ask, args=(k,)) for k in range(2)]
+        for t in threads:
+            t.start()
+        until(lambda: s.get("/stats").json()["running"] == 2)
+        time.sleep(0.5)  # for the first parts of the stream
+        began = time.monotonic()
+        s.process.send_signal(signal.SIGTERM)
+        for t in threads:
+            t.join()
+        check(s.process.wait(60) == 0 and 0.2 < time.monotonic() - began < 30, time.monotonic() - began)
+    whole, stream = answers
+    check(whole.status == 503 and whole.error()["message"] == "the server stops", whole.raw)
+    *events, last = events_of(stream)
+    check(events and last[1]["error"]["message"] == "the server stops", last)
 
 
 @case

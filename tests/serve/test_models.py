@@ -236,7 +236,7 @@ def no_request_waits_for_ever():
 
 @case
 def those_that_wait_are_counted():
-    with Server(*OPTIONS, "--max-waiting", "2", model=folder("a", "b")) as s:
+    with Server(*OPTIONS, "--parallel", "1", "--max-waiting", "1", model=folder("a", "b")) as s:
         with Stream(s, "a") as first:
             waiting = [later(lambda: ask(s, "b")) for _ in range(2)]
             until(lambda: len(s.get("/slots").json()) == 3)

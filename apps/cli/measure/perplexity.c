@@ -45,7 +45,7 @@ static int score_text(const args *a, const hearth_model *model, hearth_session *
     hth_perplexity result;
     progress p;
     if (!args_has(a, "json")) print_start_line(a, model, session);
-    warn_of_context(model, session);
+    warn_of_context(model, hearth_session_n_ctx(session));
     progress_init(&p, "scoring", "chunks", 1);
     hearth_status st =
         hth_measure_perplexity(model, session, text, n, args_uint(a, "chunks", 0), progress_show, &p, &result, &err);

@@ -399,7 +399,7 @@ bool chat_open_sampler(chat *c)
 
 static void print_banner(const chat *c)
 {
-    warn_of_context(c->model, c->session);
+    warn_of_context(c->model, hearth_session_n_ctx(c->session));
     print_start_line(c->a, c->model, c->session);
     if (c->is_terminal)
         print_status("chat by: %s; /help lists the commands, Ctrl-D ends", hearth_chat_name(c->format));

@@ -503,7 +503,7 @@ static int run(const args *a)
     if (!open_model(a, model_path(a), &model)) return EXIT_OTHER;
     g.model = model;
     if (!open_all(&g, &status)) goto done;
-    warn_of_context(model, g.session);
+    warn_of_context(model, hearth_session_n_ctx(g.session));
     if (!args_has(a, "json")) print_start_line(a, model, g.session);
     live_stats_open(&g.live, a, model, g.session);
     interrupt_at_once(false); /* generated text must be kept from here on */

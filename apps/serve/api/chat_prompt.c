@@ -93,6 +93,41 @@ static bool no_memory(problem *p)
     return false;
 }
 
+/* The last message, if the answer goes on with it; NULL: an answer begins. */
+static const hearth_message *continued(const conversation *c, const chat_variables *v)
+{
+    const hearth_message *last = c->n > 1 ? &c->at[c->n - 1] : NULL;
+    bool goes_on = !v->no_continuing && !v->no_answer && last && strcmp(last->role, "assistant") == 0 &&
+                   !last->members && last->n > 0;
+    return goes_on ? last : NULL;
+}
+
+/* What the template renders, and the message that the text goes on with behind it; NULL: none. */
+typedef struct parts {
+    hearth_chat_options options;
+    int64_t now;
+    size_t n_message;
+    const hearth_message *last;
+    char *variables; /* freed with free */
+} parts;
+
+static bool parts_of(parts *out, const served_model *served, const conversation *c, const chat_variables *v,
+                     const char *functions, problem *p)
+{
+    if (!served->chat) {
+        problem_of_error(p, &served->chat_error);
+        return false;
+    }
+    *out = (parts){.now = local_seconds(), .last = continued(c, v), .variables = chat_variables_write(v)};
+    if (!out->variables) return no_memory(p);
+    out->n_message = out->last ? c->n - 1 : c->n;
+    out->options = (hearth_chat_options){.add_generation_prompt = !v->no_answer,
+                                         .local_time = &out->now,
+                                         .variables = out->variables,
+                                         .tools = functions};
+    return true;
+}
+
 /* The ids of a text that the answer goes on with follow those of the prompt. */
 static bool append_text(const served_model *served, const hearth_message *m, int32_t **ids, size_t *n,
                         problem *p)
@@ -119,43 +154,61 @@ static bool append_text(const served_model *served, const hearth_message *m, int
     return all || no_memory(p);
 }
 
-/* The last message, if the answer goes on with it; NULL: an answer begins. */
-static const hearth_message *continued(const conversation *c, const chat_variables *v)
-{
-    const hearth_message *last = c->n > 1 ? &c->at[c->n - 1] : NULL;
-    bool goes_on = !v->no_continuing && !v->no_answer && last && strcmp(last->role, "assistant") == 0 &&
-                   !last->members && last->n > 0;
-    return goes_on ? last : NULL;
-}
-
 bool chat_prompt_make(const served_model *served, const conversation *c, const chat_variables *v,
                       const char *functions, int32_t **ids, size_t *n, problem *p)
 {
     hearth_error err;
-    int64_t now = local_seconds();
+    parts of;
     *ids = NULL;
     *n = 0;
-    if (!served->chat) {
-        problem_of_error(p, &served->chat_error);
-        return false;
-    }
-    const hearth_message *last = continued(c, v);
-    char *variables = chat_variables_write(v);
-    if (!variables) return no_memory(p);
-    const hearth_chat_options o = {.add_generation_prompt = !v->no_answer,
-                                   .local_time = &now,
-                                   .variables = variables,
-                                   .tools = functions};
-    hearth_status st = hearth_chat_tokenize(served->chat, c->at, last ? c->n - 1 : c->n, &o, ids, n, &err);
-    free(variables);
+    if (!parts_of(&of, served, c, v, functions, p)) return false;
+    hearth_status st = hearth_chat_tokenize(served->chat, c->at, of.n_message, &of.options, ids, n, &err);
+    free(of.variables);
     if (st != HEARTH_OK) {
         problem_of_error(p, &err);
         return false;
     }
-    if (!last || append_text(served, last, ids, n, p)) return true;
+    if (!of.last || append_text(served, of.last, ids, n, p)) return true;
     hearth_free(*ids);
     *ids = NULL;
     return false;
+}
+
+/* Whether the message may follow, of which the tokens tell. */
+static bool check_last(const served_model *served, const conversation *c, const chat_variables *v,
+                       const char *functions, problem *p)
+{
+    int32_t *ids;
+    size_t n;
+    bool ok = chat_prompt_make(served, c, v, functions, &ids, &n, p);
+    hearth_free(ids);
+    return ok;
+}
+
+char *chat_prompt_text(const served_model *served, const conversation *c, const chat_variables *v,
+                       const char *functions, size_t *n, problem *p)
+{
+    hearth_error err;
+    parts of;
+    char *text = NULL;
+    if (!parts_of(&of, served, c, v, functions, p)) return NULL;
+    hearth_status st = hearth_chat_render(served->chat, c->at, of.n_message, &of.options, &text, n, &err);
+    free(of.variables);
+    if (st != HEARTH_OK) {
+        problem_of_error(p, &err);
+        return NULL;
+    }
+    if (!of.last) return text;
+    char *all = check_last(served, c, v, functions, p) ? hth_realloc(text, *n + of.last->n + 1, 1) : NULL;
+    if (!all) {
+        if (!p->status) no_memory(p);
+        hearth_free(text);
+        return NULL;
+    }
+    memcpy(all + *n, of.last->content, of.last->n);
+    *n += of.last->n;
+    all[*n] = '\0';
+    return all;
 }
 
 void chat_count(served_model *served, call *c, conversation *m, const chat_variables *v, char *functions,

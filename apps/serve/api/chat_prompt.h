@@ -34,5 +34,8 @@ void chat_count(served_model *served, call *c, conversation *messages, const cha
 /* The prompt alone. False: *p says why. */
 bool chat_prompt_make(const served_model *served, const conversation *messages, const chat_variables *v,
                       const char *functions, int32_t **ids, size_t *n, problem *p);
+/* Its text, *n bytes, freed with hearth_free. NULL: *p says why. */
+char *chat_prompt_text(const served_model *served, const conversation *messages, const chat_variables *v,
+                       const char *functions, size_t *n, problem *p);
 
 #endif

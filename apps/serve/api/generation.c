@@ -340,11 +340,13 @@ static void start(generation *g, hearth_constraint *constraint)
 
 /* ---- constraints ---------------------------------------------------------------------------------------------- */
 
-/* Requests that are before the scheduler or wait in it. */
-static size_t count_waiting(const served_model *served)
+/* Requests that are before the scheduler or in it. Those that came since the last step wait there until the next one,
+ * whatever room a step has, so that those that run and those that wait are counted together. */
+static size_t count_requests(const served_model *served)
 {
-    size_t n = hearth_scheduler_get_stats(served->scheduler).n_waiting;
-    for (const generation *g = served->generations; g; g = g->next) n += g->compiling != NULL;
+    const hearth_scheduler_stats stats = hearth_scheduler_get_stats(served->scheduler);
+    size_t n = (size_t)stats.n_waiting + stats.n_running;
+    for (const generation *g = served->generations; g; g = g->next) n += g->compiling || g->scores;
     return n;
 }
 
@@ -362,8 +364,8 @@ void generation_start(generation *g)
     served_model *served = g->served;
     problem p = {0};
     g->first_ns = g->last_ns = g->begin_ns;
-    if (count_waiting(served) >= served->engine->max_waiting)
-        problem_set(&p, 429, "", "%u requests wait already", served->engine->max_waiting);
+    const uint32_t most = engine_max_requests(served->engine);
+    if (count_requests(served) >= most) problem_set(&p, 429, "", "%u requests run or wait already", most);
     else if (g->constraint.field && !(g->compiling = calloc(1, sizeof *g->compiling)))
         problem_set(&p, 503, "", "out of memory");
     if (p.status) {

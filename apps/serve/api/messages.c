@@ -352,9 +352,26 @@ static bool read_thinking(fields *f, chat_variables *v)
     return true;
 }
 
+/* A client that asks for an answer of a schema would take any text for one. */
+static bool refuse_formats(fields *f)
+{
+    const json_in *config;
+    if (fields_value(f, "output_format"))
+        return fields_fail(f, "output_format",
+                           "answers of a schema are not supported here; /v1/chat/completions has "
+                           "response_format");
+    if (!fields_object(f, "output_config", &config) || !config) return fields_ok(f);
+    fields inner = {.object = config, .path = "output_config", .problem = f->problem};
+    return !fields_value(&inner, "format") ||
+           fields_fail(&inner, "format",
+                       "answers of a schema are not supported here; /v1/chat/completions has "
+                       "response_format");
+}
+
 static bool read_options(fields *f, generation *g)
 {
     int64_t max = 0;
+    if (!refuse_formats(f)) return false;
     sampling_read(g, f);
     stops_read(g, f, "stop_sequences");
     if (!fields_int(f, "max_tokens", 1, UINT32_MAX, &max) || !fields_bool(f, "stream", &g->is_stream))

@@ -87,6 +87,8 @@ void connection_refuse(connection *c, int status, const char *param, const char 
 /* Drops the first n bytes of the input. */
 void connection_use_input(connection *c, size_t n);
 void active_request_free(connection *c);
+/* The engine thread is told to end the request's call, whose events are not waited for. */
+void connection_leave_call(connection *c);
 
 /* ---- connection_answer.c ------------------------------------------------------------------------------- */
 

@@ -272,18 +272,22 @@ void connection_ping(connection *c)
     send_part(c, comment, sizeof comment - 1, 0);
 }
 
-/* An error when the stream has begun: an event, and then the end of the connection. */
+/* An error when the stream has begun: an event, behind which the connection ends. */
+static void send_error(connection *c, char *bytes, size_t n)
+{
+    char name[] = "event: error\n", data[] = "data: ", end[] = "\n";
+    const api_form form = c->request->form;
+    c->request->keep_alive = false;
+    if (form == FORM_ANTHROPIC) send_part(c, name, sizeof name - 1, 0);
+    if (form != FORM_OLLAMA && c->state != CONNECTION_CLOSED) send_part(c, data, sizeof data - 1, 0);
+    if (c->state != CONNECTION_CLOSED) send_part(c, bytes, n, 0); /* it ends with one newline */
+    if (form != FORM_OLLAMA && c->state != CONNECTION_CLOSED) send_part(c, end, 1, 0);
+}
+
 static void break_stream(connection *c, const event *e)
 {
     c->request->keep_alive = false;
-    if (e->bytes && c->request->form != FORM_OLLAMA) {
-        char data[] = "data: ", end[] = "\n";
-        send_part(c, data, sizeof data - 1, 0); /* the body ends with one newline */
-        if (c->state != CONNECTION_CLOSED) send_part(c, e->bytes, e->n, 0);
-        if (c->state != CONNECTION_CLOSED) send_part(c, end, 1, 0);
-    } else if (e->bytes) {
-        send_part(c, e->bytes, e->n, 0);
-    }
+    if (e->bytes) send_error(c, e->bytes, e->n);
     finish(c);
 }
 
@@ -306,6 +310,28 @@ static void end_stream(connection *c)
     begin_stream(c);
     if (c->state != CONNECTION_CLOSED && is_chunked(c->request)) send_text(c, end, sizeof end - 1);
     finish(c);
+}
+
+void connection_cut(connection *c)
+{
+    static const char reason[] = "the server stops";
+    active_request *r = c->request;
+    problem p;
+    size_t n;
+    if (c->state != CONNECTION_PENDING || !r->call) {
+        connection_close(c);
+        return;
+    }
+    connection_leave_call(c);
+    if (!r->head_sent) {
+        connection_refuse(c, 503, "", "%s", reason);
+        return;
+    }
+    problem_set(&p, 503, "", "%s", reason);
+    char *bytes = problem_json(&p, r->form, &n);
+    if (bytes) send_error(c, bytes, n);
+    free(bytes);
+    if (c->state != CONNECTION_CLOSED) end_stream(c);
 }
 
 void connection_event(connection *c, event *e)

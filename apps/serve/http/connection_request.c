@@ -14,17 +14,23 @@
 
 /* ---- requests ------------------------------------------------------------------------------------------ */
 
+void connection_leave_call(connection *c)
+{
+    call *left = c->request->call;
+    if (!left) return;
+    c->request->call = NULL;
+    left->connection = NULL;
+    call_cancel(left);
+    if (c->server->options.on_cancel) c->server->options.on_cancel();
+}
+
 void active_request_free(connection *c)
 {
     active_request *r = c->request;
     if (!r) return;
+    connection_leave_call(c);
     c->request = NULL;
     c->server->n_body_bytes -= r->n_body;
-    if (r->call) {
-        r->call->connection = NULL;
-        call_cancel(r->call);
-        if (c->server->options.on_cancel) c->server->options.on_cancel();
-    }
     const char *method = r->has_method ? http_method_str((enum http_method)r->method) : "-";
     server_count(c->server, r->i_route, r->status);
     if (!(r->route && r->route->is_quiet && r->status == 200))

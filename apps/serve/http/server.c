@@ -120,7 +120,19 @@ static void abort_all(server *s)
     }
 }
 
-static void on_shutdown_time(uv_timer_t *timer) { abort_all(timer->data); }
+static void on_last_time(uv_timer_t *timer) { abort_all(timer->data); }
+
+static void on_shutdown_time(uv_timer_t *timer)
+{
+    const uint64_t last_ms = 1000; /* for clients to take the errors */
+    server *s = timer->data;
+    for (connection *c = s->connections, *next; c; c = next) {
+        next = connection_next(c);
+        connection_cut(c);
+    }
+    uv_timer_start(timer, on_last_time, last_ms, 0);
+    end_if_done(s);
+}
 
 static void begin_stop(server *s)
 {

@@ -73,6 +73,8 @@ void connection_event(connection *c, event *e);
 /* The server stops: a connection without a request closes, others after their answer. */
 void connection_wind_up(connection *c);
 void connection_abort(connection *c);
+/* Its time is over: a request that the engine thread has is answered with an error, others close. */
+void connection_cut(connection *c);
 connection *connection_next(connection *c);
 
 #endif
