@@ -323,7 +323,7 @@ TEST(without_room_there_is_no_block)
     }
 }
 
-/* Nor has it room for the block without its session: drafts that nobody asked for do not make a text fail. */
+/* Nor is the block used if its session does not fit: drafts that were not asked for do not make a text fail. */
 TEST(without_room_for_its_session_there_is_no_block)
 {
     fixture f;

@@ -192,7 +192,7 @@ def formats_of_answers_hold():
 
 
 @case
-def a_schema_that_takes_long_delays_nobody():
+def a_schema_that_takes_long_delays_no_other_request():
     """It is compiled beside the engine thread, for about a second, before it is refused."""
     slow = asked(json_schema={"enum": ["%x" % (k * 2654435761 % 2 ** 40) for k in range(15000)]})
     data = json.dumps(slow).encode()

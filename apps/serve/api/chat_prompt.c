@@ -174,7 +174,7 @@ bool chat_prompt_make(const served_model *served, const conversation *c, const c
     return false;
 }
 
-/* Whether the message may follow, of which the tokens tell. */
+/* Whether the answer can go on with the last message. That depends on the tokens of the prompt, so it is made. */
 static bool check_last(const served_model *served, const conversation *c, const chat_variables *v,
                        const char *functions, problem *p)
 {
