@@ -12,6 +12,7 @@
 static _Atomic uint64_t opened_fail_at;
 static _Atomic int opened_fail_with;
 static _Atomic bool opened_failed;
+static _Atomic bool opened_times_commands;
 
 hearth_status hth_device_begin_call(hth_device *d, hearth_error *err)
 {
@@ -147,6 +148,7 @@ hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hea
     if (!d) return hth_fail_memory(err, sizeof *d, "a device");
     d->backend = back;
     d->opened_ns = hth_clock_ns();
+    d->times_commands = atomic_load(&opened_times_commands);
     hth_device_inject_fault(d, atomic_load(&opened_fail_at), (hearth_status)atomic_load(&opened_fail_with));
     snprintf(d->info.name, sizeof d->info.name, "%s", named.name);
     hearth_status st = hth_device_begin_call(d, err);
@@ -193,6 +195,29 @@ uint64_t hth_device_budget(const hth_device *d)
 {
     uint64_t says = d->backend->budget ? d->backend->budget(d) : 0;
     return says > 0 && says < d->limit ? says : d->limit;
+}
+
+void hth_device_time_commands_on_open(bool on) { atomic_store(&opened_times_commands, on); }
+
+static void pass_time(hth_cmd *c, hth_command_time_fn *fn, void *user)
+{
+    static const char *const others[] = {[HTH_CMD_COPY] = "copy", [HTH_CMD_BARRIER] = "barrier"};
+    hth_command_time time = {.read_bytes = c->read_bytes, .n_run = c->n_run, .ns = c->ns};
+    if (c->pipeline) {
+        const hth_shader_info *shader = &hth_shader_infos[c->pipeline->id];
+        time.name = shader->name, time.consts = c->pipeline->consts, time.n_const = shader->n_const;
+        memcpy(time.grid, c->grid, sizeof time.grid);
+    } else time.name = others[c->kind];
+    if (c->n_run > 0) fn(user, &time);
+    c->n_run = c->ns = 0;
+}
+
+void hth_device_command_times(hth_device *d, hth_command_time_fn *fn, void *user)
+{
+    for (hth_cmdlist *t = d->cmdlists; t; t = t->next) {
+        if (d->backend->cmdlist_read_times) d->backend->cmdlist_read_times(t);
+        for (size_t i = 0; i < t->n_cmd; i++) pass_time(&t->cmds[i], fn, user);
+    }
 }
 
 hearth_status hth_pipeline_get(hth_device *d, hth_shader_id id, const uint32_t *consts,

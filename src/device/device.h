@@ -212,6 +212,24 @@ uint64_t hth_device_time(const hth_device *device);
 /* Accounts for time_ns of host computation; moves a virtual clock, otherwise does nothing. */
 void hth_device_advance_clock(hth_device *device, uint64_t time_ns);
 
+/* ---- for measurements --------------------------------------------------------------------------------- */
+
+/* One recorded command of a live command list. */
+typedef struct hth_command_time {
+    const char *name;       /* of the shader, or "copy", "barrier" */
+    const uint32_t *consts; /* [n_const of the shader]; NULL for other commands */
+    uint32_t n_const, grid[3];
+    uint64_t read_bytes;    /* hth_cmdlist_hint_bytes */
+    uint64_t n_run, ns;     /* completed runs that were read, and the sum of their times */
+} hth_command_time;
+typedef void hth_command_time_fn(void *user, const hth_command_time *time);
+
+/* Vulkan: devices opened from now on write a timestamp after each command. The time of a command ends when it and all
+ * commands before it are complete, so those without a barrier between them share one. Costs some microseconds each. */
+void hth_device_time_commands_on_open(bool on);
+/* Passes all commands that ran since the last call, and sets their times to zero. Nothing may be in flight. */
+void hth_device_command_times(hth_device *device, hth_command_time_fn *fn, void *user);
+
 /* ---- for tests ---------------------------------------------------------------------------------------- */
 
 /* The n-th call from now on (from 1) that can fail ends with status, once; 0: turns that off. After DEVICE the

@@ -15,18 +15,20 @@ static hth_device_kind kind_of(VkPhysicalDeviceType type)
 }
 
 /* A compute queue family, preferably without graphics: its waits do not delay rendering. UINT32_MAX: none. */
-static uint32_t find_family(const hth_vk_instance *vk, VkPhysicalDevice device)
+static void find_family(const hth_vk_instance *vk, hth_vk_physical_device *f)
 {
     enum { MAX = 16 };
     VkQueueFamilyProperties families[MAX];
-    uint32_t n = MAX, found = UINT32_MAX;
-    vk->vkGetPhysicalDeviceQueueFamilyProperties(device, &n, families);
+    uint32_t n = MAX;
+    vk->vkGetPhysicalDeviceQueueFamilyProperties(f->handle, &n, families);
+    f->family = UINT32_MAX;
     for (uint32_t i = n; i-- > 0;) {
         VkQueueFlags flags = families[i].queueFlags;
         if (!(flags & VK_QUEUE_COMPUTE_BIT)) continue;
-        if (found == UINT32_MAX || !(flags & VK_QUEUE_GRAPHICS_BIT)) found = i;
+        if (f->family == UINT32_MAX || !(flags & VK_QUEUE_GRAPHICS_BIT)) f->family = i;
     }
-    return found;
+    uint32_t n_bit = f->family == UINT32_MAX ? 0 : families[f->family].timestampValidBits;
+    f->timestamp_mask = n_bit == 0 ? 0 : UINT64_MAX >> (64 - n_bit);
 }
 
 static hearth_status find_extension(const hth_vk_instance *vk, VkPhysicalDevice device, const char *name,
@@ -209,8 +211,9 @@ static hearth_status fill_physical_device(const hth_vk_instance *vk, VkPhysicalD
     vk->vkGetPhysicalDeviceProperties2(device, &properties);
     const VkPhysicalDeviceProperties *p = &properties.properties;
     hth_device_info *info = &f->info;
-    *f = (hth_vk_physical_device){.handle = device, .family = find_family(vk, device),
-                                  .float_controls = float_controls_of(&floats)};
+    *f = (hth_vk_physical_device){.handle = device, .float_controls = float_controls_of(&floats),
+                                  .timestamp_ns = p->limits.timestampPeriod};
+    find_family(vk, f);
     info->kind = kind_of(p->deviceType);
     snprintf(info->name, sizeof info->name, "%s", p->deviceName);
     snprintf(info->driver, sizeof info->driver, "%.100s %.100s", driver.driverName, driver.driverInfo);

@@ -15,8 +15,10 @@ static hearth_status submit_some(hth_device *d, const hth_submit_info *submits, 
     VkTimelineSemaphoreSubmitInfo times[AT_ONCE];
     uint64_t fences[AT_ONCE];
     for (uint32_t i = 0; i < n; i++) {
+        hth_vk_cmdlist *own = submits[i].cmdlist->priv;
         bool waits = submits[i].wait > 0;
         fences[i] = first + i;
+        if (own->times) hth_vk_times_read(submits[i].cmdlist), own->run = fences[i];
         times[i] = (VkTimelineSemaphoreSubmitInfo){.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
                                                    .waitSemaphoreValueCount = waits,
                                                    .pWaitSemaphoreValues = &submits[i].wait,
@@ -28,7 +30,7 @@ static hearth_status submit_some(hth_device *d, const hth_submit_info *submits, 
                                   .pWaitSemaphores = &vk->host_semaphore,
                                   .pWaitDstStageMask = &WORK,
                                   .commandBufferCount = 1,
-                                  .pCommandBuffers = &((hth_vk_cmdlist *)submits[i].cmdlist->priv)->commands,
+                                  .pCommandBuffers = &own->commands,
                                   .signalSemaphoreCount = 1,
                                   .pSignalSemaphores = &vk->done};
     }

@@ -193,6 +193,7 @@ const hth_backend hth_backend_vulkan = {
     .pipeline_free = hth_vk_pipeline_free,
     .cmdlist_end = hth_vk_cmdlist_end,
     .cmdlist_free = hth_vk_cmdlist_free,
+    .cmdlist_read_times = hth_vk_times_read,
     .submit = hth_vk_submit,
     .signal = hth_vk_signal,
     .completed_value = hth_vk_completed_value,

@@ -54,6 +54,8 @@ hearth_status hth_vk_fail(hearth_error *err, const hth_device *d, const char *ca
 typedef struct hth_vk_physical_device {
     VkPhysicalDevice handle;
     uint32_t family; /* compute queue family */
+    uint64_t timestamp_mask; /* valid bits of its timestamps; 0: it has none */
+    double timestamp_ns;     /* of one tick */
     uint32_t float_controls; /* HTH_VK_*: supported float controls */
     uint32_t heap;   /* index of the largest device-local heap */
     bool has_memory_budget;
@@ -98,6 +100,8 @@ typedef struct hth_vk_pipeline {
 typedef struct hth_vk_cmdlist {
     VkCommandBuffer commands;
     VkDescriptorPool pool;
+    VkQueryPool times; /* a timestamp at the beginning and one after each command; NULL: none */
+    hth_fence run;     /* whose times were not read; 0: none */
 } hth_vk_cmdlist;
 
 /* memory.c */
@@ -114,6 +118,10 @@ void hth_vk_pipeline_cache_close(hth_device *d);
 /* cmdlist.c */
 hearth_status hth_vk_cmdlist_end(hth_cmdlist *t, hearth_error *err);
 void hth_vk_cmdlist_free(hth_cmdlist *t);
+/* command_times.c: timestamps of a command list, where the device times commands and its queue can. */
+hearth_status hth_vk_times_open(hth_cmdlist *t, hearth_error *err);
+void hth_vk_times_write(const hth_cmdlist *t, uint32_t i);
+void hth_vk_times_read(hth_cmdlist *t);
 /* queue.c */
 hearth_status hth_vk_submit(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first,
                             hearth_error *err);
