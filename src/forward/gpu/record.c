@@ -127,10 +127,12 @@ static void add_to_stream(hth_recorder *r, hth_buffer_range block, const hth_gpu
 {
     uint32_t n = r->g->model->hparams.d_model;
     hth_push_norm_quantize push = {n, post[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
-    const uint32_t consts[] = {post[0].n > 0 ? hth_rec_norm_kind(r) : HTH_KIND_NONE, HTH_REC_LOCAL};
+    uint32_t kind = post[0].n > 0 ? hth_rec_norm_kind(r) : HTH_KIND_NONE;
+    hth_vector_split split = hth_rec_vector_split(hth_device_get_info(r->g->device), n, kind);
+    const uint32_t consts[] = {kind, split.local, split.chunk};
     const hth_buffer_range bind[] = {r->g->workspace.step, r->g->workspace.x, block,
                                      hth_rec_vector(r, post[0]), hth_rec_vector(r, post[1])};
-    hth_rec_dispatch(r, HTH_SHADER_norm_add, consts, bind, &push, 1, r->n_row);
+    hth_rec_dispatch(r, HTH_SHADER_norm_add, consts, bind, &push, split.n_group, r->n_row);
     hth_rec_mark_dirty(r, r->g->workspace.x);
     hth_rec_barrier(r);
 }
@@ -188,8 +190,10 @@ static void head(hth_recorder *r)
     hth_rec_rows(r, &r->g->head, &ws->input, ws->logits, false);
     if (h->logit_softcap != 0.0f) {
         hth_push_soft_cap push = {h->n_vocab, h->logit_softcap, 1.0f / h->logit_softcap};
-        hth_rec_dispatch(r, HTH_SHADER_soft_cap, NULL, (const hth_buffer_range[]){ws->step, ws->logits},
-                         &push, hth_div_ceil(h->n_vocab, HTH_QUANT_WG_ELEMENTS), r->n_row);
+        hth_vector_split split =
+            hth_rec_vector_split(hth_device_get_info(r->g->device), h->n_vocab, HTH_KIND_NONE);
+        hth_rec_dispatch(r, HTH_SHADER_soft_cap, &split.local,
+                         (const hth_buffer_range[]){ws->step, ws->logits}, &push, split.n_group, r->n_row);
         hth_rec_mark_dirty(r, ws->logits);
         hth_rec_barrier(r);
     }

@@ -1,26 +1,61 @@
-/* Norms of docs/arithmetic.md 4 by one workgroup. The shader declares KIND, Push, the buffers weight and bias, a
- * shared array value[STRETCH], and taken(i): input i of its row. */
+/* Norms of docs/arithmetic.md 4. Each workgroup finds the sums of its token's row, so that as many as the row has
+ * elements for can normalise them. The shader declares KIND, CHUNK, Push, the buffers weight, weights_4, bias and
+ * biases_4, and taken_4(i): inputs i to i + 3 of its row, 0 beyond its end; vectors.glsl is included before. */
 const uint KIND_NONE = 0, KIND_LAYER = 2; /* HTH_KIND_* */
 
+/* Words of a chain: its values of CHUNK, and as many more as keep values that a subgroup reads or writes at the same
+ * time in different banks. */
+const uint CHAIN = CHUNK / 8 + 4;
+
+shared float row[8 * CHAIN]; /* CHUNK values of the row, those of a chain of sum8 side by side */
 shared float chains[8];
 
-/* Adds a chain of sum8 to p: value[chain], [chain + 8] and on. Loads run ahead of the additions, which depend on
- * each other. */
-float add_chain(float p, uint chain, uint n)
+uint place_of(uint i) { return i % 8 * CHAIN + i / 8; }
+
+void hold_4(uint i, vec4 v)
 {
-    const uint AHEAD = 8;
-    precise float total = p;
-    uint i = chain;
-    for (; i + 8 * AHEAD <= n; i += 8 * AHEAD) {
-        float next[AHEAD];
-        for (uint k = 0; k < AHEAD; k++) next[k] = value[i + 8 * k];
+    row[place_of(i)] = v.x;
+    row[place_of(i + 1)] = v.y;
+    row[place_of(i + 2)] = v.z;
+    row[place_of(i + 3)] = v.w;
+}
+
+/* Values [first, first + count) of the row. All loads of a round come before the first use. */
+void load_row(uint first, uint count)
+{
+    const uint AHEAD = 4;
+    uint last = (count - 1) / 4 * 4;
+    for (uint i = 4 * lane(); i < count; i += AHEAD * WG_ELEMENTS) {
+        vec4 next[AHEAD];
+        for (uint k = 0; k < AHEAD; k++) next[k] = taken_4(first + min(i + k * WG_ELEMENTS, last));
         for (uint k = 0; k < AHEAD; k++) {
-            precise float sum = total + next[k];
+            uint at = i + k * WG_ELEMENTS;
+            if (at < count) hold_4(at, next[k]);
+        }
+    }
+}
+
+/* Adds the values of a chain from `at` on, or their squared distances from mean, to p. Loads run ahead of the
+ * additions, which depend on each other. */
+float add_chain(float p, uint at, uint count, bool squares, float mean)
+{
+    const uint AHEAD = 32;
+    precise float total = p;
+    uint i = 0;
+    for (; i + AHEAD <= count; i += AHEAD) {
+        float next[AHEAD];
+        for (uint k = 0; k < AHEAD; k++) next[k] = row[at + i + k];
+        for (uint k = 0; k < AHEAD; k++) {
+            precise float above = next[k] - mean;
+            precise float square = above * above;
+            precise float sum = total + (squares ? square : next[k]);
             total = sum;
         }
     }
-    for (; i < n; i += 8) {
-        precise float sum = total + value[i];
+    for (; i < count; i++) {
+        precise float above = row[at + i] - mean;
+        precise float square = above * above;
+        precise float sum = total + (squares ? square : row[at + i]);
         total = sum;
     }
     return total;
@@ -28,42 +63,22 @@ float add_chain(float p, uint chain, uint n)
 
 float tree_of_chains(float p)
 {
-    if (gl_LocalInvocationID.x < 8) chains[gl_LocalInvocationID.x] = p;
+    if (lane() < 8) chains[lane()] = p;
     barrier();
     precise float sum = ((chains[0] + chains[1]) + (chains[2] + chains[3])) +
                         ((chains[4] + chains[5]) + (chains[6] + chains[7]));
     return sum;
 }
 
-float squared(uint i, float mean)
-{
-    precise float above = taken(i) - mean;
-    precise float square = above * above;
-    return square;
-}
-
-float sum_of_row(uint n)
+/* is_loaded: the row is in shared memory already, if it fits. */
+float sum_of_row(bool is_loaded, bool squares, float mean)
 {
     float p = 0.0;
-    for (uint first = 0; first < n; first += STRETCH) {
-        uint count = min(n - first, STRETCH);
-        for (uint i = gl_LocalInvocationID.x; i < count; i += gl_WorkGroupSize.x) value[i] = taken(first + i);
+    for (uint first = 0; first < n; first += CHUNK) {
+        uint count = min(n - first, CHUNK);
+        if (!is_loaded || n > CHUNK) load_row(first, count);
         barrier();
-        if (gl_LocalInvocationID.x < 8) p = add_chain(p, gl_LocalInvocationID.x, count);
-        barrier();
-    }
-    return tree_of_chains(p);
-}
-
-float sum_of_squares(uint n, float mean)
-{
-    float p = 0.0;
-    for (uint first = 0; first < n; first += STRETCH) {
-        uint count = min(n - first, STRETCH);
-        for (uint i = gl_LocalInvocationID.x; i < count; i += gl_WorkGroupSize.x)
-            value[i] = squared(first + i, mean);
-        barrier();
-        if (gl_LocalInvocationID.x < 8) p = add_chain(p, gl_LocalInvocationID.x, count);
+        if (lane() < 8) p = add_chain(p, lane() * CHAIN, (count + 7 - lane()) / 8, squares, mean);
         barrier();
     }
     return tree_of_chains(p);
@@ -75,14 +90,33 @@ struct norm_of_row { float mean, factor; };
 norm_of_row find_norm()
 {
     precise float mean = 0.0;
-    if (KIND == KIND_LAYER) mean = sum_of_row(n) * inv_n;
-    precise float variance = sum_of_squares(n, mean) * inv_n + eps;
+    if (KIND == KIND_LAYER) mean = sum_of_row(false, false, 0.0) * inv_n;
+    precise float variance = sum_of_row(KIND == KIND_LAYER, true, mean) * inv_n + eps;
     return norm_of_row(mean, rsqrt(variance));
 }
 
-float normed(norm_of_row norm, uint i)
+/* Weights of this invocation's elements, or biases: loaded before the sums, which hide the latency. */
+struct affine { vec4 weight, bias; };
+
+affine load_affine()
 {
-    precise float y = ((taken(i) - norm.mean) * norm.factor) * weight[i];
-    if (KIND == KIND_LAYER && has_bias != 0) y = y + bias[i];
+    uint i = min(first_element(), (n - 1) / 4 * 4);
+    affine a = affine(vec4(0.0), vec4(0.0));
+    if (n % 4 == 0) a.weight = weights_4[i / 4];
+    else a.weight = vec4(weight[i], weight[min(i + 1, n - 1)], weight[min(i + 2, n - 1)], weight[min(i + 3, n - 1)]);
+    if (KIND != KIND_LAYER || has_bias == 0) return a;
+    if (n % 4 == 0) a.bias = biases_4[i / 4];
+    else a.bias = vec4(bias[i], bias[min(i + 1, n - 1)], bias[min(i + 2, n - 1)], bias[min(i + 3, n - 1)]);
+    return a;
+}
+
+/* This invocation's elements of the row. */
+vec4 normed_4(norm_of_row norm, affine a)
+{
+    uint i = min(first_element(), (n - 1) / 4 * 4);
+    vec4 x = n <= CHUNK ? vec4(row[place_of(i)], row[place_of(i + 1)], row[place_of(i + 2)], row[place_of(i + 3)])
+                        : taken_4(i);
+    precise vec4 y = ((x - vec4(norm.mean)) * vec4(norm.factor)) * a.weight;
+    if (KIND == KIND_LAYER && has_bias != 0) y = y + a.bias;
     return y;
 }
