@@ -16,12 +16,12 @@ static void rope_store(hth_recorder *r, const hth_layer *l, const hth_gpu_layer 
 {
     const hth_hparams *h = &r->g->model->hparams;
     const hth_gpu_workspace *ws = &r->g->workspace;
-    uint32_t n_pair = h->rope.n_rot / 2;
+    hth_gpu_rotations places = hth_gpu_rotations_of(h, r->n_row);
     hth_push_rope_store push = {.n_head = l->attn.n_head,
                                 .n_head_kv = l->attn.n_head_kv,
-                                .n_pair = n_pair,
-                                .table_at = hth_fwd_i_table(h, &l->attn) * r->g->params.n_row * n_pair,
-                                .sine_at = ws->sine_offset,
+                                .n_pair = h->rope.n_rot / 2,
+                                .table_at = hth_fwd_i_table(h, &l->attn) * places.of_table,
+                                .sine_at = places.sines,
                                 .d_at = ws->q_q8_d_offset,
                                 .head_words = to->head_words,
                                 .eps = h->norm_eps,
@@ -157,18 +157,23 @@ static void layer(hth_recorder *r, uint32_t i_layer)
 }
 
 /* Shaders read the step block in the device's memory: the host's may be behind a bus, and each workgroup
- * reads it. */
-static void copy_step(hth_recorder *r)
+ * reads it. with_tables: also the grids and rotations behind it. */
+static void copy_step(hth_recorder *r, bool with_tables)
 {
-    hth_cmdlist_copy(r->cmdlist, r->g->workspace.step_from_host, r->g->workspace.step);
-    hth_rec_mark_dirty(r, r->g->workspace.step);
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    hth_buffer_range from = ws->step_from_host, to = ws->step;
+    if (with_tables)
+        from.size = to.size = ws->table.offset - ws->step.offset +
+                              sizeof(float) * hth_gpu_rotations_of(&r->g->model->hparams, r->n_row).n_word;
+    hth_cmdlist_copy(r->cmdlist, from, to);
+    hth_rec_mark_dirty(r, to);
 }
 
 static void layers(hth_recorder *r)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint64_t d = r->g->model->hparams.d_model;
-    copy_step(r);
+    copy_step(r, true);
     hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->embedded, r->n_row, d),
                      hth_rec_first_rows(ws->x, r->n_row, d));
     hth_rec_mark_dirty(r, ws->x);
@@ -184,7 +189,7 @@ static void head(hth_recorder *r)
     const hth_gpu_workspace *ws = &r->g->workspace;
     const hth_hparams *h = &r->g->model->hparams;
     r->only_wanted = 1;
-    copy_step(r);
+    copy_step(r, false);
     hth_rec_barrier(r);
     hth_rec_normed_input(r, r->g->output_norm, ws->x, &r->g->head, false);
     hth_rec_rows(r, &r->g->head, &ws->input, ws->logits, false);
