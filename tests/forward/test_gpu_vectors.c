@@ -170,9 +170,9 @@ static void norms_are_rounded_on(hth_device *d)
 {
     /* Chunks that hold all lengths, some of them, and few values. */
     static const uint32_t sets[][HTH_NORM_QUANTIZE_CHUNK + 1] = {
-        {HTH_KIND_RMS, 32, 1, 0, 64, 4864},     {HTH_KIND_RMS, 256, 0, 0, 256, 2048},
-        {HTH_KIND_RMS, 0, 1, 1, 192, 256},      {HTH_KIND_LAYER, 32, 1, 1, 64, 512},
-        {HTH_KIND_LAYER, 256, 1, 0, 512, 4608}, {HTH_KIND_LAYER, 0, 1, 0, 128, 2048},
+        {HTH_KIND_RMS, 32, 1, 0, 64, 5120},     {HTH_KIND_RMS, 256, 0, 0, 128, 2048},
+        {HTH_KIND_RMS, 0, 1, 1, 192, 3072},     {HTH_KIND_LAYER, 32, 1, 1, 64, 1024},
+        {HTH_KIND_LAYER, 256, 1, 0, 320, 5120}, {HTH_KIND_LAYER, 0, 1, 0, 128, 2048},
         {HTH_KIND_NONE, 32, 1, 1, 128, 0},      {HTH_KIND_NONE, 256, 0, 0, 64, 0},
         {HTH_KIND_NONE, 0, 1, 1, 64, 0},
     };
@@ -220,7 +220,7 @@ static void try_norm_add(hth_device *d, const uint32_t consts[5], size_t n, cons
 static void norms_are_added_on(hth_device *d)
 {
     static const uint32_t sets[][5] = {
-        {HTH_KIND_NONE, 64, 0}, {HTH_KIND_RMS, 128, 4864}, {HTH_KIND_LAYER, 256, 512}};
+        {HTH_KIND_NONE, 64, 0}, {HTH_KIND_RMS, 128, 6144}, {HTH_KIND_LAYER, 64, 1024}};
     uint32_t turn = 0;
     for (size_t s = 0; s < sizeof sets / sizeof *sets; s++)
         for (size_t i = 0; i < N_LENGTH; i++)
@@ -445,6 +445,7 @@ TEST(rows_are_divided_as_the_device_allows)
             CHECK(normed.local <= info.max_workgroup_size && normed.local % 64 == 0);
             CHECK(hth_norm_shared_bytes(normed.local, normed.chunk) <= info.max_shared_memory);
             CHECK(normed.chunk >= n || normed.chunk == HTH_NORM_SMALL_CHUNK);
+            CHECK_INT(normed.chunk % (HTH_NORM_LOADS * normed.local), 0);
             CHECK_INT(normed.n_group, hth_vector_groups(n, normed.local));
             CHECK(plain.local == 64 && plain.chunk == 0);
             CHECK_INT(plain.n_group, (n + 255) / 256);
@@ -452,6 +453,7 @@ TEST(rows_are_divided_as_the_device_allows)
     const hth_device_info gpu = {.max_workgroup_size = 1024, .max_shared_memory = 49152};
     CHECK_INT(hth_rec_vector_split(&gpu, 4096, HTH_KIND_RMS).local, 256);
     CHECK_INT(hth_rec_vector_split(&gpu, 4096, HTH_KIND_RMS).chunk, 4096);
-    CHECK_INT(hth_rec_vector_split(&gpu, 16384, HTH_KIND_LAYER).local, 512);
+    CHECK_INT(hth_rec_vector_split(&gpu, 5120, HTH_KIND_RMS).local, 320);
+    CHECK_INT(hth_rec_vector_split(&gpu, 8192, HTH_KIND_LAYER).chunk, 8192);
     CHECK_INT(hth_rec_vector_split(&gpu, 16384, HTH_KIND_LAYER).chunk, HTH_NORM_SMALL_CHUNK);
 }

@@ -94,16 +94,18 @@ hth_buffer_range hth_rec_vector(const hth_recorder *r, hth_gpu_vector v)
                               v.n > 0 ? (uint64_t)v.n * sizeof(float) : sizeof(float)};
 }
 
+static uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
 hth_vector_split hth_rec_vector_split(const hth_device_info *info, uint32_t n, uint32_t kind)
 {
-    enum { LOADS = 16 }; /* elements that an invocation of a norm loads before it needs the first */
-    hth_vector_split s = {.local = 64};
-    if (kind != HTH_KIND_NONE) {
-        while (s.local * 2 <= info->max_workgroup_size && s.local < HTH_VECTOR_MAX_LOCAL &&
-               s.local < n / LOADS)
-            s.local *= 2;
-        s.chunk = hth_div_ceil(n, 256) * 256;
-        if (hth_norm_shared_bytes(s.local, s.chunk) > info->max_shared_memory) s.chunk = HTH_NORM_SMALL_CHUNK;
+    enum { GRAIN = 64, SMALL = HTH_NORM_SMALL_CHUNK / HTH_NORM_LOADS };
+    hth_vector_split s = {.local = GRAIN};
+    if (kind != HTH_KIND_NONE) { /* a row is loaded at once, by as many invocations as there may be */
+        uint32_t max = min(info->max_workgroup_size / GRAIN * GRAIN, HTH_VECTOR_MAX_LOCAL);
+        s.local = min(hth_div_ceil(n, HTH_NORM_LOADS * GRAIN) * GRAIN, max);
+        s.chunk = hth_div_ceil(n, HTH_NORM_LOADS * s.local) * HTH_NORM_LOADS * s.local;
+        if (hth_norm_shared_bytes(s.local, s.chunk) > info->max_shared_memory)
+            s.local = SMALL, s.chunk = HTH_NORM_SMALL_CHUNK;
     }
     s.n_group = hth_vector_groups(n, s.local);
     return s;

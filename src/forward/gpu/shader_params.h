@@ -43,8 +43,8 @@ static inline uint32_t hth_vector_groups(uint32_t n, uint32_t local)
 /* y[t][n] = norm(x[t][n]); q, d, sum: y (or x, without a norm) quantised to 8 bits by rule R1. q: n bytes per
  * token; d: one float per block; sum: one int32 per 32 (blocks of 32) or 16 (blocks of 256). With GATHER row i of
  * x is that of the i-th token that wants logits, for n_want tokens. bias applies to layer norms only. Every workgroup
- * of a row finds its norm, and reads the row once if it has at most CHUNK elements: a multiple of 256, 0 without a
- * norm.
+ * of a row finds its norm, and reads the row once if it has at most CHUNK elements: a multiple of HTH_NORM_LOADS
+ * LOCAL, 0 without a norm.
  * Bindings: step, x, weight[n], bias[n], y, q, d, sum. Grid: {hth_vector_groups(n, LOCAL), tokens}. */
 enum {
     HTH_NORM_QUANTIZE_KIND = 0,
@@ -56,8 +56,9 @@ enum {
 };
 /* KIND. BLOCK: 0 (not quantised), 32 or 256. STORE: y is written */
 enum { HTH_KIND_NONE = 0, HTH_KIND_RMS, HTH_KIND_LAYER };
-/* CHUNK of rows that do not fit in the shared memory of a workgroup. */
-enum { HTH_NORM_SMALL_CHUNK = 2048 };
+/* Elements that an invocation loads before it needs the first. CHUNK of rows that do not fit in the shared memory of a
+ * workgroup. */
+enum { HTH_NORM_LOADS = 16, HTH_NORM_SMALL_CHUNK = 2048 };
 /* Bytes of shared memory that a norm takes. */
 static inline uint64_t hth_norm_shared_bytes(uint32_t local, uint32_t chunk)
 {

@@ -1,7 +1,9 @@
 /* Norms of docs/arithmetic.md 4. Each workgroup finds the sums of its token's row, so that as many as the row has
  * elements for can normalise them. The shader declares KIND, CHUNK, Push, the buffers weight, weights_4, bias and
- * biases_4, and taken_4(i): inputs i to i + 3 of its row, 0 beyond its end; vectors.glsl is included before. */
+ * biases_4, and for its row taken(i), input i, 0 beyond the end, and taken_4(i), inputs i to i + 3, if n is a multiple
+ * of 4; vectors.glsl is included before. */
 const uint KIND_NONE = 0, KIND_LAYER = 2; /* HTH_KIND_* */
+const uint LOADS = 4;                     /* of an invocation in a round; CHUNK is whole rounds */
 
 /* Words of a chain: its values of CHUNK, and as many more as keep values that a subgroup reads or writes at the same
  * time in different banks. */
@@ -20,18 +22,19 @@ void hold_4(uint i, vec4 v)
     row[place_of(i + 3)] = v.w;
 }
 
-/* Values [first, first + count) of the row. All loads of a round come before the first use. */
+/* Values [first, first + count) of the row. The loads of a round come before the first use, and none is conditional,
+ * lest it is moved behind the condition: beyond the last value it is loaded again, to where nothing is read. */
 void load_row(uint first, uint count)
 {
-    const uint AHEAD = 4;
-    uint last = (count - 1) / 4 * 4;
-    for (uint i = 4 * lane(); i < count; i += AHEAD * WG_ELEMENTS) {
-        vec4 next[AHEAD];
-        for (uint k = 0; k < AHEAD; k++) next[k] = taken_4(first + min(i + k * WG_ELEMENTS, last));
-        for (uint k = 0; k < AHEAD; k++) {
-            uint at = i + k * WG_ELEMENTS;
-            if (at < count) hold_4(at, next[k]);
-        }
+    if (n % 4 != 0) {
+        for (uint i = lane(); i < count; i += LANES) row[place_of(i)] = taken(first + i);
+        return;
+    }
+    for (uint round = 0; round < count; round += LOADS * WG_ELEMENTS) {
+        vec4 next[LOADS];
+        uint i = round + 4 * lane();
+        for (uint k = 0; k < LOADS; k++) next[k] = taken_4(first + min(i + k * WG_ELEMENTS, count - 4));
+        for (uint k = 0; k < LOADS; k++) hold_4(i + k * WG_ELEMENTS, next[k]);
     }
 }
 
@@ -98,6 +101,9 @@ norm_of_row find_norm()
 /* Weights of this invocation's elements, or biases: loaded before the sums, which hide the latency. */
 struct affine { vec4 weight, bias; };
 
+/* Inputs i to i + 3. */
+vec4 any_4(uint i) { return n % 4 == 0 ? taken_4(i) : vec4(taken(i), taken(i + 1), taken(i + 2), taken(i + 3)); }
+
 affine load_affine()
 {
     uint i = min(first_element(), (n - 1) / 4 * 4);
@@ -115,7 +121,7 @@ vec4 normed_4(norm_of_row norm, affine a)
 {
     uint i = min(first_element(), (n - 1) / 4 * 4);
     vec4 x = n <= CHUNK ? vec4(row[place_of(i)], row[place_of(i + 1)], row[place_of(i + 2)], row[place_of(i + 3)])
-                        : taken_4(i);
+                        : any_4(i);
     precise vec4 y = ((x - vec4(norm.mean)) * vec4(norm.factor)) * a.weight;
     if (KIND == KIND_LAYER && has_bias != 0) y = y + a.bias;
     return y;

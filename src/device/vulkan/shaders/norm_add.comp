@@ -22,11 +22,7 @@ layout(push_constant) uniform Push { uint n, has_bias; float eps, inv_n; };
 #include "vectors.glsl"
 
 float taken(uint i) { return i < n ? y[gl_WorkGroupID.y * n + i] : 0.0; }
-vec4 taken_4(uint i)
-{
-    if (n % 4 == 0) return y_4[(gl_WorkGroupID.y * n + i) / 4];
-    return vec4(taken(i), taken(i + 1), taken(i + 2), taken(i + 3));
-}
+vec4 taken_4(uint i) { return y_4[(gl_WorkGroupID.y * n + i) / 4]; }
 
 #include "norm.glsl"
 
@@ -42,7 +38,7 @@ void main()
     if (gl_WorkGroupID.y >= step_words[STEP_N_TOK]) return;
     vec4 v = vec4(0.0);
     if (KIND == KIND_NONE) {
-        if (i < n) v = taken_4(i);
+        if (i < n) v = any_4(i);
     } else {
         affine a = load_affine();
         v = normed_4(find_norm(), a);

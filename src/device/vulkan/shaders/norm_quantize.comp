@@ -30,11 +30,7 @@ layout(push_constant) uniform Push { uint n, has_bias; float eps, inv_n; };
 uint row_at; /* in x, of this workgroup's row */
 
 float taken(uint i) { return i < n ? x[row_at + i] : 0.0; }
-vec4 taken_4(uint i)
-{
-    if (n % 4 == 0) return x_4[(row_at + i) / 4];
-    return vec4(taken(i), taken(i + 1), taken(i + 2), taken(i + 3));
-}
+vec4 taken_4(uint i) { return x_4[(row_at + i) / 4]; }
 
 #include "norm.glsl"
 
@@ -53,7 +49,7 @@ void main()
     row_at = (GATHER != 0 ? step_words[STEP_ROWS + t * STEP_ROW_WORDS + STEP_WANT] : t) * n;
     vec4 v = vec4(0.0);
     if (KIND == KIND_NONE) {
-        if (i < n) v = taken_4(i);
+        if (i < n) v = any_4(i);
     } else {
         affine a = load_affine();
         v = normed_4(find_norm(), a);
