@@ -117,10 +117,14 @@ static void compare(const char *shader, const uint32_t *consts, size_t n, const 
 static uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 /* Lengths for a width of blocks: few, and past the stretch and the chains' unrolling. */
-static const size_t lengths[3][6] = {
-    {1, 7, 72, 575, 2049, 4703}, {32, 96, 544, 2048, 2080, 4704}, {256, 512, 768, 2304, 4096, 4608}};
-enum { N_LENGTH = 6 };
+static const size_t lengths[3][7] = {{1, 7, 72, 575, 2049, 4703, 4704},
+                                     {32, 96, 544, 1056, 2048, 2080, 4704},
+                                     {256, 512, 768, 1280, 2304, 4096, 4608}};
+enum { N_LENGTH = 7 };
 static const size_t *lengths_of(uint32_t block) { return lengths[block == 256 ? 2 : block == 32 ? 1 : 0]; }
+
+/* Rows of whole fours are tried in either way. */
+static uint32_t is_wide(size_t n, int kind) { return n % 4 == 0 && kind % 3 != 0; }
 
 /* ---- norms ----------------------------------------------------------------------------------------- */
 
@@ -144,8 +148,11 @@ static void expect_norms(const uint32_t *consts, const rows *r, const hth_push_n
     }
 }
 
-static void try_norm_round(hth_device *d, const uint32_t *consts, size_t n, const rows *r, int kind)
+static void try_norm_round(hth_device *d, const uint32_t *set, size_t n, const rows *r, int kind)
 {
+    uint32_t consts[HTH_NORM_QUANTIZE_WIDE + 1] = {0};
+    memcpy(consts, set, HTH_NORM_QUANTIZE_WIDE * sizeof *consts);
+    consts[HTH_NORM_QUANTIZE_WIDE] = is_wide(n, kind);
     hth_push_norm_quantize push = {(uint32_t)n, (uint32_t)kind % 2, 1e-5f, 1.0f / (float)n};
     shaders_run run = {.id = HTH_SHADER_norm_quantize, .consts = consts, .push = &push};
     uint32_t n_row = r->n_tok > r->grid ? r->n_tok : r->grid;
@@ -188,8 +195,10 @@ TEST(norms_and_their_rounding_are_the_cpus) { on_each_device(norms_are_rounded_o
 
 /* ---- what is added to a row ------------------------------------------------------------------------ */
 
-static void try_norm_add(hth_device *d, const uint32_t consts[5], size_t n, const rows *r, int kind)
+static void try_norm_add(hth_device *d, const uint32_t set[HTH_NORM_ADD_WIDE], size_t n, const rows *r,
+                         int kind)
 {
+    const uint32_t consts[5] = {set[0], set[1], set[2], is_wide(n, kind)};
     static float y[MAX_VALUE];
     float v[MAX_N];
     hth_push_norm_quantize push = {(uint32_t)n, (uint32_t)kind % 2, 1e-6f, 1.0f / (float)n};
@@ -247,8 +256,11 @@ static void zero_inactive(const uint32_t *consts, const float *score, float thre
     }
 }
 
-static void try_activate(hth_device *d, const uint32_t *consts, size_t n, const rows *r, int kind)
+static void try_activate(hth_device *d, const uint32_t *set, size_t n, const rows *r, int kind)
 {
+    uint32_t consts[HTH_ACT_QUANTIZE_WIDE + 1] = {0};
+    memcpy(consts, set, HTH_ACT_QUANTIZE_WIDE * sizeof *consts);
+    consts[HTH_ACT_QUANTIZE_WIDE] = is_wide(n, kind);
     float v[MAX_N];
     bool gated = consts[HTH_ACT_QUANTIZE_GATED];
     size_t stride = gated ? 2 * n : n;
@@ -373,8 +385,8 @@ static void sweep(float *to, size_t n)
 
 static void functions_are_swept_on(hth_device *d)
 {
-    static const uint32_t sets[][HTH_ACT_QUANTIZE_SELECT + 1] = {{HTH_ACTIVATION_SILU, 0, 0, 1, 192},
-                                                                 {HTH_ACTIVATION_GELU, 0, 0, 1, 64}};
+    static const uint32_t sets[][HTH_ACT_QUANTIZE_WIDE + 1] = {{HTH_ACTIVATION_SILU, 0, 0, 1, 192, 0, 1},
+                                                               {HTH_ACTIVATION_GELU, 0, 0, 1, 64}};
     const rows r = {MAX_TOK, MAX_TOK, MAX_TOK};
     hth_push_act_quantize push = {MAX_N, MAX_N, 0.0f};
     fill_step(&r);
@@ -446,6 +458,7 @@ TEST(rows_are_divided_as_the_device_allows)
             CHECK(hth_norm_shared_bytes(normed.local, normed.chunk) <= info.max_shared_memory);
             CHECK(normed.chunk >= n || normed.chunk == HTH_NORM_SMALL_CHUNK);
             CHECK_INT(normed.chunk % (HTH_NORM_LOADS * normed.local), 0);
+            CHECK(normed.wide && plain.wide);
             CHECK_INT(normed.n_group, hth_vector_groups(n, normed.local));
             CHECK(plain.local == 64 && plain.chunk == 0);
             CHECK_INT(plain.n_group, (n + 255) / 256);
@@ -453,6 +466,7 @@ TEST(rows_are_divided_as_the_device_allows)
     const hth_device_info gpu = {.max_workgroup_size = 1024, .max_shared_memory = 49152};
     CHECK_INT(hth_rec_vector_split(&gpu, 4096, HTH_KIND_RMS).local, 256);
     CHECK_INT(hth_rec_vector_split(&gpu, 4096, HTH_KIND_RMS).chunk, 4096);
+    CHECK(!hth_rec_vector_split(&gpu, 4098, HTH_KIND_NONE).wide);
     CHECK_INT(hth_rec_vector_split(&gpu, 5120, HTH_KIND_RMS).local, 320);
     CHECK_INT(hth_rec_vector_split(&gpu, 8192, HTH_KIND_LAYER).chunk, 8192);
     CHECK_INT(hth_rec_vector_split(&gpu, 16384, HTH_KIND_LAYER).chunk, HTH_NORM_SMALL_CHUNK);

@@ -129,7 +129,7 @@ static void add_to_stream(hth_recorder *r, hth_buffer_range block, const hth_gpu
     hth_push_norm_quantize push = {n, post[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
     uint32_t kind = post[0].n > 0 ? hth_rec_norm_kind(r) : HTH_KIND_NONE;
     hth_vector_split split = hth_rec_vector_split(hth_device_get_info(r->g->device), n, kind);
-    const uint32_t consts[] = {kind, split.local, split.chunk};
+    const uint32_t consts[] = {kind, split.local, split.chunk, split.wide};
     const hth_buffer_range bind[] = {r->g->workspace.step, r->g->workspace.x, block,
                                      hth_rec_vector(r, post[0]), hth_rec_vector(r, post[1])};
     hth_rec_dispatch(r, HTH_SHADER_norm_add, consts, bind, &push, split.n_group, r->n_row);

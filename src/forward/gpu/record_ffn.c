@@ -25,7 +25,8 @@ static void activate(hth_recorder *r, const activation *a, const hth_gpu_fused_m
     uint32_t n_form = hth_rec_input_forms(r, group, a->store || (group && group->wants_f32), forms);
     for (uint32_t i = 0; i < n_form; i++) {
         const hth_input_form *f = &forms[i];
-        const uint32_t consts[] = {(uint32_t)a->kind, a->gated, f->block, f->store, split.local, a->select};
+        const uint32_t consts[] = {(uint32_t)a->kind, a->gated,  f->block,  f->store,
+                                   split.local,       a->select, split.wide};
         const hth_buffer_range bind[] = {ws->step,    a->from, ws->scores, hth_rec_vector(r, a->thresholds),
                                          ws->input.x, f->q,    f->d,       f->sum};
         hth_rec_dispatch(r, HTH_SHADER_act_quantize, consts, bind, &push, split.n_group, r->n_row);

@@ -99,7 +99,7 @@ static uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 hth_vector_split hth_rec_vector_split(const hth_device_info *info, uint32_t n, uint32_t kind)
 {
     enum { GRAIN = 64, SMALL = HTH_NORM_SMALL_CHUNK / HTH_NORM_LOADS };
-    hth_vector_split s = {.local = GRAIN};
+    hth_vector_split s = {.local = GRAIN, .wide = n % 4 == 0};
     if (kind != HTH_KIND_NONE) { /* a row is loaded at once, by as many invocations as there may be */
         uint32_t max = min(info->max_workgroup_size / GRAIN * GRAIN, HTH_VECTOR_MAX_LOCAL);
         s.local = min(hth_div_ceil(n, HTH_NORM_LOADS * GRAIN) * GRAIN, max);
@@ -272,7 +272,8 @@ static void norm_quantize(hth_recorder *r, uint32_t kind, const hth_gpu_vector n
     for (uint32_t i = 0; i < n_form; i++) {
         const hth_input_form *f = &forms[i];
         const uint32_t consts[] = {
-            kind, f->block, f->store, kind == HTH_KIND_NONE ? 0 : r->only_wanted, split.local, split.chunk};
+            kind,        f->block,    f->store,  kind == HTH_KIND_NONE ? 0 : r->only_wanted,
+            split.local, split.chunk, split.wide};
         const hth_buffer_range bind[] = {r->g->workspace.step,
                                          x,
                                          hth_rec_vector(r, norm[0]),

@@ -66,10 +66,9 @@ void hth_rec_dispatch_3d(hth_recorder *r, hth_shader_id id, const uint32_t *cons
 const hth_pipeline *hth_rec_pipeline(hth_recorder *r, hth_shader_id id, const uint32_t *consts);
 hth_buffer_range hth_rec_vector(const hth_recorder *r, hth_gpu_vector v);
 
-/* How a vector shader divides rows (hth_vector_groups): invocations of a workgroup, values of a row in shared memory,
- * workgroups of a row. */
+/* How a vector shader divides rows: its constants LOCAL, CHUNK and WIDE, and workgroups of a row. */
 typedef struct hth_vector_split {
-    uint32_t local, chunk, n_group;
+    uint32_t local, chunk, wide, n_group;
 } hth_vector_split;
 /* Of rows of n elements, with a norm or without (HTH_KIND_*), as the device allows. */
 hth_vector_split hth_rec_vector_split(const hth_device_info *info, uint32_t n, uint32_t kind);

@@ -33,7 +33,8 @@ static inline uint32_t hth_step_page(const uint32_t *step, uint32_t t, uint32_t 
 /* ---- shaders: bindings in order, constants by number, push constants as a struct -------------------- */
 
 /* Workgroups of the vector shaders (norm_quantize, act_quantize, norm_add, soft_cap) for a row of n elements: each of
- * LOCAL invocations, a multiple of 64 up to HTH_VECTOR_MAX_LOCAL, has four. */
+ * LOCAL invocations, a multiple of 64 up to HTH_VECTOR_MAX_LOCAL, has four. WIDE: n is a multiple of 4, and they are
+ * loaded at once. */
 enum { HTH_VECTOR_MAX_LOCAL = 512 };
 static inline uint32_t hth_vector_groups(uint32_t n, uint32_t local)
 {
@@ -52,7 +53,8 @@ enum {
     HTH_NORM_QUANTIZE_STORE,
     HTH_NORM_QUANTIZE_GATHER,
     HTH_NORM_QUANTIZE_LOCAL,
-    HTH_NORM_QUANTIZE_CHUNK
+    HTH_NORM_QUANTIZE_CHUNK,
+    HTH_NORM_QUANTIZE_WIDE
 };
 /* KIND. BLOCK: 0 (not quantised), 32 or 256. STORE: y is written */
 enum { HTH_KIND_NONE = 0, HTH_KIND_RMS, HTH_KIND_LAYER };
@@ -213,6 +215,7 @@ enum {
     HTH_ACT_QUANTIZE_STORE,
     HTH_ACT_QUANTIZE_LOCAL,
     HTH_ACT_QUANTIZE_SELECT,
+    HTH_ACT_QUANTIZE_WIDE,
 };
 enum { HTH_SELECT_ALL = 0, HTH_SELECT_PREDICTOR, HTH_SELECT_THRESHOLD };
 typedef struct hth_push_act_quantize {
@@ -221,7 +224,7 @@ typedef struct hth_push_act_quantize {
 } hth_push_act_quantize;
 
 /* x[t] = x[t] + norm(y[t]), or + y[t]. Bindings: step, x, y, weight, bias. Grid and CHUNK as for norm_quantize. */
-enum { HTH_NORM_ADD_KIND = 0, HTH_NORM_ADD_LOCAL, HTH_NORM_ADD_CHUNK };
+enum { HTH_NORM_ADD_KIND = 0, HTH_NORM_ADD_LOCAL, HTH_NORM_ADD_CHUNK, HTH_NORM_ADD_WIDE };
 
 /* x = cap tanh(x / cap) of n values for each token that wants logits. Bindings: step, x. Grid: {hth_vector_groups(n,
  * LOCAL), tokens}. */

@@ -1,7 +1,7 @@
 /* Norms of docs/arithmetic.md 4. Each workgroup finds the sums of its token's row, so that as many as the row has
- * elements for can normalise them. The shader declares KIND, CHUNK, Push, the buffers weight, weights_4, bias and
- * biases_4, and for its row taken(i), input i, 0 beyond the end, and taken_4(i), inputs i to i + 3, if n is a multiple
- * of 4; vectors.glsl is included before. */
+ * elements for can normalise them. The shader declares KIND, CHUNK, WIDE, Push, the buffers weight, weights_4, bias and
+ * biases_4, and for its row taken(i), input i, 0 beyond the end, and taken_4(i), inputs i to i + 3 at once, where WIDE;
+ * vectors.glsl is included before. */
 const uint KIND_NONE = 0, KIND_LAYER = 2; /* HTH_KIND_* */
 const uint LOADS = 4;                     /* of an invocation in a round; CHUNK is whole rounds */
 
@@ -26,7 +26,7 @@ void hold_4(uint i, vec4 v)
  * lest it is moved behind the condition: beyond the last value it is loaded again, to where nothing is read. */
 void load_row(uint first, uint count)
 {
-    if (n % 4 != 0) {
+    if (WIDE == 0) {
         for (uint i = lane(); i < count; i += LANES) row[place_of(i)] = taken(first + i);
         return;
     }
@@ -102,17 +102,18 @@ norm_of_row find_norm()
 struct affine { vec4 weight, bias; };
 
 /* Inputs i to i + 3. */
-vec4 any_4(uint i) { return n % 4 == 0 ? taken_4(i) : vec4(taken(i), taken(i + 1), taken(i + 2), taken(i + 3)); }
+vec4 any_4(uint i) { return WIDE != 0 ? taken_4(i) : vec4(taken(i), taken(i + 1), taken(i + 2), taken(i + 3)); }
 
 affine load_affine()
 {
     uint i = min(first_element(), (n - 1) / 4 * 4);
+    uvec4 at = min(uvec4(i, i + 1, i + 2, i + 3), uvec4(n - 1));
     affine a = affine(vec4(0.0), vec4(0.0));
-    if (n % 4 == 0) a.weight = weights_4[i / 4];
-    else a.weight = vec4(weight[i], weight[min(i + 1, n - 1)], weight[min(i + 2, n - 1)], weight[min(i + 3, n - 1)]);
+    if (WIDE != 0) a.weight = weights_4[i / 4];
+    else a.weight = vec4(weight[at.x], weight[at.y], weight[at.z], weight[at.w]);
     if (KIND != KIND_LAYER || has_bias == 0) return a;
-    if (n % 4 == 0) a.bias = biases_4[i / 4];
-    else a.bias = vec4(bias[i], bias[min(i + 1, n - 1)], bias[min(i + 2, n - 1)], bias[min(i + 3, n - 1)]);
+    if (WIDE != 0) a.bias = biases_4[i / 4];
+    else a.bias = vec4(bias[at.x], bias[at.y], bias[at.z], bias[at.w]);
     return a;
 }
 

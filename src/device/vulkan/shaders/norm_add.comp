@@ -8,6 +8,7 @@
 layout(constant_id = 0) const uint KIND = 0;
 layout(local_size_x_id = 1) in;
 layout(constant_id = 2) const uint CHUNK = 0;
+layout(constant_id = 3) const uint WIDE = 0;
 layout(binding = 0) readonly buffer Step { uint step_words[]; };
 layout(binding = 1) buffer X { float x[]; };
 layout(binding = 2) readonly buffer Y { float y[]; };

@@ -10,6 +10,7 @@ layout(constant_id = 2) const uint STORE = 0;
 layout(constant_id = 3) const uint GATHER = 0;
 layout(local_size_x_id = 4) in;
 layout(constant_id = 5) const uint CHUNK = 0;
+layout(constant_id = 6) const uint WIDE = 0;
 layout(binding = 0) readonly buffer Step { uint step_words[]; };
 layout(binding = 1) readonly buffer X { float x[]; };
 layout(binding = 1) readonly buffer X4 { vec4 x_4[]; };
