@@ -179,7 +179,7 @@ static void norms_are_rounded_on(hth_device *d)
     static const uint32_t sets[][HTH_NORM_QUANTIZE_CHUNK + 1] = {
         {HTH_KIND_RMS, 32, 1, 0, 64, 5120},     {HTH_KIND_RMS, 256, 0, 0, 128, 2048},
         {HTH_KIND_RMS, 0, 1, 1, 192, 3072},     {HTH_KIND_LAYER, 32, 1, 1, 64, 1024},
-        {HTH_KIND_LAYER, 256, 1, 0, 320, 5120}, {HTH_KIND_LAYER, 0, 1, 0, 128, 2048},
+        {HTH_KIND_LAYER, 256, 1, 0, 256, 4096}, {HTH_KIND_LAYER, 0, 1, 0, 128, 2048},
         {HTH_KIND_NONE, 32, 1, 1, 128, 0},      {HTH_KIND_NONE, 256, 0, 0, 64, 0},
         {HTH_KIND_NONE, 0, 1, 1, 64, 0},
     };
@@ -452,15 +452,16 @@ TEST(rows_are_divided_as_the_device_allows)
             const hth_device_info info = {.max_workgroup_size = limits[i][0],
                                           .max_shared_memory = limits[i][1]};
             uint32_t n = lengths_of_rows[k];
-            hth_vector_split normed = hth_rec_vector_split(&info, n, HTH_KIND_RMS),
-                             plain = hth_rec_vector_split(&info, n, HTH_KIND_NONE);
-            CHECK(normed.local <= info.max_workgroup_size && normed.local % 64 == 0);
-            CHECK(hth_norm_shared_bytes(normed.local, normed.chunk) <= info.max_shared_memory);
-            CHECK(normed.chunk >= n || normed.chunk == HTH_NORM_SMALL_CHUNK);
-            CHECK_INT(normed.chunk % (HTH_NORM_LOADS * normed.local), 0);
-            CHECK(normed.wide && plain.wide);
-            CHECK_INT(normed.n_group, hth_vector_groups(n, normed.local));
-            CHECK(plain.local == 64 && plain.chunk == 0);
+            for (uint32_t kind = HTH_KIND_RMS; kind <= HTH_KIND_LAYER; kind++) {
+                hth_vector_split normed = hth_rec_vector_split(&info, n, kind);
+                CHECK(normed.local <= info.max_workgroup_size && normed.local % 64 == 0 && normed.wide);
+                CHECK(hth_norm_shared_bytes(kind, normed.local, normed.chunk) <= info.max_shared_memory);
+                CHECK(normed.chunk >= n || normed.chunk == HTH_NORM_SMALL_CHUNK);
+                CHECK_INT(normed.chunk % (HTH_NORM_LOADS * normed.local), 0);
+                CHECK_INT(normed.n_group, hth_vector_groups(n, normed.local));
+            }
+            hth_vector_split plain = hth_rec_vector_split(&info, n, HTH_KIND_NONE);
+            CHECK(plain.local == 64 && plain.chunk == 0 && plain.wide);
             CHECK_INT(plain.n_group, (n + 255) / 256);
         }
     const hth_device_info gpu = {.max_workgroup_size = 1024, .max_shared_memory = 49152};
@@ -468,6 +469,6 @@ TEST(rows_are_divided_as_the_device_allows)
     CHECK_INT(hth_rec_vector_split(&gpu, 4096, HTH_KIND_RMS).chunk, 4096);
     CHECK(!hth_rec_vector_split(&gpu, 4098, HTH_KIND_NONE).wide);
     CHECK_INT(hth_rec_vector_split(&gpu, 5120, HTH_KIND_RMS).local, 320);
-    CHECK_INT(hth_rec_vector_split(&gpu, 8192, HTH_KIND_LAYER).chunk, 8192);
+    CHECK_INT(hth_rec_vector_split(&gpu, 8192, HTH_KIND_RMS).chunk, 8192);
     CHECK_INT(hth_rec_vector_split(&gpu, 16384, HTH_KIND_LAYER).chunk, HTH_NORM_SMALL_CHUNK);
 }

@@ -104,7 +104,7 @@ hth_vector_split hth_rec_vector_split(const hth_device_info *info, uint32_t n, u
         uint32_t max = min(info->max_workgroup_size / GRAIN * GRAIN, HTH_VECTOR_MAX_LOCAL);
         s.local = min(hth_div_ceil(n, HTH_NORM_LOADS * GRAIN) * GRAIN, max);
         s.chunk = hth_div_ceil(n, HTH_NORM_LOADS * s.local) * HTH_NORM_LOADS * s.local;
-        if (hth_norm_shared_bytes(s.local, s.chunk) > info->max_shared_memory)
+        if (hth_norm_shared_bytes(kind, s.local, s.chunk) > info->max_shared_memory)
             s.local = SMALL, s.chunk = HTH_NORM_SMALL_CHUNK;
     }
     s.n_group = hth_vector_groups(n, s.local);

@@ -61,10 +61,12 @@ enum { HTH_KIND_NONE = 0, HTH_KIND_RMS, HTH_KIND_LAYER };
 /* Elements that an invocation loads before it needs the first. CHUNK of rows that do not fit in the shared memory of a
  * workgroup. */
 enum { HTH_NORM_LOADS = 16, HTH_NORM_SMALL_CHUNK = 2048 };
-/* Bytes of shared memory that a norm takes. */
-static inline uint64_t hth_norm_shared_bytes(uint32_t local, uint32_t chunk)
+/* Bytes of shared memory that a norm takes: values of the row, sums, weights and biases, and what norm_quantize has for
+ * its blocks. */
+static inline uint64_t hth_norm_shared_bytes(uint32_t kind, uint32_t local, uint32_t chunk)
 {
-    return 4 * ((uint64_t)chunk + 8 * 4 + 8) + 4 * (2 * (uint64_t)local + local / 8);
+    uint64_t n_kept = (uint64_t)local * (kind == HTH_KIND_LAYER ? 8 : 4) + 4;
+    return 4 * (chunk + 8 * 4 + 8 + n_kept + 2 * (uint64_t)local + local / 8);
 }
 typedef struct hth_push_norm_quantize {
     uint32_t n, has_bias; /* n: a multiple of the block */

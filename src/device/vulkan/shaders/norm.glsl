@@ -30,7 +30,7 @@ void load_row(uint first, uint count)
         for (uint i = lane(); i < count; i += LANES) row[place_of(i)] = taken(first + i);
         return;
     }
-    for (uint round = 0; round < count; round += LOADS * WG_ELEMENTS) {
+    for (uint round = 0; round < CHUNK; round += LOADS * WG_ELEMENTS) {
         vec4 next[LOADS];
         uint i = round + 4 * lane();
         for (uint k = 0; k < LOADS; k++) next[k] = taken_4(first + min(i + k * WG_ELEMENTS, count - 4));
@@ -73,36 +73,17 @@ float tree_of_chains(float p)
     return sum;
 }
 
-/* is_loaded: the row is in shared memory already, if it fits. */
-float sum_of_row(bool is_loaded, bool squares, float mean)
-{
-    float p = 0.0;
-    for (uint first = 0; first < n; first += CHUNK) {
-        uint count = min(n - first, CHUNK);
-        if (!is_loaded || n > CHUNK) load_row(first, count);
-        barrier();
-        if (lane() < 8) p = add_chain(p, lane() * CHAIN, (count + 7 - lane()) / 8, squares, mean);
-        barrier();
-    }
-    return tree_of_chains(p);
-}
-
-/* Normalisation of a row: (x - mean) factor weight + bias. */
-struct norm_of_row { float mean, factor; };
-
-norm_of_row find_norm()
-{
-    precise float mean = 0.0;
-    if (KIND == KIND_LAYER) mean = sum_of_row(false, false, 0.0) * inv_n;
-    precise float variance = sum_of_row(KIND == KIND_LAYER, true, mean) * inv_n + eps;
-    return norm_of_row(mean, rsqrt(variance));
-}
-
-/* Weights of this invocation's elements, or biases: loaded before the sums, which hide the latency. */
+/* Weights and biases of this invocation's elements: loaded before the row, so that the sums hide their latency, and kept
+ * in shared memory, lest the load is moved to the use. */
 struct affine { vec4 weight, bias; };
+const uint N_BIAS = KIND == KIND_LAYER ? LANES : 1;
+shared vec4 kept_weights[LANES], kept_biases[N_BIAS];
 
-/* Inputs i to i + 3. */
-vec4 any_4(uint i) { return WIDE != 0 ? taken_4(i) : vec4(taken(i), taken(i + 1), taken(i + 2), taken(i + 3)); }
+void keep(affine own)
+{
+    kept_weights[lane()] = own.weight;
+    if (KIND == KIND_LAYER) kept_biases[lane()] = own.bias;
+}
 
 affine load_affine()
 {
@@ -117,13 +98,51 @@ affine load_affine()
     return a;
 }
 
-/* This invocation's elements of the row. */
-vec4 normed_4(norm_of_row norm, affine a)
+/* Of the row, and `own` kept. */
+float sum_of_row(affine own)
+{
+    float p = 0.0;
+    for (uint first = 0; first < n; first += CHUNK) {
+        uint count = min(n - first, CHUNK);
+        load_row(first, count);
+        keep(own);
+        barrier();
+        if (lane() < 8) p = add_chain(p, lane() * CHAIN, (count + 7 - lane()) / 8, false, 0.0);
+        barrier();
+    }
+    return tree_of_chains(p);
+}
+
+/* is_loaded: after sum_of_row. */
+float sum_of_squares(float mean, bool is_loaded, affine own)
+{
+    float p = 0.0;
+    for (uint first = 0; first < n; first += CHUNK) {
+        uint count = min(n - first, CHUNK);
+        if (!is_loaded || n > CHUNK) load_row(first, count);
+        if (!is_loaded) keep(own);
+        barrier();
+        if (lane() < 8) p = add_chain(p, lane() * CHAIN, (count + 7 - lane()) / 8, true, mean);
+        barrier();
+    }
+    return tree_of_chains(p);
+}
+
+/* Inputs i to i + 3. */
+vec4 any_4(uint i) { return WIDE != 0 ? taken_4(i) : vec4(taken(i), taken(i + 1), taken(i + 2), taken(i + 3)); }
+
+/* This invocation's elements of the row: (x - mean) factor weight + bias. */
+vec4 normed_4()
 {
     uint i = min(first_element(), (n - 1) / 4 * 4);
+    affine own = load_affine();
+    precise float mean = 0.0;
+    if (KIND == KIND_LAYER) mean = sum_of_row(own) * inv_n;
+    precise float variance = sum_of_squares(mean, KIND == KIND_LAYER, own) * inv_n + eps;
+    float factor = rsqrt(variance);
     vec4 x = n <= CHUNK ? vec4(row[place_of(i)], row[place_of(i + 1)], row[place_of(i + 2)], row[place_of(i + 3)])
                         : any_4(i);
-    precise vec4 y = ((x - vec4(norm.mean)) * vec4(norm.factor)) * a.weight;
-    if (KIND == KIND_LAYER && has_bias != 0) y = y + a.bias;
+    precise vec4 y = ((x - vec4(mean)) * vec4(factor)) * kept_weights[lane()];
+    if (KIND == KIND_LAYER && has_bias != 0) y = y + kept_biases[lane()];
     return y;
 }

@@ -27,25 +27,22 @@ vec4 taken_4(uint i) { return y_4[(gl_WorkGroupID.y * n + i) / 4]; }
 
 #include "norm.glsl"
 
-void add(uint at, float more)
+void put(uint at, float before, float more)
 {
-    precise float sum = x[at] + more;
+    precise float sum = before + more;
     x[at] = sum;
 }
 
 void main()
 {
-    uint i = first_element(), at = gl_WorkGroupID.y * n + i;
+    uint i = first_element();
     if (gl_WorkGroupID.y >= step_words[STEP_N_TOK]) return;
-    vec4 v = vec4(0.0);
-    if (KIND == KIND_NONE) {
-        if (i < n) v = any_4(i);
-    } else {
-        affine a = load_affine();
-        v = normed_4(find_norm(), a);
-    }
-    if (i < n) add(at, v.x);
-    if (i + 1 < n) add(at + 1, v.y);
-    if (i + 2 < n) add(at + 2, v.z);
-    if (i + 3 < n) add(at + 3, v.w);
+    uvec4 of = gl_WorkGroupID.y * n + min(uvec4(i, i + 1, i + 2, i + 3), uvec4(n - 1));
+    vec4 before = vec4(x[of.x], x[of.y], x[of.z], x[of.w]), v = vec4(0.0);
+    if (KIND != KIND_NONE) v = normed_4();
+    else if (i < n) v = any_4(i);
+    if (i < n) put(of.x, before.x, v.x);
+    if (i + 1 < n) put(of.y, before.y, v.y);
+    if (i + 2 < n) put(of.z, before.z, v.z);
+    if (i + 3 < n) put(of.w, before.w, v.w);
 }

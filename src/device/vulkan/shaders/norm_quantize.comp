@@ -49,12 +49,8 @@ void main()
     if (t >= step_words[GATHER != 0 ? STEP_N_WANT : STEP_N_TOK]) return;
     row_at = (GATHER != 0 ? step_words[STEP_ROWS + t * STEP_ROW_WORDS + STEP_WANT] : t) * n;
     vec4 v = vec4(0.0);
-    if (KIND == KIND_NONE) {
-        if (i < n) v = any_4(i);
-    } else {
-        affine a = load_affine();
-        v = normed_4(find_norm(), a);
-    }
+    if (KIND != KIND_NONE) v = normed_4();
+    else if (i < n) v = any_4(i);
     if (STORE != 0 && i < n) store(t * n + i, n - i, v);
     if (BLOCK != 0) quantize_4(t * n + first, min(n - first, WG_ELEMENTS), v);
 }
