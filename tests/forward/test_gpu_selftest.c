@@ -69,7 +69,7 @@ static void add_vectors(list *l)
     for (uint32_t b = 0; b < 3; b++)
         for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)
             add(l, HTH_SHADER_norm_quantize,
-                (const uint32_t[]){kind, blocks[b], b != 1, kind && b == 2, LOCAL << b / 2, chunks[kind],
+                (const uint32_t[]){kind, blocks[b], b != 1, kind && b == 2, (uint32_t)LOCAL << b / 2, chunks[kind],
                                    b > 0});
     for (uint32_t kind = 0; kind <= HTH_ACTIVATION_DRELU; kind++)
         for (uint32_t gated = 0; gated < 2; gated++)
