@@ -530,6 +530,48 @@ TEST(rows_of_floats_are_near_the_cpu_and_the_same_everywhere)
     for (size_t i = 0; i < N_DEVICE; i++) shaders_close(d[i]);
 }
 
+/* Row h of two weights: half h, and 0, in either order; the inputs are 1. */
+static void halves_are_widened_on(hth_device *d, bool high)
+{
+    enum { N = 65536, N_COL = 2, LOCAL = 64 };
+    static float y[N];
+    float x[N_COL] = {1.0f, 1.0f}, bias = 0.0f;
+    uint32_t step[HTH_STEP_ROWS] = {[HTH_STEP_N_TOK] = 1};
+    const uint32_t row_words = hth_soa_row_words(HTH_TYPE_F16, N_COL),
+                   consts[] = {LOCAL, 1, 1, 0, HTH_TYPE_F16};
+    const hth_push_mul_mat_vec_f push = {.n_row = N, .n_col = N_COL, .y_stride = N, .row_words = row_words};
+    uint32_t *w = get(N, row_words * sizeof *w);
+    for (uint32_t h = 0; h < N; h++)
+        w[h * row_words + hth_soa_word_offset(HTH_TYPE_F16, N_COL, 0)] = high ? h << 16 : h;
+    shaders_run run = {.id = HTH_SHADER_mul_mat_vec_f,
+                       .consts = consts,
+                       .push = &push,
+                       .bind = {{step, sizeof step},
+                                {w, N * row_words * sizeof *w},
+                                {x, sizeof x},
+                                {&bias, sizeof bias},
+                                {y, sizeof y}},
+                       .grid = {N * 8 / LOCAL, 1, 1}};
+    bool ran = shaders_do(d, &run);
+    for (uint32_t h = 0; ran && h < N; h++) {
+        float widened = hth_f16_to_f32((uint16_t)h), expected = 0.0f + widened;
+        if (widened != widened ? y[h] != y[h] : hth_bits_of(y[h]) == hth_bits_of(expected)) continue;
+        test_fail(__FILE__, __LINE__, "%s half %04x: %a, not %a", high ? "high" : "low", (unsigned)h,
+                  (double)y[h], (double)expected);
+        break;
+    }
+    free(w);
+}
+
+TEST(all_halves_are_widened_exactly)
+{
+    for (size_t i = 0; i < N_DEVICE; i++) {
+        hth_device *d = shaders_open(devices[i]);
+        for (int high = 0; d && high < 2; high++) halves_are_widened_on(d, high);
+        shaders_close(d);
+    }
+}
+
 /* ---- structure-of-arrays parts
  * -------------------------------------------------------------------------------------------- */
 

@@ -65,20 +65,23 @@ static void add_attention(list *l, uint32_t d, hearth_kv_type kv, uint32_t share
 
 static void add_vectors(list *l)
 {
-    static const uint32_t blocks[] = {0, 32, 256};
+    static const uint32_t blocks[] = {0, 32, 256}, chunks[] = {0, 4096, HTH_NORM_SMALL_CHUNK}; /* by KIND */
     for (uint32_t b = 0; b < 3; b++)
         for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)
-            add(l, HTH_SHADER_norm_quantize, (const uint32_t[]){kind, blocks[b], b != 1, kind && b == 2, LOCAL});
+            add(l, HTH_SHADER_norm_quantize,
+                (const uint32_t[]){kind, blocks[b], b != 1, kind && b == 2, (uint32_t)LOCAL << b / 2, chunks[kind],
+                                   b > 0});
     for (uint32_t kind = 0; kind <= HTH_ACTIVATION_DRELU; kind++)
         for (uint32_t gated = 0; gated < 2; gated++)
             add(l, HTH_SHADER_act_quantize,
-                (const uint32_t[]){kind, gated, blocks[(kind + gated) % 3], 1, LOCAL, (kind + 2 * gated) % 3});
+                (const uint32_t[]){kind, gated, blocks[(kind + gated) % 3], 1, LOCAL, (kind + 2 * gated) % 3,
+                                   kind != HTH_ACTIVATION_GELU});
     for (uint32_t kind = 0; kind <= HTH_ACTIVATION_DRELU; kind++)
         for (uint32_t half = 0; half < 2; half++)
             add(l, HTH_SHADER_active_mask, (const uint32_t[]){kind, (kind + half) % 3, half, LOCAL});
     for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)
-        add(l, HTH_SHADER_norm_add, (const uint32_t[]){kind, LOCAL});
-    add(l, HTH_SHADER_soft_cap, (const uint32_t[]){0}); /* it has none */
+        add(l, HTH_SHADER_norm_add, (const uint32_t[]){kind, LOCAL, chunks[kind], kind != HTH_KIND_LAYER});
+    add(l, HTH_SHADER_soft_cap, (const uint32_t[]){LOCAL});
     add(l, HTH_SHADER_copy_page, (const uint32_t[]){0});
     add(l, HTH_SHADER_down_scale, (const uint32_t[]){LOCAL});
     for (uint32_t host = 0; host < 2; host++) add(l, HTH_SHADER_down_accumulate, (const uint32_t[]){LOCAL, host});

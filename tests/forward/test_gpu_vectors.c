@@ -3,7 +3,7 @@
  * fewer tokens than the grid has, and rows in any order; nothing is written that is not computed. */
 #include "base/bits.h"
 #include "kernels/kernels.h"
-#include "forward/gpu/shader_params.h"
+#include "forward/gpu/recorder.h"
 #include "support/device/shaders.h"
 #include "support/kernels/proof.h"
 
@@ -115,13 +115,16 @@ static void compare(const char *shader, const uint32_t *consts, size_t n, const 
 }
 
 static uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
-static uint32_t n_stretch(size_t n) { return (uint32_t)((n + HTH_QUANT_WG_ELEMENTS - 1) / HTH_QUANT_WG_ELEMENTS); }
 
 /* Lengths for a width of blocks: few, and past the stretch and the chains' unrolling. */
-static const size_t lengths[3][6] = {
-    {1, 7, 72, 575, 2049, 4703}, {32, 96, 544, 2048, 2080, 4704}, {256, 512, 768, 2304, 4096, 4608}};
-enum { N_LENGTH = 6 };
+static const size_t lengths[3][7] = {{1, 7, 72, 575, 2049, 4703, 4704},
+                                     {32, 96, 544, 1056, 2048, 2080, 4704},
+                                     {256, 512, 768, 1280, 2304, 4096, 4608}};
+enum { N_LENGTH = 7 };
 static const size_t *lengths_of(uint32_t block) { return lengths[block == 256 ? 2 : block == 32 ? 1 : 0]; }
+
+/* Rows of whole fours are tried in either way. */
+static uint32_t is_wide(size_t n, int kind) { return n % 4 == 0 && kind % 3 != 0; }
 
 /* ---- norms ----------------------------------------------------------------------------------------- */
 
@@ -145,12 +148,14 @@ static void expect_norms(const uint32_t *consts, const rows *r, const hth_push_n
     }
 }
 
-static void try_norm_round(hth_device *d, const uint32_t *consts, size_t n, const rows *r, int kind)
+static void try_norm_round(hth_device *d, const uint32_t *set, size_t n, const rows *r, int kind)
 {
+    uint32_t consts[HTH_NORM_QUANTIZE_WIDE + 1] = {0};
+    memcpy(consts, set, HTH_NORM_QUANTIZE_WIDE * sizeof *consts);
+    consts[HTH_NORM_QUANTIZE_WIDE] = is_wide(n, kind);
     hth_push_norm_quantize push = {(uint32_t)n, (uint32_t)kind % 2, 1e-5f, 1.0f / (float)n};
     shaders_run run = {.id = HTH_SHADER_norm_quantize, .consts = consts, .push = &push};
     uint32_t n_row = r->n_tok > r->grid ? r->n_tok : r->grid;
-    bool alone = consts[HTH_NORM_QUANTIZE_KIND] == HTH_KIND_NONE;
     fill_step(r);
     fill(kind, x, n_row * n);
     proof_fill_f32(&numbers, PROOF_PLAIN, weight, n);
@@ -162,17 +167,21 @@ static void try_norm_round(hth_device *d, const uint32_t *consts, size_t n, cons
     run.bind[2] = (shaders_binding){weight, n * sizeof *weight};
     run.bind[3] = (shaders_binding){bias, n * sizeof *bias};
     bind_outputs(&run, 4, r->grid * n);
-    run.grid[0] = alone ? n_stretch(n) : 1, run.grid[1] = r->grid, run.grid[2] = 1;
+    run.grid[0] = hth_vector_groups((uint32_t)n, consts[HTH_NORM_QUANTIZE_LOCAL]), run.grid[1] = r->grid,
+    run.grid[2] = 1;
     if (shaders_do(d, &run)) compare("norm_quantize", consts, n, r, kind);
 }
 
 /* Each set of constants with every length and every kind of numbers, each number of tokens on the way. */
 static void norms_are_rounded_on(hth_device *d)
 {
-    static const uint32_t sets[][HTH_NORM_QUANTIZE_LOCAL + 1] = {
-        {HTH_KIND_RMS, 32, 1, 0, 64},   {HTH_KIND_RMS, 256, 0, 0, 256},   {HTH_KIND_RMS, 0, 1, 1, 24},
-        {HTH_KIND_LAYER, 32, 1, 1, 8},  {HTH_KIND_LAYER, 256, 1, 0, 512}, {HTH_KIND_LAYER, 0, 1, 0, 128},
-        {HTH_KIND_NONE, 32, 1, 1, 128}, {HTH_KIND_NONE, 256, 0, 0, 64},   {HTH_KIND_NONE, 0, 1, 1, 32},
+    /* Chunks that hold all lengths, some of them, and few values. */
+    static const uint32_t sets[][HTH_NORM_QUANTIZE_CHUNK + 1] = {
+        {HTH_KIND_RMS, 32, 1, 0, 64, 5120},     {HTH_KIND_RMS, 256, 0, 0, 128, 2048},
+        {HTH_KIND_RMS, 0, 1, 1, 192, 3072},     {HTH_KIND_LAYER, 32, 1, 1, 64, 1024},
+        {HTH_KIND_LAYER, 256, 1, 0, 256, 4096}, {HTH_KIND_LAYER, 0, 1, 0, 128, 2048},
+        {HTH_KIND_NONE, 32, 1, 1, 128, 0},      {HTH_KIND_NONE, 256, 0, 0, 64, 0},
+        {HTH_KIND_NONE, 0, 1, 1, 64, 0},
     };
     uint32_t turn = 0;
     for (size_t s = 0; s < sizeof sets / sizeof *sets; s++)
@@ -186,8 +195,10 @@ TEST(norms_and_their_rounding_are_the_cpus) { on_each_device(norms_are_rounded_o
 
 /* ---- what is added to a row ------------------------------------------------------------------------ */
 
-static void try_norm_add(hth_device *d, const uint32_t consts[5], size_t n, const rows *r, int kind)
+static void try_norm_add(hth_device *d, const uint32_t set[HTH_NORM_ADD_WIDE], size_t n, const rows *r,
+                         int kind)
 {
+    const uint32_t consts[5] = {set[0], set[1], set[2], is_wide(n, kind)};
     static float y[MAX_VALUE];
     float v[MAX_N];
     hth_push_norm_quantize push = {(uint32_t)n, (uint32_t)kind % 2, 1e-6f, 1.0f / (float)n};
@@ -204,20 +215,21 @@ static void try_norm_add(hth_device *d, const uint32_t consts[5], size_t n, cons
         kernels.add(want.y + t * n, v, n, want.y + t * n);
     }
     shaders_run run = {.id = HTH_SHADER_norm_add,
-                        .consts = consts,
-                        .push = &push,
-                        .bind = {{step, sizeof step},
-                                 {got.y, r->grid * n * sizeof *x},
-                                 {y, r->grid * n * sizeof *y},
-                                 {weight, n * sizeof *weight},
-                                 {bias, n * sizeof *bias}},
-                        .grid = {1, r->grid, 1}};
+                       .consts = consts,
+                       .push = &push,
+                       .bind = {{step, sizeof step},
+                                {got.y, r->grid * n * sizeof *x},
+                                {y, r->grid * n * sizeof *y},
+                                {weight, n * sizeof *weight},
+                                {bias, n * sizeof *bias}},
+                       .grid = {hth_vector_groups((uint32_t)n, consts[HTH_NORM_ADD_LOCAL]), r->grid, 1}};
     if (shaders_do(d, &run)) compare("norm_add", consts, n, r, kind);
 }
 
 static void norms_are_added_on(hth_device *d)
 {
-    static const uint32_t sets[][5] = {{HTH_KIND_NONE, 64}, {HTH_KIND_RMS, 40}, {HTH_KIND_LAYER, 256}};
+    static const uint32_t sets[][5] = {
+        {HTH_KIND_NONE, 64, 0}, {HTH_KIND_RMS, 128, 6144}, {HTH_KIND_LAYER, 64, 1024}};
     uint32_t turn = 0;
     for (size_t s = 0; s < sizeof sets / sizeof *sets; s++)
         for (size_t i = 0; i < N_LENGTH; i++)
@@ -244,8 +256,11 @@ static void zero_inactive(const uint32_t *consts, const float *score, float thre
     }
 }
 
-static void try_activate(hth_device *d, const uint32_t *consts, size_t n, const rows *r, int kind)
+static void try_activate(hth_device *d, const uint32_t *set, size_t n, const rows *r, int kind)
 {
+    uint32_t consts[HTH_ACT_QUANTIZE_WIDE + 1] = {0};
+    memcpy(consts, set, HTH_ACT_QUANTIZE_WIDE * sizeof *consts);
+    consts[HTH_ACT_QUANTIZE_WIDE] = is_wide(n, kind);
     float v[MAX_N];
     bool gated = consts[HTH_ACT_QUANTIZE_GATED];
     size_t stride = gated ? 2 * n : n;
@@ -262,13 +277,13 @@ static void try_activate(hth_device *d, const uint32_t *consts, size_t n, const 
         expect_row(v, t, n, consts[HTH_ACT_QUANTIZE_STORE], consts[HTH_ACT_QUANTIZE_BLOCK]);
     }
     shaders_run run = {.id = HTH_SHADER_act_quantize,
-                        .consts = consts,
-                        .push = &push,
-                        .bind = {{step, sizeof step},
-                                 {x, r->grid * stride * sizeof *x},
-                                 {scores, r->grid * (n + 3) * sizeof *scores},
-                                 {thresholds, n * sizeof *thresholds}},
-                        .grid = {n_stretch(n), r->grid, 1}};
+                       .consts = consts,
+                       .push = &push,
+                       .bind = {{step, sizeof step},
+                                {x, r->grid * stride * sizeof *x},
+                                {scores, r->grid * (n + 3) * sizeof *scores},
+                                {thresholds, n * sizeof *thresholds}},
+                       .grid = {hth_vector_groups((uint32_t)n, consts[HTH_ACT_QUANTIZE_LOCAL]), r->grid, 1}};
     bind_outputs(&run, 4, r->grid * n);
     if (shaders_do(d, &run)) compare("act_quantize", consts, n, r, kind);
 }
@@ -278,10 +293,10 @@ static void activations_are_rounded_on(hth_device *d)
     static const uint32_t sets[][HTH_ACT_QUANTIZE_SELECT + 1] = {
         {HTH_ACTIVATION_SILU, 1, 0, 1, 64, HTH_SELECT_THRESHOLD},
         {HTH_ACTIVATION_SILU, 1, 32, 0, 256, HTH_SELECT_PREDICTOR},
-        {HTH_ACTIVATION_SILU, 0, 0, 1, 32},
+        {HTH_ACTIVATION_SILU, 0, 0, 1, 192},
         {HTH_ACTIVATION_GELU, 1, 256, 1, 128},
-        {HTH_ACTIVATION_GELU, 0, 0, 1, 8, HTH_SELECT_THRESHOLD},
-        {HTH_ACTIVATION_RELU, 1, 32, 1, 40, HTH_SELECT_PREDICTOR},
+        {HTH_ACTIVATION_GELU, 0, 0, 1, 64, HTH_SELECT_THRESHOLD},
+        {HTH_ACTIVATION_RELU, 1, 32, 1, 320, HTH_SELECT_PREDICTOR},
         {HTH_ACTIVATION_RELU, 0, 256, 1, 512},
         {HTH_ACTIVATION_RELU2, 1, 0, 1, 64},
         {HTH_ACTIVATION_RELU2, 0, 32, 1, 64},
@@ -370,8 +385,8 @@ static void sweep(float *to, size_t n)
 
 static void functions_are_swept_on(hth_device *d)
 {
-    static const uint32_t sets[][HTH_ACT_QUANTIZE_SELECT + 1] = {{HTH_ACTIVATION_SILU, 0, 0, 1, 32},
-                                                             {HTH_ACTIVATION_GELU, 0, 0, 1, 8}};
+    static const uint32_t sets[][HTH_ACT_QUANTIZE_WIDE + 1] = {{HTH_ACTIVATION_SILU, 0, 0, 1, 192, 0, 1},
+                                                               {HTH_ACTIVATION_GELU, 0, 0, 1, 64}};
     const rows r = {MAX_TOK, MAX_TOK, MAX_TOK};
     hth_push_act_quantize push = {MAX_N, MAX_N, 0.0f};
     fill_step(&r);
@@ -380,13 +395,13 @@ static void functions_are_swept_on(hth_device *d)
         clear(&want), clear(&got);
         kernels.activate[sets[s][0]](NULL, x, MAX_VALUE, want.y);
         shaders_run run = {.id = HTH_SHADER_act_quantize,
-                            .consts = sets[s],
-                            .push = &push,
-                            .bind = {{step, sizeof step},
-                                     {x, MAX_VALUE * sizeof *x},
-                                     {scores, sizeof scores},
-                                     {thresholds, sizeof thresholds}},
-                            .grid = {n_stretch(MAX_N), MAX_TOK, 1}};
+                           .consts = sets[s],
+                           .push = &push,
+                           .bind = {{step, sizeof step},
+                                    {x, MAX_VALUE * sizeof *x},
+                                    {scores, sizeof scores},
+                                    {thresholds, sizeof thresholds}},
+                           .grid = {hth_vector_groups(MAX_N, sets[s][HTH_ACT_QUANTIZE_LOCAL]), MAX_TOK, 1}};
         bind_outputs(&run, 4, MAX_VALUE);
         if (shaders_do(d, &run)) compare("act_quantize", sets[s], MAX_N, &r, PROOF_BITS);
     }
@@ -398,7 +413,7 @@ TEST(functions_are_the_cpus_over_all_exponents) { on_each_device(functions_are_s
 
 static void try_cap(hth_device *d, size_t n, const rows *r, int kind)
 {
-    static const uint32_t none[5];
+    static const uint32_t consts[5] = {128};
     const hth_push_soft_cap push = {(uint32_t)n, 30.0f, 1.0f / 30.0f};
     fill_step(r);
     clear(&want), clear(&got);
@@ -407,10 +422,12 @@ static void try_cap(hth_device *d, size_t n, const rows *r, int kind)
     memcpy(got.y, want.y, r->grid * n * sizeof *got.y);
     size_t n_value = min(r->n_want, r->grid) * n;
     kernels.soft_cap(want.y, push.cap, push.inverse, n_value, want.y);
-    shaders_run run = {.id = HTH_SHADER_soft_cap, .push = &push,
-                        .bind = {{step, sizeof step}, {got.y, r->grid * n * sizeof *got.y}},
-                        .grid = {n_stretch(n), r->grid, 1}};
-    if (shaders_do(d, &run)) compare("soft_cap", none, n, r, kind);
+    shaders_run run = {.id = HTH_SHADER_soft_cap,
+                       .consts = consts,
+                       .push = &push,
+                       .bind = {{step, sizeof step}, {got.y, r->grid * n * sizeof *got.y}},
+                       .grid = {hth_vector_groups((uint32_t)n, consts[HTH_SOFT_CAP_LOCAL]), r->grid, 1}};
+    if (shaders_do(d, &run)) compare("soft_cap", consts, n, r, kind);
 }
 
 static void caps_are_the_cpus_on(hth_device *d)
@@ -422,3 +439,36 @@ static void caps_are_the_cpus_on(hth_device *d)
 }
 
 TEST(soft_caps_are_the_cpus) { on_each_device(caps_are_the_cpus_on); }
+
+/* ---- how rows are divided -------------------------------------------------------------------------- */
+
+TEST(rows_are_divided_as_the_device_allows)
+{
+    static const uint32_t lengths_of_rows[] = {64, 768, 2048, 4096, 5120, 8192, 12288, 16384, 65536};
+    static const uint32_t limits[][2] = {
+        {128, 16384}, {256, 32768}, {512, 65536}, {1024, 49152}}; /* invocations, bytes */
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        for (size_t k = 0; k < sizeof lengths_of_rows / sizeof *lengths_of_rows; k++) {
+            const hth_device_info info = {.max_workgroup_size = limits[i][0],
+                                          .max_shared_memory = limits[i][1]};
+            uint32_t n = lengths_of_rows[k];
+            for (uint32_t kind = HTH_KIND_RMS; kind <= HTH_KIND_LAYER; kind++) {
+                hth_vector_split normed = hth_rec_vector_split(&info, n, kind);
+                CHECK(normed.local <= info.max_workgroup_size && normed.local % 64 == 0 && normed.wide);
+                CHECK(hth_norm_shared_bytes(kind, normed.local, normed.chunk) <= info.max_shared_memory);
+                CHECK(normed.chunk >= n || normed.chunk == HTH_NORM_SMALL_CHUNK);
+                CHECK_INT(normed.chunk % (HTH_NORM_LOADS * normed.local), 0);
+                CHECK_INT(normed.n_group, hth_vector_groups(n, normed.local));
+            }
+            hth_vector_split plain = hth_rec_vector_split(&info, n, HTH_KIND_NONE);
+            CHECK(plain.local == 64 && plain.chunk == 0 && plain.wide);
+            CHECK_INT(plain.n_group, (n + 255) / 256);
+        }
+    const hth_device_info gpu = {.max_workgroup_size = 1024, .max_shared_memory = 49152};
+    CHECK_INT(hth_rec_vector_split(&gpu, 4096, HTH_KIND_RMS).local, 256);
+    CHECK_INT(hth_rec_vector_split(&gpu, 4096, HTH_KIND_RMS).chunk, 4096);
+    CHECK(!hth_rec_vector_split(&gpu, 4098, HTH_KIND_NONE).wide);
+    CHECK_INT(hth_rec_vector_split(&gpu, 5120, HTH_KIND_RMS).local, 320);
+    CHECK_INT(hth_rec_vector_split(&gpu, 8192, HTH_KIND_RMS).chunk, 8192);
+    CHECK_INT(hth_rec_vector_split(&gpu, 16384, HTH_KIND_LAYER).chunk, HTH_NORM_SMALL_CHUNK);
+}

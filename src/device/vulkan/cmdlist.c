@@ -58,11 +58,25 @@ static hearth_status make_set(hth_cmdlist *t, const hth_cmd *cmd, VkDescriptorSe
 
 /* ---- barriers --------------------------------------------------------------------------------------- */
 
-static const VkPipelineStageFlags WORK = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT |
-                                         VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT;
+static const VkPipelineStageFlags WORK =
+    VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+static const VkPipelineStageFlags GRIDS = VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT;
 static const VkAccessFlags WRITES = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
-static const VkAccessFlags READS =
-    VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_INDIRECT_COMMAND_READ_BIT;
+static const VkAccessFlags READS = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
+
+/* Whether a range has the grid of a dispatch of this command list. */
+static bool has_grid(const hth_cmdlist *t, const hth_buffer_range *s)
+{
+    for (size_t i = 0; i < t->n_cmd; i++) {
+        const hth_cmd *cmd = &t->cmds[i];
+        if (cmd->kind != HTH_CMD_DISPATCH_INDIRECT) continue;
+        const hth_buffer_range *grid = &t->ranges[cmd->first_range + cmd->n_range - 1];
+        if (grid->buffer == s->buffer && grid->offset < s->offset + s->size &&
+            s->offset < grid->offset + grid->size)
+            return true;
+    }
+    return false;
+}
 
 /* Makes earlier writes of command lists and of the host visible to this one; at its end, its writes visible to the
  * host. */
@@ -74,23 +88,30 @@ static void memory_barrier(const hth_vk_device *vk, VkCommandBuffer commands, Vk
     vk->call.vkCmdPipelineBarrier(commands, from, to, 0, 1, &barrier, 0, NULL, 0, NULL);
 }
 
-static void buffer_barriers(const hth_vk_device *vk, VkCommandBuffer commands, const hth_buffer_range *ranges,
-                         uint32_t n)
+/* Only a barrier of grids waits for, and stops, the stage that reads them: it runs ahead of the shaders. */
+static void buffer_barriers(const hth_cmdlist *t, VkCommandBuffer commands, const hth_buffer_range *ranges,
+                            uint32_t n)
 {
     enum { AT_ONCE = 16 };
+    const hth_vk_device *vk = t->device->priv;
     for (uint32_t first = 0; first < n; first += AT_ONCE) {
         VkBufferMemoryBarrier barriers[AT_ONCE];
         uint32_t count = n - first < AT_ONCE ? n - first : AT_ONCE;
-        for (uint32_t i = 0; i < count; i++)
-            barriers[i] = (VkBufferMemoryBarrier){.sType = VK_STRUCTURE_TYPE_BUFFER_MEMORY_BARRIER,
-                                                  .srcAccessMask = WRITES,
-                                                  .dstAccessMask = READS | WRITES,
-                                                  .srcQueueFamilyIndex = VK_QUEUE_FAMILY_IGNORED,
-                                                  .dstQueueFamilyIndex = VK_QUEUE_FAMILY_IGNORED,
-                                                  .buffer = handle_of(&ranges[first + i]),
-                                                  .offset = ranges[first + i].offset,
-                                                  .size = ranges[first + i].size};
-        vk->call.vkCmdPipelineBarrier(commands, WORK, WORK, 0, 0, NULL, count, barriers, 0, NULL);
+        VkPipelineStageFlags stages = WORK;
+        for (uint32_t i = 0; i < count; i++) {
+            bool grid = has_grid(t, &ranges[first + i]);
+            if (grid) stages |= GRIDS;
+            barriers[i] = (VkBufferMemoryBarrier){
+                .sType = VK_STRUCTURE_TYPE_BUFFER_MEMORY_BARRIER,
+                .srcAccessMask = WRITES,
+                .dstAccessMask = READS | WRITES | (grid ? VK_ACCESS_INDIRECT_COMMAND_READ_BIT : 0),
+                .srcQueueFamilyIndex = VK_QUEUE_FAMILY_IGNORED,
+                .dstQueueFamilyIndex = VK_QUEUE_FAMILY_IGNORED,
+                .buffer = handle_of(&ranges[first + i]),
+                .offset = ranges[first + i].offset,
+                .size = ranges[first + i].size};
+        }
+        vk->call.vkCmdPipelineBarrier(commands, stages, stages, 0, 0, NULL, count, barriers, 0, NULL);
     }
 }
 
@@ -124,7 +145,7 @@ static hearth_status record(hth_cmdlist *t, const hth_cmd *cmd, hearth_error *er
     const hth_buffer_range *ranges = &t->ranges[cmd->first_range];
     if (cmd->kind == HTH_CMD_DISPATCH || cmd->kind == HTH_CMD_DISPATCH_INDIRECT) return record_dispatch(t, cmd, err);
     if (cmd->kind == HTH_CMD_BARRIER) {
-        buffer_barriers(vk, commands, ranges, cmd->n_range);
+        buffer_barriers(t, commands, ranges, cmd->n_range);
     } else {
         VkBufferCopy region = {ranges[0].offset, ranges[1].offset,
                                ranges[0].size < ranges[1].size ? ranges[0].size : ranges[1].size};
@@ -144,8 +165,9 @@ hearth_status hth_vk_cmdlist_end(hth_cmdlist *t, hearth_error *err)
     hearth_status st = open_pool(t, err);
     if (st == HEARTH_OK) st = hth_vk_commands_begin(d, &own->commands, err);
     if (st != HEARTH_OK) goto done;
-    memory_barrier(vk, own->commands, WORK | VK_PIPELINE_STAGE_HOST_BIT, WRITES | VK_ACCESS_HOST_WRITE_BIT, WORK,
-              READS | WRITES);
+    memory_barrier(vk, own->commands, WORK | GRIDS | VK_PIPELINE_STAGE_HOST_BIT,
+                   WRITES | VK_ACCESS_HOST_WRITE_BIT, WORK | GRIDS,
+                   READS | WRITES | VK_ACCESS_INDIRECT_COMMAND_READ_BIT);
     st = hth_vk_times_open(t, err);
     hth_vk_times_write(t, 0);
     for (size_t i = 0; st == HEARTH_OK && i < t->n_cmd; i++) {

@@ -214,7 +214,7 @@ static hearth_status fill_physical_device(const hth_vk_instance *vk, VkPhysicalD
     const VkPhysicalDeviceProperties *p = &properties.properties;
     hth_device_info *info = &f->info;
     *f = (hth_vk_physical_device){.handle = device, .float_controls = float_controls_of(&floats),
-                                  .timestamp_ns = p->limits.timestampPeriod};
+                                  .timestamp_ns = (double)p->limits.timestampPeriod};
     find_family(vk, f);
     info->kind = kind_of(p->deviceType);
     snprintf(info->name, sizeof info->name, "%s", p->deviceName);

@@ -66,9 +66,12 @@ typedef struct hth_gpu_input {
 /* For n_tok tokens; widths are the maximum over the layers. */
 typedef struct hth_gpu_workspace {
     hth_buffer *from_host, *to_host, *memory;
-    /* in from_host; grids: [n_layer] three words each, padded to four */
-    hth_buffer_range step_from_host, embedded, table, grids;
-    hth_buffer_range step; /* the step block where shaders read it, copied at the beginning of layers and head */
+    /* The step block, the grids of attention ([n_layer] three words each, padded to four), and the rotations of all
+     * tokens, side by side: in from_host, where the host writes them, and in memory, where shaders read them. The head of
+     * the command lists of layers copies them, that of the head the step block. */
+    hth_buffer_range step_from_host, grids_from_host, table_from_host;
+    hth_buffer_range step, grids, table;
+    hth_buffer_range embedded;  /* in from_host */
     hth_buffer_range host_sums; /* in from_host: HTH_HOST_SUMS words, then int64 [n_tok][d_model] */
     hth_buffer_range result; /* in to_host: [n_tok][d_model], or [HTH_GPU_HEAD_ROWS][n_vocab] */
     hth_buffer_range d2h_ffn_input, d2h_scores; /* in to_host: [n_tok][d_model], [n_tok][d_ff] of the current layer */
@@ -83,7 +86,7 @@ typedef struct hth_gpu_workspace {
     hth_buffer_range acc64;                /* HTH_HOST_SUMS words, then int64 [n_tok][d_model] */
     hth_buffer_range logits;
     hth_gpu_input input;
-    uint32_t sine_offset, q_q8_d_offset, n_split; /* in words; splits of the longest sequence */
+    uint32_t q_q8_d_offset, n_split; /* in words; splits of the longest sequence */
     uint32_t table_at; /* word of the step block where the page tables begin: n_position / HTH_KV_PAGE words per class,
                         * which all sequences together reserve at most */
 } hth_gpu_workspace;
@@ -231,6 +234,16 @@ hearth_status hth_gpu_wait_idle(hth_gpu *g, hearth_error *err);
 
 /* Maximum tokens of each class. */
 uint32_t hth_gpu_bucket_size(const hth_gpu *g, int class);
+/* Where rotations are in workspace.table for command lists of n_row tokens, which copy no more than those: cosines of
+ * each table from word i * of_table on, the sines of table 0 from word `sines` on; n_word in all. */
+typedef struct hth_gpu_rotations {
+    uint32_t of_table, sines, n_word;
+} hth_gpu_rotations;
+static inline hth_gpu_rotations hth_gpu_rotations_of(const hth_hparams *h, uint32_t n_row)
+{
+    uint32_t of_table = n_row * (h->rope.n_rot / 2), sines = (uint32_t)hth_fwd_n_table(h) * of_table;
+    return (hth_gpu_rotations){of_table, sines, 2 * sines};
+}
 /* Records all command lists, and allocates the submissions of a step. */
 hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err);
 void hth_gpu_segments_free(hth_gpu *g);

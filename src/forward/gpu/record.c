@@ -16,12 +16,12 @@ static void rope_store(hth_recorder *r, const hth_layer *l, const hth_gpu_layer 
 {
     const hth_hparams *h = &r->g->model->hparams;
     const hth_gpu_workspace *ws = &r->g->workspace;
-    uint32_t n_pair = h->rope.n_rot / 2;
+    hth_gpu_rotations places = hth_gpu_rotations_of(h, r->n_row);
     hth_push_rope_store push = {.n_head = l->attn.n_head,
                                 .n_head_kv = l->attn.n_head_kv,
-                                .n_pair = n_pair,
-                                .table_at = hth_fwd_i_table(h, &l->attn) * r->g->params.n_row * n_pair,
-                                .sine_at = ws->sine_offset,
+                                .n_pair = h->rope.n_rot / 2,
+                                .table_at = hth_fwd_i_table(h, &l->attn) * places.of_table,
+                                .sine_at = places.sines,
                                 .d_at = ws->q_q8_d_offset,
                                 .head_words = to->head_words,
                                 .eps = h->norm_eps,
@@ -127,10 +127,12 @@ static void add_to_stream(hth_recorder *r, hth_buffer_range block, const hth_gpu
 {
     uint32_t n = r->g->model->hparams.d_model;
     hth_push_norm_quantize push = {n, post[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
-    const uint32_t consts[] = {post[0].n > 0 ? hth_rec_norm_kind(r) : HTH_KIND_NONE, HTH_REC_LOCAL};
+    uint32_t kind = post[0].n > 0 ? hth_rec_norm_kind(r) : HTH_KIND_NONE;
+    hth_vector_split split = hth_rec_vector_split(hth_device_get_info(r->g->device), n, kind);
+    const uint32_t consts[] = {kind, split.local, split.chunk, split.wide};
     const hth_buffer_range bind[] = {r->g->workspace.step, r->g->workspace.x, block,
                                      hth_rec_vector(r, post[0]), hth_rec_vector(r, post[1])};
-    hth_rec_dispatch(r, HTH_SHADER_norm_add, consts, bind, &push, 1, r->n_row);
+    hth_rec_dispatch(r, HTH_SHADER_norm_add, consts, bind, &push, split.n_group, r->n_row);
     hth_rec_mark_dirty(r, r->g->workspace.x);
     hth_rec_barrier(r);
 }
@@ -155,18 +157,23 @@ static void layer(hth_recorder *r, uint32_t i_layer)
 }
 
 /* Shaders read the step block in the device's memory: the host's may be behind a bus, and each workgroup
- * reads it. */
-static void copy_step(hth_recorder *r)
+ * reads it. with_tables: also the grids and rotations behind it. */
+static void copy_step(hth_recorder *r, bool with_tables)
 {
-    hth_cmdlist_copy(r->cmdlist, r->g->workspace.step_from_host, r->g->workspace.step);
-    hth_rec_mark_dirty(r, r->g->workspace.step);
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    hth_buffer_range from = ws->step_from_host, to = ws->step;
+    if (with_tables)
+        from.size = to.size = ws->table.offset - ws->step.offset +
+                              sizeof(float) * hth_gpu_rotations_of(&r->g->model->hparams, r->n_row).n_word;
+    hth_cmdlist_copy(r->cmdlist, from, to);
+    hth_rec_mark_dirty(r, to);
 }
 
 static void layers(hth_recorder *r)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint64_t d = r->g->model->hparams.d_model;
-    copy_step(r);
+    copy_step(r, true);
     hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->embedded, r->n_row, d),
                      hth_rec_first_rows(ws->x, r->n_row, d));
     hth_rec_mark_dirty(r, ws->x);
@@ -182,14 +189,16 @@ static void head(hth_recorder *r)
     const hth_gpu_workspace *ws = &r->g->workspace;
     const hth_hparams *h = &r->g->model->hparams;
     r->only_wanted = 1;
-    copy_step(r);
+    copy_step(r, false);
     hth_rec_barrier(r);
     hth_rec_normed_input(r, r->g->output_norm, ws->x, &r->g->head, false);
     hth_rec_rows(r, &r->g->head, &ws->input, ws->logits, false);
     if (h->logit_softcap != 0.0f) {
         hth_push_soft_cap push = {h->n_vocab, h->logit_softcap, 1.0f / h->logit_softcap};
-        hth_rec_dispatch(r, HTH_SHADER_soft_cap, NULL, (const hth_buffer_range[]){ws->step, ws->logits},
-                         &push, hth_div_ceil(h->n_vocab, HTH_QUANT_WG_ELEMENTS), r->n_row);
+        hth_vector_split split =
+            hth_rec_vector_split(hth_device_get_info(r->g->device), h->n_vocab, HTH_KIND_NONE);
+        hth_rec_dispatch(r, HTH_SHADER_soft_cap, &split.local,
+                         (const hth_buffer_range[]){ws->step, ws->logits}, &push, split.n_group, r->n_row);
         hth_rec_mark_dirty(r, ws->logits);
         hth_rec_barrier(r);
     }

@@ -19,22 +19,20 @@ typedef struct activation {
 static void activate(hth_recorder *r, const activation *a, const hth_gpu_fused_matrix *group)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    const hth_gpu_input *in = &ws->input;
-    uint32_t block = group ? hth_rec_primary_block(group) : 0;
-    bool is_256 = block == HTH_ACT_BLOCK_256, both = group && group->wants_32 && group->wants_256;
-    bool store = a->store || both || (group && group->wants_f32);
+    hth_vector_split split = hth_rec_vector_split(hth_device_get_info(r->g->device), a->n, HTH_KIND_NONE);
     hth_push_act_quantize push = {a->n, a->score_stride, a->min_score};
-    const uint32_t consts[] = {(uint32_t)a->kind, a->gated, block, store, HTH_REC_LOCAL, a->select};
-    hth_buffer_range q = is_256 ? in->q_256 : in->q, d = is_256 ? in->d_256 : in->d,
-                     sum = is_256 ? in->sum_256 : in->sum;
-    const hth_buffer_range bind[] = {ws->step, a->from, ws->scores, hth_rec_vector(r, a->thresholds), in->x,
-                              q,          d,       sum};
-    hth_rec_dispatch(r, HTH_SHADER_act_quantize, consts, bind, &push, hth_div_ceil(a->n, HTH_QUANT_WG_ELEMENTS),
-                     r->n_row);
-    if (store) hth_rec_mark_dirty(r, in->x);
-    if (block > 0) hth_rec_mark_dirty(r, q), hth_rec_mark_dirty(r, d), hth_rec_mark_dirty(r, sum);
-    if (group) hth_rec_quantize_second(r, group, in);
-    else hth_rec_barrier(r);
+    hth_input_form forms[2];
+    uint32_t n_form = hth_rec_input_forms(r, group, a->store || (group && group->wants_f32), forms);
+    for (uint32_t i = 0; i < n_form; i++) {
+        const hth_input_form *f = &forms[i];
+        const uint32_t consts[] = {(uint32_t)a->kind, a->gated,  f->block,  f->store,
+                                   split.local,       a->select, split.wide};
+        const hth_buffer_range bind[] = {ws->step,    a->from, ws->scores, hth_rec_vector(r, a->thresholds),
+                                         ws->input.x, f->q,    f->d,       f->sum};
+        hth_rec_dispatch(r, HTH_SHADER_act_quantize, consts, bind, &push, split.n_group, r->n_row);
+        hth_rec_mark_form(r, f);
+    }
+    hth_rec_barrier(r);
 }
 
 /* Scores of all neurons, including the CPU's. */

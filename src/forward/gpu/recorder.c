@@ -94,6 +94,23 @@ hth_buffer_range hth_rec_vector(const hth_recorder *r, hth_gpu_vector v)
                               v.n > 0 ? (uint64_t)v.n * sizeof(float) : sizeof(float)};
 }
 
+static uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+hth_vector_split hth_rec_vector_split(const hth_device_info *info, uint32_t n, uint32_t kind)
+{
+    enum { GRAIN = 64, SMALL = HTH_NORM_SMALL_CHUNK / HTH_NORM_LOADS };
+    hth_vector_split s = {.local = GRAIN, .wide = n % 4 == 0};
+    if (kind != HTH_KIND_NONE) { /* a row is loaded at once, by as many invocations as there may be */
+        uint32_t max = min(info->max_workgroup_size / GRAIN * GRAIN, HTH_VECTOR_MAX_LOCAL);
+        s.local = min(hth_div_ceil(n, HTH_NORM_LOADS * GRAIN) * GRAIN, max);
+        s.chunk = hth_div_ceil(n, HTH_NORM_LOADS * s.local) * HTH_NORM_LOADS * s.local;
+        if (hth_norm_shared_bytes(kind, s.local, s.chunk) > info->max_shared_memory)
+            s.local = SMALL, s.chunk = HTH_NORM_SMALL_CHUNK;
+    }
+    s.n_group = hth_vector_groups(n, s.local);
+    return s;
+}
+
 /* ---- rows --------------------------------------------------------------------------------------------- */
 
 hth_gpu_matrix hth_rec_rows_of(const hth_gpu_matrix *p, uint64_t n_col, uint32_t first, uint32_t n)
@@ -224,59 +241,65 @@ uint32_t hth_rec_norm_kind(const hth_recorder *r)
     return r->g->model->hparams.norm == HTH_NORM_LAYER ? HTH_KIND_LAYER : HTH_KIND_RMS;
 }
 
-/* One dispatch of norm_quantize: of x, in blocks of `block` (0: not quantised), stored or not. */
-static void norm_quantize(hth_recorder *r, uint32_t kind, const hth_gpu_vector *norm, hth_buffer_range x,
-                          uint32_t n, uint32_t block, bool store, const hth_gpu_input *in)
+uint32_t hth_rec_input_forms(const hth_recorder *r, const hth_gpu_fused_matrix *group, bool store,
+                             hth_input_form out[2])
 {
-    static const hth_gpu_vector no_norm[2];
-    const hth_gpu_vector *v = norm ? norm : no_norm;
-    bool is_256 = block == HTH_ACT_BLOCK_256;
-    hth_push_norm_quantize push = {n, v[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
-    if (block == 0 && !store) return;
-    const uint32_t consts[] = {kind, block, store, kind == HTH_KIND_NONE ? 0 : r->only_wanted, HTH_REC_LOCAL};
-    hth_buffer_range q = is_256 ? in->q_256 : in->q, d = is_256 ? in->d_256 : in->d,
-                     sum = is_256 ? in->sum_256 : in->sum;
-    const hth_buffer_range bind[] = {
-        r->g->workspace.step, x, hth_rec_vector(r, v[0]), hth_rec_vector(r, v[1]), in->x, q, d, sum};
-    hth_rec_dispatch(r, HTH_SHADER_norm_quantize, consts, bind, &push,
-                     kind == HTH_KIND_NONE ? hth_div_ceil(n, HTH_QUANT_WG_ELEMENTS) : 1, r->n_row);
-    if (store) hth_rec_mark_dirty(r, in->x);
-    if (block > 0) hth_rec_mark_dirty(r, q), hth_rec_mark_dirty(r, d), hth_rec_mark_dirty(r, sum);
+    const hth_gpu_input *in = &r->g->workspace.input;
+    uint32_t n = 0;
+    if (group && group->wants_32) out[n++] = (hth_input_form){HTH_ACT_BLOCK, false, in->q, in->d, in->sum};
+    if (group && group->wants_256)
+        out[n++] = (hth_input_form){HTH_ACT_BLOCK_256, false, in->q_256, in->d_256, in->sum_256};
+    if (n == 0 && store) out[n++] = (hth_input_form){0, false, in->q, in->d, in->sum};
+    out[0].store = n > 0 && store;
+    return n;
 }
 
-uint32_t hth_rec_primary_block(const hth_gpu_fused_matrix *group)
+void hth_rec_mark_form(hth_recorder *r, const hth_input_form *form)
 {
-    return group->wants_32 ? HTH_ACT_BLOCK : group->wants_256 ? HTH_ACT_BLOCK_256 : 0;
+    if (form->store) hth_rec_mark_dirty(r, r->g->workspace.input.x);
+    if (form->block == 0) return;
+    hth_rec_mark_dirty(r, form->q), hth_rec_mark_dirty(r, form->d), hth_rec_mark_dirty(r, form->sum);
 }
 
-void hth_rec_quantize_second(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_input *in)
+/* norm(x) of n elements in the forms that a group needs, behind one barrier. */
+static void norm_quantize(hth_recorder *r, uint32_t kind, const hth_gpu_vector norm[2], hth_buffer_range x,
+                          uint32_t n, const hth_gpu_fused_matrix *group, bool store)
 {
-    hth_rec_barrier(r);
-    if (!group->wants_32 || !group->wants_256) return;
-    hth_gpu_input from = *in;
-    norm_quantize(r, HTH_KIND_NONE, NULL, in->x, group->n_col, HTH_ACT_BLOCK_256, false, &from);
+    hth_vector_split split = hth_rec_vector_split(hth_device_get_info(r->g->device), n, kind);
+    hth_push_norm_quantize push = {n, norm[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
+    hth_input_form forms[2];
+    uint32_t n_form = hth_rec_input_forms(r, group, store, forms);
+    for (uint32_t i = 0; i < n_form; i++) {
+        const hth_input_form *f = &forms[i];
+        const uint32_t consts[] = {
+            kind,        f->block,    f->store,  kind == HTH_KIND_NONE ? 0 : r->only_wanted,
+            split.local, split.chunk, split.wide};
+        const hth_buffer_range bind[] = {r->g->workspace.step,
+                                         x,
+                                         hth_rec_vector(r, norm[0]),
+                                         hth_rec_vector(r, norm[1]),
+                                         r->g->workspace.input.x,
+                                         f->q,
+                                         f->d,
+                                         f->sum};
+        hth_rec_dispatch(r, HTH_SHADER_norm_quantize, consts, bind, &push, split.n_group, r->n_row);
+        hth_rec_mark_form(r, f);
+    }
     hth_rec_barrier(r);
 }
 
 void hth_rec_normed_input(hth_recorder *r, const hth_gpu_vector norm[2], hth_buffer_range x,
                           const hth_gpu_fused_matrix *group, bool store)
 {
-    const hth_gpu_input *in = &r->g->workspace.input;
-    bool both = group->wants_32 && group->wants_256;
-    norm_quantize(r, hth_rec_norm_kind(r), norm, x, r->g->model->hparams.d_model,
-                  hth_rec_primary_block(group), store || group->wants_f32 || both, in);
-    hth_rec_quantize_second(r, group, in);
+    norm_quantize(r, hth_rec_norm_kind(r), norm, x, r->g->model->hparams.d_model, group,
+                  store || group->wants_f32);
 }
 
 hth_gpu_input hth_rec_plain_input(hth_recorder *r, hth_buffer_range x, const hth_gpu_fused_matrix *group)
 {
+    static const hth_gpu_vector none[2];
     hth_gpu_input in = r->g->workspace.input;
     in.x = x;
-    if (group->wants_32)
-        norm_quantize(r, HTH_KIND_NONE, NULL, x, group->n_col, HTH_ACT_BLOCK, false, &r->g->workspace.input);
-    if (group->wants_256)
-        norm_quantize(r, HTH_KIND_NONE, NULL, x, group->n_col, HTH_ACT_BLOCK_256, false,
-                      &r->g->workspace.input);
-    hth_rec_barrier(r);
+    norm_quantize(r, HTH_KIND_NONE, none, x, group->n_col, group, false);
     return in;
 }

@@ -66,6 +66,13 @@ void hth_rec_dispatch_3d(hth_recorder *r, hth_shader_id id, const uint32_t *cons
 const hth_pipeline *hth_rec_pipeline(hth_recorder *r, hth_shader_id id, const uint32_t *consts);
 hth_buffer_range hth_rec_vector(const hth_recorder *r, hth_gpu_vector v);
 
+/* How a vector shader divides rows: its constants LOCAL, CHUNK and WIDE, and workgroups of a row. */
+typedef struct hth_vector_split {
+    uint32_t local, chunk, wide, n_group;
+} hth_vector_split;
+/* Of rows of n elements, with a norm or without (HTH_KIND_*), as the device allows. */
+hth_vector_split hth_rec_vector_split(const hth_device_info *info, uint32_t n, uint32_t kind);
+
 /* ---- rows --------------------------------------------------------------------------------------------- */
 
 /* Rows [first, first + n) of a matrix. sparse: only those of active neurons, and `neuron` is the neuron of the first
@@ -95,10 +102,17 @@ void hth_rec_rows(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_
 /* ---- inputs ------------------------------------------------------------------------------------------ */
 
 uint32_t hth_rec_norm_kind(const hth_recorder *r);
-/* The block size in which a group's input is quantised first; 0: not quantised. */
-uint32_t hth_rec_primary_block(const hth_gpu_fused_matrix *group);
-/* Quantises in->x in the second block size, where a group needs both. */
-void hth_rec_quantize_second(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_input *in);
+/* The forms of a group's input, each made by a dispatch of its own: quantised in blocks of `block` (0: not), and as
+ * floats. NULL: floats alone. Returns their number; those of `store` is the first. */
+typedef struct hth_input_form {
+    uint32_t block;
+    bool store;
+    hth_buffer_range q, d, sum;
+} hth_input_form;
+uint32_t hth_rec_input_forms(const hth_recorder *r, const hth_gpu_fused_matrix *group, bool store,
+                             hth_input_form out[2]);
+/* Marks what a dispatch wrote of the input in->x. */
+void hth_rec_mark_form(hth_recorder *r, const hth_input_form *form);
 /* norm(x) in the representations that a group needs; store: also as floats. */
 void hth_rec_normed_input(hth_recorder *r, const hth_gpu_vector norm[2], hth_buffer_range x,
                           const hth_gpu_fused_matrix *group, bool store);

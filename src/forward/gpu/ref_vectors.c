@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+enum { STRETCH = 2048 }; /* values computed at once, whole blocks */
+
 static hth_kernels reference(void)
 {
     hth_kernels k;
@@ -15,10 +17,7 @@ static hth_kernels reference(void)
     return k;
 }
 
-static size_t size_of_stretch(size_t n, size_t first)
-{
-    return n - first < HTH_QUANT_WG_ELEMENTS ? n - first : HTH_QUANT_WG_ELEMENTS;
-}
+static size_t size_of_stretch(size_t n, size_t first) { return n - first < STRETCH ? n - first : STRETCH; }
 
 /* Tokens to compute: those of the step, at most the grid's size. */
 static uint32_t count_rows(const hth_dispatch_args *c, uint32_t i_count)
@@ -45,7 +44,7 @@ static void round_32(const hth_kernels *k, const outputs *to, const float *v, si
 
 static void round_256(const hth_kernels *k, const outputs *to, const float *v, size_t n, size_t at)
 {
-    int16_t sums[HTH_QUANT_WG_ELEMENTS / HTH_ACT_SUBBLOCK];
+    int16_t sums[STRETCH / HTH_ACT_SUBBLOCK];
     k->quant_act_256(v, n, to->q + at, to->d + at / HTH_ACT_BLOCK_256, sums);
     for (size_t i = 0; i < n / HTH_ACT_SUBBLOCK; i++) to->sum[at / HTH_ACT_SUBBLOCK + i] = sums[i];
 }
@@ -128,9 +127,9 @@ void hth_ref_norm_quantize(const hth_dispatch_args *c)
     for (size_t t = 0; t < n_row; t++) {
         const uint32_t *words = step + HTH_STEP_ROWS + t * HTH_STEP_ROW_WORDS;
         const float *row = x + (gather ? words[HTH_STEP_WANT] : t) * push.n;
-        float mean = 0.0f, factor = 1.0f, v[HTH_QUANT_WG_ELEMENTS];
+        float mean = 0.0f, factor = 1.0f, v[STRETCH];
         if (norm.kind != HTH_KIND_NONE) find_factor(&k, &norm, row, &mean, &factor);
-        for (size_t first = 0; first < push.n; first += HTH_QUANT_WG_ELEMENTS) {
+        for (size_t first = 0; first < push.n; first += STRETCH) {
             size_t n = size_of_stretch(push.n, first);
             norm_stretch(&norm, row, mean, factor, first, n, v);
             put(&k, &to, v, n, t * push.n + first);
@@ -148,9 +147,9 @@ void hth_ref_norm_add(const hth_dispatch_args *c)
     const norm_desc norm = norm_of(c->consts[HTH_NORM_ADD_KIND], &push, c->bind[3], c->bind[4]);
     uint32_t n_row = count_rows(c, HTH_STEP_N_TOK);
     for (size_t t = 0; t < n_row; t++, x += push.n, y += push.n) {
-        float mean = 0.0f, factor = 1.0f, v[HTH_QUANT_WG_ELEMENTS];
+        float mean = 0.0f, factor = 1.0f, v[STRETCH];
         if (norm.kind != HTH_KIND_NONE) find_factor(&k, &norm, y, &mean, &factor);
-        for (size_t first = 0; first < push.n; first += HTH_QUANT_WG_ELEMENTS) {
+        for (size_t first = 0; first < push.n; first += STRETCH) {
             size_t n = size_of_stretch(push.n, first);
             norm_stretch(&norm, y, mean, factor, first, n, v);
             k.add(x + first, v, n, x + first);
@@ -166,7 +165,7 @@ static void zero_inactive(const hth_dispatch_args *c, const hth_push_act_quantiz
 {
     const float *scores = (const float *)c->bind[2] + t * push->score_stride + first;
     const float *thresholds = (const float *)c->bind[3] + first;
-    float activated[HTH_QUANT_WG_ELEMENTS];
+    float activated[STRETCH];
     uint32_t select = c->consts[HTH_ACT_QUANTIZE_SELECT];
     if (select == HTH_SELECT_THRESHOLD) activate(NULL, half, n, activated);
     for (size_t i = 0; i < n; i++) {
@@ -189,8 +188,8 @@ void hth_ref_act_quantize(const hth_dispatch_args *c)
     for (size_t t = 0; t < n_row; t++) {
         const float *gate = gated ? gate_up + t * 2 * push.d_ff : NULL;
         const float *up = gated ? gate + push.d_ff : gate_up + t * push.d_ff;
-        for (size_t first = 0; first < push.d_ff; first += HTH_QUANT_WG_ELEMENTS) {
-            float v[HTH_QUANT_WG_ELEMENTS];
+        for (size_t first = 0; first < push.d_ff; first += STRETCH) {
+            float v[STRETCH];
             size_t n = size_of_stretch(push.d_ff, first);
             activate(gate ? gate + first : NULL, up + first, n, v);
             zero_inactive(c, &push, t, (gate ? gate : up) + first, first, n, activate, v);

@@ -24,8 +24,12 @@ uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t sha
 
 /* ---- test cases (selftest_cases.c) ----------------------------------------------------------------------- */
 
-/* Width of vectors: one workgroup's elements and part of the next. Mask bits before the first row's. */
-enum { HTH_TEST_WIDTH = HTH_QUANT_WG_ELEMENTS + 256, HTH_TEST_MASK_AT = 29 };
+/* Width of vectors: the elements of the largest workgroup, or of a small chunk, and part of the next. Mask bits before
+ * the first row's. */
+enum { HTH_TEST_WIDTH = 2048 + 256, HTH_TEST_MASK_AT = 29 };
+_Static_assert((int)HTH_TEST_WIDTH > 4 * (int)HTH_VECTOR_MAX_LOCAL &&
+                   (int)HTH_TEST_WIDTH > (int)HTH_NORM_SMALL_CHUNK,
+               "rows of the test span two workgroups, and two small chunks");
 
 /* Contents of a binding before the run. */
 typedef enum hth_gpu_fill_kind {

@@ -70,9 +70,8 @@ static void norm_quantize(hth_gpu_testcase *t)
 {
     enum { N_ROW = 3 };
     const uint32_t *c = t->consts, block = c[HTH_NORM_QUANTIZE_BLOCK];
-    bool normed = c[HTH_NORM_QUANTIZE_KIND] != HTH_KIND_NONE;
     const hth_push_norm_quantize push = {WIDTH, 1, 1e-5f, 1.0f / WIDTH};
-    set_call(t, &push, sizeof push, normed ? 1 : over(WIDTH, HTH_QUANT_WG_ELEMENTS), N_ROW, 1);
+    set_call(t, &push, sizeof push, hth_vector_groups(WIDTH, c[HTH_NORM_QUANTIZE_LOCAL]), N_ROW, 1);
     bind_step(t, N_ROW, N_ROW - 1, c[HTH_NORM_QUANTIZE_GATHER]);
     hth_gpu_test_input *x = bind_input(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * WIDTH, 4);
     x->width = block ? block : 32, x->min_exponent = -60, x->max_exponent = 4;
@@ -87,7 +86,7 @@ static void act_quantize(hth_gpu_testcase *t)
     enum { N_ROW = 3, SCORE_STRIDE = WIDTH + 3 };
     const uint32_t *c = t->consts, block = c[HTH_ACT_QUANTIZE_BLOCK], select = c[HTH_ACT_QUANTIZE_SELECT];
     const hth_push_act_quantize push = {WIDTH, SCORE_STRIDE, 0.25f};
-    set_call(t, &push, sizeof push, over(WIDTH, HTH_QUANT_WG_ELEMENTS), N_ROW, 1);
+    set_call(t, &push, sizeof push, hth_vector_groups(WIDTH, c[HTH_ACT_QUANTIZE_LOCAL]), N_ROW, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
     bool gated = c[HTH_ACT_QUANTIZE_GATED];
     hth_gpu_test_input *x =
@@ -105,7 +104,7 @@ static void norm_add(hth_gpu_testcase *t)
 {
     enum { N_ROW = 3 };
     const hth_push_norm_quantize push = {WIDTH, 1, 1e-5f, 1.0f / WIDTH};
-    set_call(t, &push, sizeof push, 1, N_ROW, 1);
+    set_call(t, &push, sizeof push, hth_vector_groups(WIDTH, t->consts[HTH_NORM_ADD_LOCAL]), N_ROW, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
     bind_floats(t, (uint64_t)N_ROW * WIDTH, 4);
     hth_gpu_test_input *y = bind_input(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * WIDTH, 4);
@@ -118,7 +117,7 @@ static void soft_cap(hth_gpu_testcase *t)
 {
     enum { N_ROW = 2, N = WIDTH + 5 };
     const hth_push_soft_cap push = {N, 30.0f, 1.0f / 30.0f};
-    set_call(t, &push, sizeof push, over(N, HTH_QUANT_WG_ELEMENTS), N_ROW, 1);
+    set_call(t, &push, sizeof push, hth_vector_groups(N, t->consts[HTH_SOFT_CAP_LOCAL]), N_ROW, 1);
     bind_step(t, N_ROW, N_ROW - 1, 1);
     bind_floats(t, (uint64_t)N_ROW * N, 7);
 }

@@ -32,21 +32,42 @@ static inline uint32_t hth_step_page(const uint32_t *step, uint32_t t, uint32_t 
 
 /* ---- shaders: bindings in order, constants by number, push constants as a struct -------------------- */
 
+/* Workgroups of the vector shaders (norm_quantize, act_quantize, norm_add, soft_cap) for a row of n elements: each of
+ * LOCAL invocations, a multiple of 64 up to HTH_VECTOR_MAX_LOCAL, has four. WIDE: n is a multiple of 4, and they are
+ * loaded at once. */
+enum { HTH_VECTOR_MAX_LOCAL = 512 };
+static inline uint32_t hth_vector_groups(uint32_t n, uint32_t local)
+{
+    return (uint32_t)(((uint64_t)n + 4 * local - 1) / (4 * local));
+}
+
 /* y[t][n] = norm(x[t][n]); q, d, sum: y (or x, without a norm) quantised to 8 bits by rule R1. q: n bytes per
  * token; d: one float per block; sum: one int32 per 32 (blocks of 32) or 16 (blocks of 256). With GATHER row i of
- * x is that of the i-th token that wants logits, for n_want tokens. bias applies to layer norms only. LOCAL of
- * this and the other vector shaders: 8 or more.
- * Bindings: step, x, weight[n], bias[n], y, q, d, sum. Grid: {1, tokens} with a norm, {ceil(n /
- * HTH_QUANT_WG_ELEMENTS), tokens} without. */
+ * x is that of the i-th token that wants logits, for n_want tokens. bias applies to layer norms only. Every workgroup
+ * of a row finds its norm, and reads the row once if it has at most CHUNK elements: a multiple of HTH_NORM_LOADS
+ * LOCAL, 0 without a norm.
+ * Bindings: step, x, weight[n], bias[n], y, q, d, sum. Grid: {hth_vector_groups(n, LOCAL), tokens}. */
 enum {
     HTH_NORM_QUANTIZE_KIND = 0,
     HTH_NORM_QUANTIZE_BLOCK,
     HTH_NORM_QUANTIZE_STORE,
     HTH_NORM_QUANTIZE_GATHER,
-    HTH_NORM_QUANTIZE_LOCAL
+    HTH_NORM_QUANTIZE_LOCAL,
+    HTH_NORM_QUANTIZE_CHUNK,
+    HTH_NORM_QUANTIZE_WIDE
 };
-enum { HTH_KIND_NONE = 0, HTH_KIND_RMS, HTH_KIND_LAYER }; /* KIND */
-enum { HTH_QUANT_WG_ELEMENTS = 2048 }; /* BLOCK: 0 (not quantised), 32 or 256. STORE: y is written */
+/* KIND. BLOCK: 0 (not quantised), 32 or 256. STORE: y is written */
+enum { HTH_KIND_NONE = 0, HTH_KIND_RMS, HTH_KIND_LAYER };
+/* Elements that an invocation loads before it needs the first. CHUNK of rows that do not fit in the shared memory of a
+ * workgroup. */
+enum { HTH_NORM_LOADS = 16, HTH_NORM_SMALL_CHUNK = 2048 };
+/* Bytes of shared memory that a norm takes: values of the row, sums, weights and biases, and what norm_quantize has for
+ * its blocks. */
+static inline uint64_t hth_norm_shared_bytes(uint32_t kind, uint32_t local, uint32_t chunk)
+{
+    uint64_t n_kept = (uint64_t)local * (kind == HTH_KIND_LAYER ? 8 : 4) + 4;
+    return 4 * (chunk + 8 * 4 + 8 + n_kept + 2 * (uint64_t)local + local / 8);
+}
 typedef struct hth_push_norm_quantize {
     uint32_t n, has_bias; /* n: a multiple of the block */
     float eps, inv_n;
@@ -187,8 +208,8 @@ typedef struct hth_push_copy_page {
 /* h[t][d_ff] = f(gate) up, or f(up); gate_up[t]: gate then up, or up alone. Quantised as by norm_quantize. What
  * the selector leaves out is 0: PREDICTOR: scores below min_score; THRESHOLD: |f(gate)| (or |f(up)|) below its
  * threshold.
- * Bindings: step, gate_up, scores[t][score_stride], thresholds[d_ff], h, q, d, sum. Grid: {ceil(d_ff /
- * HTH_QUANT_WG_ELEMENTS), tokens}. */
+ * Bindings: step, gate_up, scores[t][score_stride], thresholds[d_ff], h, q, d, sum. Grid: {hth_vector_groups(d_ff,
+ * LOCAL), tokens}. */
 enum {
     HTH_ACT_QUANTIZE_KIND = 0, /* hth_activation */
     HTH_ACT_QUANTIZE_GATED,
@@ -196,6 +217,7 @@ enum {
     HTH_ACT_QUANTIZE_STORE,
     HTH_ACT_QUANTIZE_LOCAL,
     HTH_ACT_QUANTIZE_SELECT,
+    HTH_ACT_QUANTIZE_WIDE,
 };
 enum { HTH_SELECT_ALL = 0, HTH_SELECT_PREDICTOR, HTH_SELECT_THRESHOLD };
 typedef struct hth_push_act_quantize {
@@ -203,11 +225,12 @@ typedef struct hth_push_act_quantize {
     float min_score;
 } hth_push_act_quantize;
 
-/* x[t] = x[t] + norm(y[t]), or + y[t]. Bindings: step, x, y, weight, bias. Grid: {1, tokens}. */
-enum { HTH_NORM_ADD_KIND = 0, HTH_NORM_ADD_LOCAL };
+/* x[t] = x[t] + norm(y[t]), or + y[t]. Bindings: step, x, y, weight, bias. Grid and CHUNK as for norm_quantize. */
+enum { HTH_NORM_ADD_KIND = 0, HTH_NORM_ADD_LOCAL, HTH_NORM_ADD_CHUNK, HTH_NORM_ADD_WIDE };
 
-/* x = cap tanh(x / cap) of n values for each token that wants logits. Bindings: step, x. Grid: {ceil(n / 2048),
- * tokens}. */
+/* x = cap tanh(x / cap) of n values for each token that wants logits. Bindings: step, x. Grid: {hth_vector_groups(n,
+ * LOCAL), tokens}. */
+enum { HTH_SOFT_CAP_LOCAL = 0 };
 typedef struct hth_push_soft_cap {
     uint32_t n;
     float cap, inverse;

@@ -19,7 +19,7 @@ static int bucket_of(const hth_gpu *g, uint32_t n_row)
 /* Numbers of splits for the attention of one token, by layer. */
 static void fill_grids(const hth_gpu *g, const hth_batch_token *token)
 {
-    uint32_t *grids = hth_gpu_mapped(g->workspace.grids);
+    uint32_t *grids = hth_gpu_mapped(g->workspace.grids_from_host);
     for (uint32_t i = 0; i < g->params.n_layer; i++) {
         const hth_layer *l = &g->model->layers[i];
         hth_attn seen = {.n_pos = (size_t)token->position + 1, .n_row = 1, .window = l->attn.window};
@@ -28,14 +28,16 @@ static void fill_grids(const hth_gpu *g, const hth_batch_token *token)
     }
 }
 
-static void fill_tables(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n)
+/* For command lists of n_row tokens. */
+static void fill_tables(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n, uint32_t n_row)
 {
     size_t n_pair = g->model->hparams.rope.n_rot / 2;
-    float *table = hth_gpu_mapped(g->workspace.table);
+    hth_gpu_rotations places = hth_gpu_rotations_of(&g->model->hparams, n_row);
+    float *table = hth_gpu_mapped(g->workspace.table_from_host);
     for (uint32_t t = 0; t < s->n_table && n_pair > 0; t++) {
-        size_t from = (t * (size_t)s->n_tok_max + first) * n_pair, to = t * (size_t)g->params.n_row * n_pair;
+        size_t from = (t * (size_t)s->n_tok_max + first) * n_pair, to = t * (size_t)places.of_table;
         memcpy(table + to, s->cosine + from, n * n_pair * sizeof *table);
-        memcpy(table + g->workspace.sine_offset + to, s->sine + from, n * n_pair * sizeof *table);
+        memcpy(table + places.sines + to, s->sine + from, n * n_pair * sizeof *table);
     }
 }
 
@@ -68,8 +70,8 @@ static void fill_rows(const hth_gpu *g, const hth_batch_token *tokens, uint32_t 
     assert(4 * (uint64_t)at <= g->workspace.step.size);
 }
 
-/* Tokens [first, first + n) of the step. */
-static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n)
+/* Tokens [first, first + n) of the step, for command lists of n_row tokens. */
+static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n, uint32_t n_row)
 {
     uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host);
     size_t d = g->model->hparams.d_model;
@@ -77,7 +79,7 @@ static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint
     block[HTH_STEP_N_WANT] = 0;
     fill_rows(g, s->tokens + first, n);
     memcpy(hth_gpu_mapped(g->workspace.embedded), s->x + first * d, n * d * sizeof(float));
-    fill_tables(g, s, first, n);
+    fill_tables(g, s, first, n, n_row);
     if (n == 1) fill_grids(g, &s->tokens[first]);
 }
 
@@ -135,7 +137,7 @@ static hearth_status run_tokens(hth_gpu *g, hth_step *s, uint32_t first, uint32_
 {
     const hth_weight_stream *stream = g->n_split_layer > 0 ? stream_for(g, n) : NULL;
     uint32_t next = 0, n_want;
-    fill_block(g, s, first, n);
+    fill_block(g, s, first, n, stream ? stream->n_row : hth_gpu_bucket_size(g, bucket_of(g, n)));
     n_want = g->params.head ? fill_wanted(g, s->tokens + first, n, &next) : 0;
     const hth_gpu_step_exec all = {.segments = stream ? &stream->segments : &g->segments[bucket_of(g, n)],
                                    .stream = stream,

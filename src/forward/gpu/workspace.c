@@ -34,15 +34,21 @@ static uint64_t n_step_word(const hth_offload_params *p)
            HTH_N_KV_POSITION_CLASS * (uint64_t)(p->n_position / HTH_KV_PAGE);
 }
 
+/* What is copied at the head of a step, at the same distances in both buffers. */
+static void alloc_step(bump *c, const hth_model *m, const hth_offload_params *p, hth_buffer_range *step,
+                       hth_buffer_range *grids, hth_buffer_range *table)
+{
+    const hth_hparams *h = &m->hparams;
+    *step = bump_alloc(c, n_step_word(p), 4);
+    *grids = bump_alloc(c, h->n_layer, 16);
+    *table = bump_alloc(c, (uint64_t)hth_fwd_n_table(h) * p->n_row * (h->rope.n_rot / 2), 8);
+}
+
 static void alloc_from_host(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
 {
     const hth_hparams *h = &m->hparams;
-    uint64_t n_angle = (uint64_t)hth_fwd_n_table(h) * p->n_row * (h->rope.n_rot / 2);
-    r->step_from_host = bump_alloc(c, n_step_word(p), 4);
+    alloc_step(c, m, p, &r->step_from_host, &r->grids_from_host, &r->table_from_host);
     r->table_at = HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * p->n_row;
-    r->grids = bump_alloc(c, h->n_layer, 16);
-    r->table = bump_alloc(c, n_angle, 8);
-    r->sine_offset = (uint32_t)n_angle;
     r->embedded = bump_alloc(c, (uint64_t)p->n_row * h->d_model, 4);
     r->host_sums = bump_alloc(c, HTH_HOST_SUMS + (m->down_transposed ? (uint64_t)p->n_row * h->d_model * 2 : 0), 4);
     for (int i = 0; i < 2; i++)
@@ -95,7 +101,7 @@ static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *
              n_kv = (uint64_t)h->n_head_kv * h->d_head;
     bool quantised = p->kv == HEARTH_KV_Q8_0;
     r->n_split = p->n_position / HTH_ATTN_SPLIT + 1;
-    r->step = bump_alloc(c, n_step_word(p), 4);
+    alloc_step(c, m, p, &r->step, &r->grids, &r->table);
     r->x = bump_alloc(c, n_row * h->d_model, 4);
     r->out = bump_alloc(c, n_row * h->d_model, 4);
     r->attn_saved = bump_alloc(c, h->parallel ? n_row * h->d_model : 0, 4);
@@ -183,18 +189,19 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
     if (st != HEARTH_OK) return st;
     hth_gpu_input *in = &r->input;
     set_buffer(r->from_host,
-        (hth_buffer_range *[]){&r->step_from_host, &r->grids, &r->table, &r->embedded, &r->host_sums,
-                               &r->staging[0], &r->staging[1]},
-        7);
+               (hth_buffer_range *[]){&r->step_from_host, &r->grids_from_host, &r->table_from_host,
+                                      &r->embedded, &r->host_sums, &r->staging[0], &r->staging[1]},
+               7);
     set_buffer(r->to_host, (hth_buffer_range *[]){&r->result, &r->d2h_ffn_input, &r->d2h_scores}, 3);
-    set_buffer(r->memory, (hth_buffer_range *[]){&r->x,        &r->out,         &r->attn_saved, &r->qkv,
-                                          &r->attn_out, &r->q_q8,        &r->splits,     &r->split_partials,
-                                          &r->gate_up,  &r->down_scales, &r->sums,       &r->rank_out,
-                                          &r->scores,   &r->active_mask, &r->logits,     &in->x,
-                                          &in->q,       &in->d,          &in->sum,       &in->q_256,
-                                          &in->d_256,   &in->sum_256,    &r->acc64,      &r->slots[0],
-                                          &r->slots[1], &r->step},
-        26);
+    set_buffer(r->memory,
+               (hth_buffer_range *[]){&r->x,        &r->out,         &r->attn_saved, &r->qkv,
+                                      &r->attn_out, &r->q_q8,        &r->splits,     &r->split_partials,
+                                      &r->gate_up,  &r->down_scales, &r->sums,       &r->rank_out,
+                                      &r->scores,   &r->active_mask, &r->logits,     &in->x,
+                                      &in->q,       &in->d,          &in->sum,       &in->q_256,
+                                      &in->d_256,   &in->sum_256,    &r->acc64,      &r->slots[0],
+                                      &r->slots[1], &r->step,        &r->grids,      &r->table},
+               28);
     return HEARTH_OK;
 }
 

@@ -10,8 +10,10 @@ layout(constant_id = 2) const uint BLOCK = 0;
 layout(constant_id = 3) const uint STORE = 0;
 layout(local_size_x_id = 4) in;
 layout(constant_id = 5) const uint SELECT = 0;
+layout(constant_id = 6) const uint WIDE = 0;
 layout(binding = 0) readonly buffer Step { uint step_words[]; };
 layout(binding = 1) readonly buffer GateUp { float gate_up[]; };
+layout(binding = 1) readonly buffer GateUp4 { vec4 gate_up_4[]; };
 layout(binding = 2) readonly buffer Scores { float scores[]; };
 layout(binding = 3) readonly buffer Thresholds { float thresholds[]; };
 layout(binding = 4) writeonly buffer H { float h[]; };
@@ -25,6 +27,7 @@ layout(push_constant) uniform Push
 };
 
 #include "step.glsl"
+#include "vectors.glsl"
 #include "quantize.glsl"
 #include "select.glsl"
 
@@ -34,31 +37,38 @@ bool is_dead(float gate, float up)
     return (KIND == RELU || KIND == RELU2 || KIND == DRELU) && is_off(gate) || KIND == DRELU && is_off(up);
 }
 
-float sent_on(uint token, uint i)
+/* Neuron i of a token; ungated: gate is up. Beyond the last neuron it has any value: a condition would keep the four of
+ * an invocation from being computed side by side. */
+float sent_on(uint t, uint i, float gate, float up)
 {
-    if (GATED == 0) return activation(gate_up[token * d_ff + i]);
-    float gate = gate_up[token * 2 * d_ff + i], up = gate_up[token * 2 * d_ff + d_ff + i];
-    precise float product = activation(gate) * (KIND == DRELU ? relu(up) : up);
-    return is_dead(gate, up) ? 0.0 : product;
+    float activated = activation(gate);
+    precise float product = activated * (KIND == DRELU ? relu(up) : up);
+    float sent = GATED == 0 ? activated : is_dead(gate, up) ? 0.0 : product;
+    bool is_left_out = false;
+    if (SELECT == PREDICTOR) is_left_out = is_below(scores[t * score_stride + min(i, d_ff - 1)], min_score);
+    if (SELECT == THRESHOLD)
+        is_left_out = is_below(uintBitsToFloat(floatBitsToUint(activated) & MAGNITUDE), thresholds[min(i, d_ff - 1)]);
+    return is_left_out ? 0.0 : sent;
 }
 
-bool is_left_out(uint token, uint i)
+float half_at(uint at, uint i) { return i < d_ff ? gate_up[at + i] : 0.0; }
+
+/* Values i to i + 3 of the half from `at` on. */
+vec4 half_4(uint at, uint i)
 {
-    if (SELECT == PREDICTOR) return is_below(scores[token * score_stride + i], min_score);
-    if (SELECT != THRESHOLD) return false;
-    float first = GATED == 0 ? gate_up[token * d_ff + i] : gate_up[token * 2 * d_ff + i];
-    return is_below(uintBitsToFloat(floatBitsToUint(activation(first)) & 0x7fffffffu), thresholds[i]);
+    if (WIDE != 0) return gate_up_4[(at + min(i, d_ff - 4)) / 4];
+    return vec4(half_at(at, i), half_at(at, i + 1), half_at(at, i + 2), half_at(at, i + 3));
 }
 
 void main()
 {
-    uint t = gl_WorkGroupID.y, first = gl_WorkGroupID.x * STRETCH;
+    uint t = gl_WorkGroupID.y, first = first_of_group(), i = first_element();
     if (t >= step_words[STEP_N_TOK]) return;
-    uint count = min(d_ff - first, STRETCH), at = t * d_ff + first;
-    for (uint i = gl_LocalInvocationID.x; i < count; i += gl_WorkGroupSize.x) {
-        float v = is_left_out(t, first + i) ? 0.0 : sent_on(t, first + i);
-        if (STORE != 0) h[at + i] = v;
-        value[i] = v;
-    }
-    if (BLOCK != 0) round_stretch(at, count);
+    uint at = t * d_ff * (GATED != 0 ? 2 : 1);
+    vec4 gate = half_4(at, i), up = GATED != 0 ? half_4(at + d_ff, i) : gate;
+    vec4 v = vec4(sent_on(t, i, gate.x, up.x), sent_on(t, i + 1, gate.y, up.y), sent_on(t, i + 2, gate.z, up.z),
+                  sent_on(t, i + 3, gate.w, up.w));
+    for (uint k = 0; STORE != 0 && k < 4; k++)
+        if (i + k < d_ff) h[t * d_ff + i + k] = v[k];
+    if (BLOCK != 0) quantize_4(t * d_ff + first, min(d_ff - first, WG_ELEMENTS), v);
 }

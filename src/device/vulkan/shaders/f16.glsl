@@ -1,14 +1,14 @@
 /* Halves by integer operations: subnormals are kept, whatever the driver does with its own conversions. */
 
-/* Exact. */
+/* Exact, without branches. 2^-14 times the mantissa as a fraction, less 2^-14, is a subnormal's value: both terms and
+ * the difference are normal, or 0. Infinities and NaN have the largest exponent in either format. */
 float widened(uint h)
 {
-    uint sign = (h & 0x8000u) << 16, magnitude = h & 0x7fffu;
-    if (magnitude >= 0x7c00u) return uintBitsToFloat(sign | 0x7f800000u | magnitude << 13);
-    if (magnitude >= 0x0400u) return uintBitsToFloat(sign | ((magnitude << 13) + 0x38000000u));
-    if (magnitude == 0) return uintBitsToFloat(sign);
-    uint top = uint(findMSB(magnitude)); /* of 2^-24: 0 to 9 */
-    return uintBitsToFloat(sign | (top + 103u) << 23 | (magnitude << (23u - top) & 0x7fffffu));
+    uint magnitude = h & 0x7fffu, mantissa = magnitude << 13;
+    precise float low = uintBitsToFloat(mantissa + 0x38800000u) - uintBitsToFloat(0x38800000u);
+    uint bits = mix(mantissa + 0x38000000u, floatBitsToUint(low), magnitude < 0x400u);
+    bits += mix(0u, 0x38000000u, magnitude >= 0x7c00u);
+    return uintBitsToFloat(bits | (h & 0x8000u) << 16);
 }
 
 /* The halves of a word, low one first. */
