@@ -58,7 +58,7 @@ static void add_attention(list *l, uint32_t d, hearth_kv_type kv, uint32_t share
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t kind = i == 0 ? HTH_ROPE_INTERLEAVED : HTH_ROPE_NEOX;
         add(l, HTH_SHADER_rope_store, (const uint32_t[]){d, kind, i, (uint32_t)kv, LOCAL});
-        add(l, HTH_SHADER_attn, (const uint32_t[]){d, shared, (uint32_t)kv, i, LOCAL});
+        add(l, HTH_SHADER_attn, (const uint32_t[]){d, shared, (uint32_t)kv, i, LOCAL, i ? 1 : 2});
     }
     add(l, HTH_SHADER_attn_reduce, (const uint32_t[]){d, LOCAL});
 }

@@ -238,7 +238,7 @@ static void attend(hth_gpu_testcase *t)
                                   .cap = by_split ? 0.0f : 20.0f,
                                   .inverse_cap = by_split ? 0.0f : 1.0f / 20.0f,
                                   .kv_class = by_split ? HTH_KV_FULL : HTH_KV_WINDOW};
-    set_call(t, &push, sizeof push, by_split ? 2 : 1, N_HEAD_KV, n_tok);
+    set_call(t, &push, sizeof push, by_split ? 2 : 1, N_HEAD_KV, over(n_tok, c[HTH_ATTN_TOKENS]));
     bind_paged_step(t, n_tok, n_tok - 1, places, tables, N_PAGE);
     bind_floats(t, rounds ? 0 : (uint64_t)n_tok * stride, 2);
     bind_input(t, HTH_FILL_ROUNDED, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4)->width = n_q / 4;

@@ -150,19 +150,30 @@ typedef struct hth_push_rope_store {
 /* Attention of docs/arithmetic.md 5. BY_SPLIT 1: a workgroup computes one split of one KV head for one token, with
  * all its query heads, and writes values[t][split][n_head][D_HEAD] and parts[t][split][n_head] {max, sum}, with
  * capacity for n_split splits; grid {splits, n_head_kv, tokens}, splits counted from the first that the token
- * sees. BY_SPLIT 0: all splits, merged and divided: values[t][n_head][D_HEAD]; grid {1, n_head_kv, tokens}; parts
- * are not written. Positions beyond 32,768 require BY_SPLIT 1: drivers that end long loops would end those of a
- * token. Tokens are those from first_tok on.
+ * sees; TOKENS is 1. BY_SPLIT 0: all splits of TOKENS neighbouring tokens, merged and divided:
+ * values[t][n_head][D_HEAD]; grid {1, n_head_kv, ceil(tokens / TOKENS)}; parts are not written. Positions beyond
+ * 32,768 require BY_SPLIT 1: drivers that end long loops would end those of a token. Tokens are those from first_tok
+ * on.
  * Bindings: step, qkv (queries first; F16 and F32), rounded (Q8_0, as rope_store writes it), keys, values, out,
- * parts. Any LOCAL; D_HEAD / 2 keeps all invocations busy, because each has two dims of the output, and 64 or more
- * is enough for such loops. */
+ * parts. LOCAL: 4 hth_attn_groups or more; D_HEAD / 2 * hth_attn_groups keep all invocations busy, because each has
+ * two dims of the output for a group of heads. */
 enum {
     HTH_ATTN_D_HEAD = 0,
     HTH_ATTN_SHARED,
     HTH_ATTN_KV,
     HTH_ATTN_BY_SPLIT,
-    HTH_ATTN_LOCAL
+    HTH_ATTN_LOCAL,
+    HTH_ATTN_TOKENS,
+    HTH_ATTN_N_CONST
 }; /* SHARED: n_head / n_head_kv */
+enum { HTH_ATTN_GROUP_HEADS = 4, HTH_ATTN_MAX_GROUPS = 2 }; /* heads of a group; groups of a token at a time */
+/* Groups of heads that a workgroup computes at a time, as shaders/attn.comp divides them. */
+static inline uint32_t hth_attn_groups(uint32_t shared, uint32_t n_tok)
+{
+    uint32_t all = (shared + HTH_ATTN_GROUP_HEADS - 1) / HTH_ATTN_GROUP_HEADS;
+    uint32_t n_chunk = (all + HTH_ATTN_MAX_GROUPS - 1) / HTH_ATTN_MAX_GROUPS;
+    return (all + n_chunk - 1) / n_chunk * n_tok;
+}
 typedef struct hth_push_attn {
     uint32_t n_head, n_head_kv, window, n_split; /* n_split: capacity of out in splits */
     uint32_t qkv_stride, d_at, head_words;
