@@ -64,19 +64,25 @@ typedef struct hth_soa_offsets {
  * (weight_layout.h), rules R2 to R5; _acc: y = y + (row i . x_t + bias[i]). q, d and sum as norm_quantize writes
  * them (sum is read where the descriptor has an offset or minima).
  * Bindings: step, weights, q, d, sum, bias[n_row], y; weights and q at multiples of 16 bytes. Descriptor
- * constants: weight_layout.h. Eight invocations compute ROWS rows for COLS tokens. Grid: {ceil(n_row / (LOCAL / 8
- * * ROWS)), ceil(tokens / COLS)}. */
+ * constants: weight_layout.h. LANES invocations compute ROWS rows for COLS tokens: 8; for one row of one token also
+ * 16 or 32, for pieces of a type's blocks of 256 no more than 8 times as many. Grid: {ceil(tokens / COLS), ceil(n_row /
+ * hth_rows_per_workgroup)}: workgroups that follow one another have the same rows. */
 enum {
-    HTH_ROWS_LOCAL = 0, /* a multiple of 8, 256 at most */
+    HTH_ROWS_LOCAL = 0, /* a multiple of LANES, 256 at most */
     HTH_ROWS_COLS,      /* 1 to 8 */
     HTH_ROWS_ROWS,      /* 1 to 4 */
     HTH_ROWS_WANT,      /* 1: n_want tokens, gathered before as tokens 0, 1, ... */
+    HTH_ROWS_LANES,
     HTH_ROWS_FORMAT,      /* first constant of the quantisation descriptor */
     HTH_ROWS_N_CONST = HTH_ROWS_FORMAT + 8,
 };
+static inline uint32_t hth_rows_per_workgroup(const uint32_t *consts)
+{
+    return consts[HTH_ROWS_LOCAL] / consts[HTH_ROWS_LANES] * consts[HTH_ROWS_ROWS];
+}
 /* The same with matrix units, for steps of many tokens (coopmat_shapes.c; mul_mat_q, and mul_mat_q_cm2 with
- * per-element operations): one more constant per side of the shape. ROWS and COLS may be larger; a workgroup's
- * rows and tokens are multiples of M and N. */
+ * per-element operations): one more constant per side of the shape. ROWS and COLS may be larger; LANES is 8; a
+ * workgroup's rows and tokens are multiples of M and N. */
 enum { HTH_TILE_M = HTH_ROWS_N_CONST, HTH_TILE_N, HTH_TILE_K, HTH_TILE_N_CONST };
 typedef struct hth_push_mul_mat_vec_q {
     uint32_t n_row, n_block, y_stride, y_first, has_bias;
@@ -85,12 +91,13 @@ typedef struct hth_push_mul_mat_vec_q {
 
 /* The same for float rows (weight_layout.h), which begin at a multiple of 16 bytes. Sums as in rule R9 but without
  * fma: product and sum are each rounded.
- * Bindings: step, rows, x, bias[n_row], y. Grid and the first four constants as above. */
+ * Bindings: step, rows, x, bias[n_row], y. Grid and the first five constants as above; LANES is 8. */
 enum {
     HTH_FLOATS_LOCAL = 0,
     HTH_FLOATS_COLS,
     HTH_FLOATS_ROWS,
     HTH_FLOATS_WANT,
+    HTH_FLOATS_LANES,
     HTH_FLOATS_TYPE
 }; /* TYPE: hth_type */
 typedef struct hth_push_mul_mat_vec_f {

@@ -2,7 +2,7 @@
  * product and sum each rounded. Eight invocations share ROWS rows and COLS tokens: number j holds partial sums 2 j
  * and 2 j + 1 of every output, whose weights are 16 bytes of every 128 of a row (forward/gpu/weight_layout.h).
  * ONTO: added to y. SPARSE: rows.glsl. */
-layout(constant_id = 4) const uint TYPE = 0; /* hth_type: 0 F32, 1 F16, 30 BF16 */
+layout(constant_id = 5) const uint TYPE = 0; /* hth_type: 0 F32, 1 F16, 30 BF16 */
 
 layout(binding = 1) readonly buffer Rows { uint rows[]; };
 layout(binding = 1) readonly buffer Pieces { uvec4 pieces[]; }; /* the same */

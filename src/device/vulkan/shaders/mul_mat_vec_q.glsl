@@ -1,6 +1,7 @@
 /* Quantised rows times rounded activations, rules R2 to R5 of docs/arithmetic.md. Eight invocations share ROWS
  * rows and COLS tokens: number j takes blocks j, j + 8, ... of all of them, so each holds partial sum j of
- * every output.
+ * every output. More than eight LANES share one row of one token, so that a matrix of few rows keeps a large device
+ * busy (one_row.glsl).
  * MATRIX: the integers come from matrix units (tiles.glsl), else from dot products (dots.glsl). */
 
 #include "quantised.glsl"
@@ -71,6 +72,10 @@ float end_row(uint line)
     return y;
 }
 
+#ifndef MATRIX
+#include "one_row.glsl"
+#endif
+
 /* ---- all of it -------------------------------------------------------------------------------------- */
 
 void main()
@@ -82,14 +87,17 @@ void main()
     [[unroll]] for (uint o = 0; o < OUTPUTS; o++) sums[o] = 0, least_sums[o] = 0;
 
     const uint end = is_busy() ? n_block : 0;
-    for (uint first = 0; first < end; first += 8) {
+#ifndef MATRIX
+    if (LANES > 8) add_row(end);
+#endif
+    for (uint first = 0; LANES == 8 && first < end; first += 8) {
         const uint n_group = min(8, n_block - first);
         [[unroll]] for (uint o = 0; o < OUTPUTS; o++) isums[o] = 0, msums[o] = 0;
         add_products(first, n_group, j);
         if (j < n_group) add_block(first + j);
     }
 
-    /* Each of the eight invocations ends one output of eight. */
+    /* Each of the first eight invocations ends one output of eight. */
     [[unroll]] for (uint o = 0; o < OUTPUTS; o += 8) {
         [[unroll]] for (uint i = 0; i < 8; i++) {
             if (o + i >= OUTPUTS) continue;
@@ -97,7 +105,7 @@ void main()
             if (MINIMA > 0) hold((8 + i) * STRIDE + lane, least_sums[o + i]);
         }
         barrier();
-        if (o + j < OUTPUTS) put(o + j, end_row(j));
+        if (lane % LANES < 8 && o + j < OUTPUTS) put(o + j, end_row(j));
         barrier();
     }
 }
