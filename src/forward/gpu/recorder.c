@@ -129,7 +129,7 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
                                                    .has_bias = p->bias.n > 0,
                                                    .at = p->layout.offsets},
                                           .sparse = {s->first, s->neuron}};
-    uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : r->n_row, many ? 4 : 1,
+    uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : r->n_row, !many ? 1 : is_256 ? 2 : 4,
                                          r->only_wanted, row_lanes(desc, s->n, push.rows.n_block, r->n_row)};
     memcpy(consts + HTH_ROWS_FORMAT, desc, sizeof *desc);
     hth_coopmat_level by = HTH_COOPMAT_NONE;

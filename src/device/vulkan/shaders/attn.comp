@@ -84,6 +84,9 @@ vec4 kept[2 * COLUMNS]; /* columns over the splits so far */
 uint token_of(uint g) { return first_token + g / OF_TOKEN; }
 uint seen_by(uint g) { return seen[g / OF_TOKEN]; }
 
+/* t, or the last token; of a workgroup of one, without waiting for their number. */
+uint token_there(uint t) { return TOKENS == 1 ? t : min(t, step_words[STEP_N_TOK] - 1); }
+
 /* The first head of a group, of those of the KV head; heads that are there. */
 uint head_of(uint g) { return (chunk * OF_TOKEN + g % OF_TOKEN) * HEADS; }
 uint heads_there(uint g) { return head_of(g) < SHARED ? min(HEADS, SHARED - head_of(g)) : 0; }
@@ -119,7 +122,7 @@ void load_queries()
 {
     for (uint i = lane; i < QUERY_WORDS * GROUPS; i += LOCAL) {
         uint word = i % QUERY_WORDS, g = i / QUERY_WORDS, n = heads_there(g);
-        uint t = min(token_of(g), step_words[STEP_N_TOK] - 1), i_head = i_kv * SHARED + head_of(g);
+        uint t = token_there(token_of(g)), i_head = i_kv * SHARED + head_of(g);
         uvec4 words = uvec4(0);
         [[unroll]] for (uint h = 0; h < 4; h++) {
             if (h >= n) continue;
@@ -389,16 +392,16 @@ void add_half_page(item m, uint j, uint n, uvec2 w[AHEAD])
     add_four(m, j + 12, n, w[12], w[13], w[14], w[15]);
 }
 
+/* The first half page that is seen. */
+uvec2[AHEAD] load_first_values(item m) { return load_values(m, seen_at[m.g / OF_TOKEN] / AHEAD); }
+
 /* Weighted sums of a column over what is seen of the split, to even and odd: one chain per dim and head. The next
- * half page is on its way while one is added. */
-void add_values(item m)
+ * half page is on its way while one is added; the first was loaded before. */
+void add_values(item m, uvec2 next[AHEAD])
 {
-    uint i = m.g / OF_TOKEN, at = seen_at[i], n = seen[i];
+    uint i = m.g / OF_TOKEN, at = seen_at[i], n = seen[i], end = (at + n - 1) / AHEAD;
     even = odd = vec4(0.0);
-    if (n == 0) return;
-    uint b = at / AHEAD, end = (at + n - 1) / AHEAD;
-    uvec2 next[AHEAD] = load_values(m, b);
-    for (; b <= end; b++) {
+    for (uint b = at / AHEAD; b <= end; b++) {
         uvec2 now[AHEAD] = next;
         uint j = b * AHEAD - at;
         if (b < end) next = load_values(m, b + 1);
@@ -472,6 +475,10 @@ void put_parts(uint to)
 void attend_split(uint slot)
 {
     uint to = (first_token * n_split + slot) * n_head + i_kv * SHARED;
+    uvec2 first[AHEAD];
+    item mine = item_of(lane);
+    /* One split is over when its values are: their first loads begin with those of keys. */
+    if (BY_SPLIT != 0 && mine.g < GROUPS) first = load_first_values(mine);
     weigh_positions();
     if (BY_SPLIT == 0) {
         barrier();
@@ -481,7 +488,8 @@ void attend_split(uint slot)
     [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
         item m = item_of(c * LOCAL + lane);
         if (m.g >= GROUPS || seen_by(m.g) == 0) continue;
-        add_values(m);
+        if (BY_SPLIT == 0 || c > 0) first = load_first_values(m);
+        add_values(m, first);
         if (BY_SPLIT != 0) put(to + head_of(m.g), m);
         else merge_columns(c, m);
     }
@@ -518,14 +526,13 @@ void main()
     lane = gl_LocalInvocationID.x;
     first_token = first_tok + gl_WorkGroupID.z * TOKENS;
     i_kv = gl_WorkGroupID.y;
-    const uint n_tok = step_words[STEP_N_TOK];
-    if (first_token >= n_tok) return;
     uint first_split = ~0u, last_split = 0;
     [[unroll]] for (uint i = 0; i < TOKENS; i++) {
-        uint position = position_of(min(first_token + i, n_tok - 1));
+        uint position = position_of(token_there(first_token + i));
         first_split = min(first_split, first_seen(position, window) / SPLIT);
         last_split = max(last_split, position / SPLIT);
     }
+    if (first_token >= step_words[STEP_N_TOK]) return;
     if (BY_SPLIT != 0) {
         if (gl_WorkGroupID.x > last_split - first_split) return;
         first_split += gl_WorkGroupID.x;

@@ -8,7 +8,9 @@
 
 const uint STRIDE = LOCAL + 1; /* so that eight outputs lie in eight banks */
 
-const uint N_PARTIAL = (1 + MINIMA) * 8 * STRIDE;
+/* Outputs that are ended together, a line each; those of minima follow. */
+const uint LINES = OUTPUTS < 8 ? OUTPUTS : 8;
+const uint N_PARTIAL = (1 + MINIMA) * LINES * STRIDE;
 
 /* Of this invocation. */
 float sums[OUTPUTS], least_sums[OUTPUTS];
@@ -66,7 +68,7 @@ float end_row(uint line)
     uint at = line * STRIDE + gl_LocalInvocationID.x / 8 * 8;
     precise float y = tree8(at);
     if (MINIMA > 0) {
-        float least = tree8(at + 8 * STRIDE);
+        float least = tree8(at + LINES * STRIDE);
         y = BLOCK == 32 ? y + least : y - least;
     }
     return y;
@@ -102,7 +104,7 @@ void main()
         [[unroll]] for (uint i = 0; i < 8; i++) {
             if (o + i >= OUTPUTS) continue;
             hold(i * STRIDE + lane, sums[o + i]);
-            if (MINIMA > 0) hold((8 + i) * STRIDE + lane, least_sums[o + i]);
+            if (MINIMA > 0) hold((LINES + i) * STRIDE + lane, least_sums[o + i]);
         }
         barrier();
         if (lane % LANES < 8 && o + j < OUTPUTS) put(o + j, end_row(j));

@@ -6,7 +6,7 @@
  * need no other; of blocks of 256 every TEAMS-th piece of each, whose integers the first eight add. Four pieces are
  * loaded before the first is used: written one after another, because a loop over arrays need not stay in registers. */
 const uint TEAMS = LANES / 8, OWN = BLOCK == 32 ? 1 : LOW_PIECES / TEAMS; /* units of a group */
-const uint WINDOW = BLOCK == 32 ? 32 : 8;                                 /* groups of eight blocks */
+const uint WINDOW = BLOCK == 32 ? 32 : 4;                                 /* groups of eight blocks */
 const bool NARROW = LANES > 8;
 const uint N_TERM = NARROW ? WINDOW * 8 * GROUPS : 1;
 const uint N_INTEGER = NARROW && BLOCK != 32 ? TEAMS * N_TERM : 1;
