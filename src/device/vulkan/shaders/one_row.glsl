@@ -84,8 +84,8 @@ void leave_term(unit u, bool is_there)
     if (MINIMA > 0) least_terms[term_at(u.m)] = is_there ? least : 0.0;
 }
 
-/* The integers of a piece of a block of 256, to those of the pieces before. */
-void leave_integers(unit u)
+/* The integers of a piece of a block of 256, to those of the pieces before; nothing, where there is no such piece. */
+void leave_integers(unit u, bool is_there)
 {
     int isum = 0, msum = 0;
     [[unroll]] for (uint k = 0; k < PARTS_OF_PIECE; k++) {
@@ -97,20 +97,19 @@ void leave_integers(unit u)
         if (MINIMA > 0) msum += bitfieldExtract(int(u.sub_minima), int(byte), 8) * x_sum;
     }
     uint to = integer_at(u.m, team);
-    bool is_first = u.i == team;
-    integers[to] = is_first ? isum : integers[to] + isum;
-    if (MINIMA > 0) least_integers[to] = is_first ? msum : least_integers[to] + msum;
+    bool is_first = is_there && u.i == team;
+    integers[to] = (is_first ? 0 : integers[to]) + (is_there ? isum : 0);
+    if (MINIMA > 0) least_integers[to] = (is_first ? 0 : least_integers[to]) + (is_there ? msum : 0);
 }
 
-/* Unit number k, loaded before, of n groups. */
+/* Unit number k, loaded before, of n groups. No branches, so that loads of inputs need not wait for units before. Of
+ * blocks of 32 there are never more units than a window holds. */
 void leave_unit(unit u, uint k, uint n)
 {
     uint m = BLOCK == 32 ? k * TEAMS + team : k / OWN;
-    if (BLOCK == 32 && m < WINDOW) {
-        u.m = m;
-        leave_term(u, m < n && u.b % 8 == j);
-    }
-    if (BLOCK != 32 && m < n) leave_integers(u);
+    if (BLOCK == 32) u.m = m;
+    if (BLOCK == 32) leave_term(u, m < n && u.b % 8 == j);
+    else leave_integers(u, m < n);
 }
 
 /* The scales of blocks of 256, each by one invocation. */
