@@ -130,7 +130,7 @@ static void record_rows(bench *b, hth_cmdlist *cmdlist, hth_type type, uint64_t 
                                                   at(b, AT_SUM, N_COL),
                                                   step,
                                                   y},
-                             &push, groups, 1, 1);
+                             &push, 1, groups, 1);
     } else {
         hth_push_mul_mat_vec_f push = {.n_row = (uint32_t)n_row,
                                        .n_col = N_COL,
@@ -138,7 +138,7 @@ static void record_rows(bench *b, hth_cmdlist *cmdlist, hth_type type, uint64_t 
                                        .row_words = hth_soa_row_words(type, N_COL)};
         hth_cmdlist_dispatch(cmdlist, pipeline,
                              (hth_buffer_range[]){step, {b->weights, 0, 0}, at(b, AT_X, 4 * N_COL), step, y},
-                             &push, groups, 1, 1);
+                             &push, 1, groups, 1);
     }
     hth_cmdlist_hint_bytes(cmdlist, p->size);
     hth_cmdlist_barrier(cmdlist, &y, 1);
@@ -165,7 +165,7 @@ static hearth_status run_rounds(bench *b, hth_cmdlist *cmdlist, double seconds[R
 static hearth_status get_rows(bench *b, hth_type type, const hth_pipeline **pipeline)
 {
     hth_quant_desc desc;
-    uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, 1, 1, 0};
+    uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, 1, 1, 0, 8};
     if (hth_quant_desc_of(type, &desc)) {
         memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
         return hth_pipeline_get(b->device, HTH_SHADER_mul_mat_vec_q, consts, pipeline, b->err);

@@ -186,7 +186,7 @@ static hearth_status record(bench *b, const host *h, hearth_error *err)
     const uint64_t size = STEP + q + d + sum + y;
     const hth_pipeline *pipeline;
     hth_quant_desc desc;
-    uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, COLS, ROWS, 0};
+    uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, COLS, ROWS, 0, 8};
     hth_quant_desc_of(h->m.type, &desc);
     memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
     hearth_status st = hth_pipeline_get(b->device, HTH_SHADER_mul_mat_vec_q, consts, &pipeline, err);
@@ -214,8 +214,8 @@ static hearth_status record(bench *b, const host *h, hearth_error *err)
                                          .n_block = N_COL / desc.block,
                                          .y_stride = (uint32_t)h->m.n_row,
                                          .at = h->at.offsets};
-    hth_cmdlist_dispatch(b->cmdlist, pipeline, bind, &push, (uint32_t)(h->m.n_row / (LOCAL / 8 * ROWS)),
-                         N_TOK / COLS, 1);
+    hth_cmdlist_dispatch(b->cmdlist, pipeline, bind, &push, N_TOK / COLS,
+                         (uint32_t)h->m.n_row / hth_rows_per_workgroup(consts), 1);
     hth_cmdlist_hint_bytes(b->cmdlist, h->at.size);
     return hth_cmdlist_end(b->cmdlist, err);
 }

@@ -164,7 +164,7 @@ TEST(inactive_rows_are_not_read)
     enum { N_ROW = 8 };
     const uint32_t page = (uint32_t)guard_page_size();
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
-        uint32_t consts[HTH_ROWS_N_CONST] = {64, 1, 1, 0};
+        uint32_t consts[HTH_ROWS_N_CONST] = {64, 1, 1, 0, 8};
         hth_quant_desc desc;
         hth_soa_layout places;
         CHECK(hth_quant_desc_of(HTH_TYPE_Q8_0, &desc) && hth_soa_layout_init(HTH_TYPE_Q8_0, N_ROW, page, &places));
@@ -172,7 +172,7 @@ TEST(inactive_rows_are_not_read)
         const hth_push_mul_mat_vec_q_sparse quantised = {
             {.n_row = N_ROW, .n_block = page / 32, .y_stride = N_ROW, .at = places.offsets}, {0, 0}};
         try_unread(HTH_TYPE_Q8_0, HTH_SHADER_mul_mat_vec_q_sparse, consts, &quantised, N_ROW, page, masks[i]);
-        const uint32_t of_floats[] = {64, 1, 1, 0, HTH_TYPE_F32};
+        const uint32_t of_floats[] = {64, 1, 1, 0, 8, HTH_TYPE_F32};
         const hth_push_mul_mat_vec_f_sparse floats = {
             {.n_row = N_ROW, .n_col = page / 4, .y_stride = N_ROW, .row_words = page / 4}, {0, 0}};
         try_unread(HTH_TYPE_F32, HTH_SHADER_mul_mat_vec_f_sparse, of_floats, &floats, N_ROW, page / 4, masks[i]);

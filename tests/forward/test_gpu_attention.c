@@ -295,7 +295,7 @@ static const uint32_t look_rows[N_LOOK][2] = {{599, 0}, {255, 0}, {256, 0}, {0, 
 
 typedef struct attend_shape {
     hearth_kv_type type;
-    uint32_t d, n_kv, n_shared, local;
+    uint32_t d, n_kv, n_shared, local, n_together; /* tokens of a workgroup that computes all splits */
 } attend_shape;
 
 typedef struct scene {
@@ -406,7 +406,8 @@ static bool run_attend(const scene *s, uint32_t by_split, uint32_t first, uint32
     const attend_shape *a = s->s;
     uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS + N_SEQUENCE * N_TABLE], kv_class = s->window > 0;
     size_t head_words = hth_gpu_cache_head_words(a->type, a->d, N_CACHE);
-    uint32_t consts[] = {a->d, a->n_shared, a->type, by_split, a->local};
+    uint32_t n_together = by_split ? 1 : a->n_together;
+    uint32_t consts[] = {a->d, a->n_shared, a->type, by_split, a->local, n_together};
     hth_push_attn push = {.n_head = (uint32_t)s->n_head, .n_head_kv = a->n_kv, .window = s->window,
                           .n_split = N_SPLIT_MAX,
                           .qkv_stride = (uint32_t)s->stride, .d_at = (uint32_t)s->d_at,
@@ -424,7 +425,7 @@ static bool run_attend(const scene *s, uint32_t by_split, uint32_t first, uint32
                                  {s->values, a->n_kv * head_words * 4},
                                  {out, s->n_out * 4 * (by_split ? N_SPLIT_MAX : 1)},
                                  {parts, by_split ? N_SPLIT_MAX * N_LOOK * s->n_head * 2 * 4 : 0}},
-                        .grid = {by_split ? N_SPLIT_MAX : 1, a->n_kv, n}};
+                        .grid = {by_split ? N_SPLIT_MAX : 1, a->n_kv, (n + n_together - 1) / n_together}};
     return shaders_do(device, &run);
 }
 
@@ -483,10 +484,12 @@ static void check_attend(test_random *r, const attend_shape *shape, proof_kind k
     free(out), free(by_split), free(parts), free_scene(&s);
 }
 
-/* Tokens [first, first + n) as by a run for all, and poison beside them. */
+/* Tokens [first, first + n) as by a run for all, and poison beside them; n as far as workgroups go. */
 static void check_some(const scene *s, uint32_t first, uint32_t n)
 {
     size_t row = s->n_head * s->s->d;
+    n = (n + s->s->n_together - 1) / s->s->n_together * s->s->n_together;
+    if (n > N_LOOK - first) n = N_LOOK - first;
     float *expected = poisoned(s->n_out * 4), *out = malloc(s->n_out * 4);
     memcpy(expected + first * row, s->whole + first * row, n * row * 4);
     if (run_attend(s, 0, first, n, out, NULL)) check_floats(s, "some tokens", expected, out, s->n_out);
@@ -495,7 +498,8 @@ static void check_some(const scene *s, uint32_t first, uint32_t n)
 
 ON_EACH(attention_of_some_tokens_has_their_bits_and_leaves_the_others)
 {
-    static const attend_shape shapes[] = {{HEARTH_KV_F16, 64, 2, 1, 32}, {HEARTH_KV_Q8_0, 96, 1, 3, 64}};
+    static const attend_shape shapes[] = {
+        {HEARTH_KV_F16, 64, 2, 1, 32, 1}, {HEARTH_KV_Q8_0, 96, 1, 3, 64, 1}, {HEARTH_KV_F16, 64, 1, 2, 64, 2}};
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         CLEANUP(free_scene) scene s = new_scene(&r, &shapes[i], PROOF_PLAIN, i ? 0 : 300, 0.0f);
@@ -507,17 +511,20 @@ ON_EACH(attention_of_some_tokens_has_their_bits_and_leaves_the_others)
 
 ON_EACH(attention_has_the_bits_of_the_cpu)
 {
-    static const attend_shape shapes[] = {{HEARTH_KV_F16, 64, 2, 1, 32},
-                                          {HEARTH_KV_F16, 128, 2, 5, 64},
-                                          {HEARTH_KV_F16, 80, 1, 11, 64},
-                                          {HEARTH_KV_F16, 36, 3, 2, 24},
-                                          {HEARTH_KV_F32, 36, 1, 5, 7},
-                                          {HEARTH_KV_F32, 128, 2, 2, 128},
-                                          {HEARTH_KV_Q8_0, 64, 1, 5, 32},
-                                          {HEARTH_KV_Q8_0, 128, 2, 2, 64},
-                                          {HEARTH_KV_Q8_0, 96, 2, 1, 256},
-                                          {HEARTH_KV_F16, 256, 1, 1, 64},
-                                          {HEARTH_KV_F32, HTH_GPU_MAX_D_HEAD, 1, 8, 256}};
+    static const attend_shape shapes[] = {{HEARTH_KV_F16, 64, 2, 1, 32, 1},
+                                          {HEARTH_KV_F16, 128, 2, 5, 64, 1},
+                                          {HEARTH_KV_F16, 80, 1, 11, 64, 1},
+                                          {HEARTH_KV_F16, 36, 3, 2, 24, 1},
+                                          {HEARTH_KV_F32, 36, 1, 5, 9, 1},
+                                          {HEARTH_KV_F32, 128, 2, 2, 128, 3},
+                                          {HEARTH_KV_F16, 128, 1, 4, 256, 4},
+                                          {HEARTH_KV_F16, 64, 2, 7, 128, 2},
+                                          {HEARTH_KV_Q8_0, 256, 1, 1, 512, 4},
+                                          {HEARTH_KV_Q8_0, 64, 1, 5, 32, 1},
+                                          {HEARTH_KV_Q8_0, 128, 2, 2, 64, 1},
+                                          {HEARTH_KV_Q8_0, 96, 2, 1, 256, 1},
+                                          {HEARTH_KV_F16, 256, 1, 1, 64, 1},
+                                          {HEARTH_KV_F32, HTH_GPU_MAX_D_HEAD, 1, 8, 256, 1}};
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check_attend(&r, &shapes[i], PROOF_PLAIN, 0, 0.0f);
@@ -531,7 +538,7 @@ ON_EACH(attention_has_the_bits_of_the_cpu)
 ON_EACH(what_is_not_finite_or_too_small_goes_through_attention_as_on_the_cpu)
 {
     static const attend_shape shapes[] = {
-        {HEARTH_KV_F16, 36, 3, 2, 24}, {HEARTH_KV_F32, 36, 1, 5, 7}, {HEARTH_KV_Q8_0, 64, 1, 5, 32}};
+        {HEARTH_KV_F16, 36, 3, 2, 24, 1}, {HEARTH_KV_F32, 36, 1, 5, 9, 1}, {HEARTH_KV_Q8_0, 64, 1, 5, 32, 2}};
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         for (int kind = PROOF_ZEROS; kind < PROOF_N_KIND; kind++) {

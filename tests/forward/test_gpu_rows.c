@@ -31,6 +31,7 @@ typedef struct product {
     size_t n_class, y_first, y_gap; /* tokens that the grid covers; floats of y beside those written */
     hth_coopmat_shape matrix;       /* m 0: without matrix units */
     hth_coopmat_level by;           /* which they are */
+    uint32_t lanes;                 /* invocations of a row; 0: eight */
 } product;
 
 /* ---- one product ---------------------------------------------------------------------------------- */
@@ -145,11 +146,13 @@ static data make(test_random *r, const product *s, const hth_kernels *k)
     return a;
 }
 
+static uint32_t lanes_of(const product *s) { return s->lanes ? s->lanes : 8; }
+
 static void set_grid(const product *s, uint32_t grid[3])
 {
-    uint32_t rows = s->cut.local / 8 * s->cut.rows;
-    grid[0] = ((uint32_t)s->n_row + rows - 1) / rows;
-    grid[1] = ((uint32_t)s->n_class + s->cut.cols - 1) / s->cut.cols, grid[2] = 1;
+    uint32_t rows = s->cut.local / lanes_of(s) * s->cut.rows;
+    grid[0] = ((uint32_t)s->n_class + s->cut.cols - 1) / s->cut.cols;
+    grid[1] = ((uint32_t)s->n_row + rows - 1) / rows, grid[2] = 1;
 }
 
 static size_t mask_bytes(const product *s) { return s->mask ? (s->mask_first + s->n_row + 31) / 32 * 4 : 0; }
@@ -157,7 +160,7 @@ static size_t mask_bytes(const product *s) { return s->mask ? (s->mask_first + s
 static bool compute_quantised(hth_device *d, data *a)
 {
     const product *s = &a->shape;
-    uint32_t consts[HTH_TILE_N_CONST] = {s->cut.local, s->cut.cols, s->cut.rows, s->want};
+    uint32_t consts[HTH_TILE_N_CONST] = {s->cut.local, s->cut.cols, s->cut.rows, s->want, lanes_of(s)};
     hth_quant_desc desc;
     if (!CHECK(hth_quant_desc_of(s->type, &desc))) return false;
     memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
@@ -191,7 +194,7 @@ static bool compute_quantised(hth_device *d, data *a)
 static bool compute_floats(hth_device *d, data *a)
 {
     const product *s = &a->shape;
-    const uint32_t consts[] = {s->cut.local, s->cut.cols, s->cut.rows, s->want, (uint32_t)s->type};
+    const uint32_t consts[] = {s->cut.local, s->cut.cols, s->cut.rows, s->want, lanes_of(s), (uint32_t)s->type};
     const hth_push_mul_mat_vec_f_sparse push = {{(uint32_t)s->n_row, (uint32_t)s->n_col,
                                                  (uint32_t)a->y_stride, (uint32_t)s->y_first, s->has_bias,
                                                  hth_soa_row_words(s->type, s->n_col)},
@@ -224,11 +227,11 @@ static void describe(char *text, size_t size, const char *device, const product 
     static const char *const masks[] = {
         "", " live", " of an empty mask", ", one alone", ", every other", " by a mask"};
     snprintf(text, size,
-             "%s, %s%s%s, %zu rows of %zu, %zu of %zu tokens, weights %s, inputs %s, cut %u %u %u, matrix "
+             "%s, %s%s%s, %zu rows of %zu, %zu of %zu tokens, weights %s, inputs %s, cut %u %u %u of %u, matrix "
              "%ux%ux%u (%d)",
              device, rows_type_name(s->type), s->accumulates ? " accumulates" : "", masks[s->mask], s->n_row, s->n_col,
              s->n_tok, s->n_class, proof_kind_name(s->weights), proof_kind_name(s->inputs), s->cut.local,
-             s->cut.cols, s->cut.rows, s->matrix.m, s->matrix.n, s->matrix.k, (int)s->by);
+             s->cut.cols, s->cut.rows, lanes_of(s), s->matrix.m, s->matrix.n, s->matrix.k, (int)s->by);
 }
 
 static void check_bits(const char *device, const data *a)
@@ -291,6 +294,24 @@ static void all_types(hth_device *d, const char *name, const hth_kernels *k, tes
 }
 TEST(quantised_rows_have_the_bits_of_the_cpu) { on_each(all_types); }
 
+/* More lanes than chains: windows of blocks of every length, and more than one. */
+static void many_lanes(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
+{
+    enum { N_SHAPE = 24 };
+    for (size_t t = 0; t < ROWS_N_FULL; t++)
+        for (size_t i = 0; i < N_SHAPE && rows_quantised(rows_types[t]); i++) {
+            const cut one = {i % 4 < 2 ? 64 : 32, 1, 1};
+            const size_t block = rows_block(rows_types[t]);
+            product s = random_shape(r, rows_types[t], one);
+            s.lanes = i % 2 ? 16 : 32, s.n_row = 1 + test_random_below(r, 5), s.n_class = s.n_tok = 1;
+            if (i % 3 == 0) s.n_col = block * (1 + test_random_below(r, block == 256 ? 150 : 600));
+            s.accumulates = i % 4 == 1;
+            if (i % 4 == 2) s.mask = MASK_ANY, s.row_first = i % 3, s.mask_first = test_random_below(r, 70);
+            prove(d, name, k, r, &s);
+        }
+}
+TEST(more_invocations_for_a_row_do_not_change_bits) { on_each(many_lanes); }
+
 static void large_cuts(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {
     static const product shapes[] = {
@@ -309,6 +330,8 @@ static void large_sums(hth_device *d, const char *name, const hth_kernels *k, te
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         product s = {types[i], 60, 256 * 5, 1, PROOF_LARGEST, PROOF_PLAIN, {64, 1, 1}, .n_class = 1};
         s.one_sign = true;
+        prove(d, name, k, r, &s);
+        s.lanes = 32;
         prove(d, name, k, r, &s);
     }
 }

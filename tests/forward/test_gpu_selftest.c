@@ -33,15 +33,15 @@ static void add(list *l, hth_shader_id id, const uint32_t *consts)
 
 static void add_rows(list *l, hth_type type)
 {
-    static const uint32_t cuts[][2] = {{1, 1}, {5, 1}, {8, 4}}; /* cols, rows */
-    uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL}, down[HTH_DOWN_N_CONST] = {LOCAL};
+    static const uint32_t cuts[][3] = {{1, 1, 32}, {5, 1, 8}, {8, 4, 8}}; /* cols, rows, lanes */
+    uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, [HTH_ROWS_LANES] = 8}, down[HTH_DOWN_N_CONST] = {LOCAL};
     hth_quant_desc desc;
     if (!hth_quant_desc_of(type, &desc)) return;
     memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
     memcpy(down + HTH_DOWN_FORMAT, &desc, sizeof desc);
     for (size_t i = 0; i < 3; i++) {
         consts[HTH_ROWS_COLS] = cuts[i][0], consts[HTH_ROWS_ROWS] = cuts[i][1],
-        consts[HTH_ROWS_WANT] = i == 1;
+        consts[HTH_ROWS_LANES] = cuts[i][2], consts[HTH_ROWS_WANT] = i == 1;
         add(l, i == 2 ? HTH_SHADER_mul_mat_vec_q_acc : HTH_SHADER_mul_mat_vec_q, consts);
         if (i == 2) continue;
         consts[HTH_ROWS_WANT] = 0;
@@ -58,7 +58,7 @@ static void add_attention(list *l, uint32_t d, hearth_kv_type kv, uint32_t share
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t kind = i == 0 ? HTH_ROPE_INTERLEAVED : HTH_ROPE_NEOX;
         add(l, HTH_SHADER_rope_store, (const uint32_t[]){d, kind, i, (uint32_t)kv, LOCAL});
-        add(l, HTH_SHADER_attn, (const uint32_t[]){d, shared, (uint32_t)kv, i, LOCAL});
+        add(l, HTH_SHADER_attn, (const uint32_t[]){d, shared, (uint32_t)kv, i, LOCAL, i ? 1 : 2});
     }
     add(l, HTH_SHADER_attn_reduce, (const uint32_t[]){d, LOCAL});
 }

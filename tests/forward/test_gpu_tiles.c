@@ -14,13 +14,13 @@ static hth_quant_desc form_of(hth_type type)
 /* The number of the shape that is taken; -1: none is. */
 static int taken(const hth_device_info *info, hth_type type)
 {
-    uint32_t consts[HTH_TILE_N_CONST] = {7, 7, 7, 1};
+    uint32_t consts[HTH_TILE_N_CONST] = {7, 7, 7, 1, 7};
     const hth_quant_desc desc = form_of(type);
     if (!hth_gpu_choose_tile(info, &desc, HTH_COOPMAT_KHR, 512, consts)) {
         CHECK(consts[HTH_ROWS_LOCAL] == 7 && consts[HTH_ROWS_COLS] == 7 && consts[HTH_ROWS_ROWS] == 7);
         return -1;
     }
-    uint32_t rows = consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS];
+    uint32_t rows = hth_rows_per_workgroup(consts);
     CHECK_INT(consts[HTH_ROWS_WANT], 1);
     CHECK(consts[HTH_ROWS_LOCAL] <= info->max_workgroup_size &&
           consts[HTH_ROWS_LOCAL] % 128 == 0); /* of any subgroup's size */
@@ -93,12 +93,12 @@ typedef struct tile {
 
 static tile tile_of(const hth_device_info *info, hth_type type, uint32_t n_tok)
 {
-    uint32_t consts[HTH_TILE_N_CONST] = {7, 7, 7, 1};
+    uint32_t consts[HTH_TILE_N_CONST] = {7, 7, 7, 1, 7};
     const hth_quant_desc desc = form_of(type);
     hth_coopmat_level by = hth_gpu_choose_tile(info, &desc, HTH_COOPMAT_CM2, n_tok, consts);
     CHECK_INT(consts[HTH_ROWS_WANT], 1);
     if (by != HTH_COOPMAT_CM2) return (tile){0};
-    const tile t = {consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS], consts[HTH_ROWS_COLS], consts[HTH_TILE_K]};
+    const tile t = {hth_rows_per_workgroup(consts), consts[HTH_ROWS_COLS], consts[HTH_TILE_K]};
     CHECK(t.rows % consts[HTH_TILE_M] == 0 && t.tokens % consts[HTH_TILE_N] == 0);
     CHECK_INT(t.rows / consts[HTH_TILE_M] * (t.tokens / consts[HTH_TILE_N]) * info->subgroup_size,
               consts[HTH_ROWS_LOCAL]);

@@ -43,6 +43,7 @@ static bool find_tile(const hth_device_info *info, const hth_quant_desc *desc,
     }
     if (!best || info->max_workgroup_size < LOCAL) return false;
     consts[HTH_ROWS_LOCAL] = LOCAL, consts[HTH_ROWS_COLS] = TOKENS, consts[HTH_ROWS_ROWS] = ROWS;
+    consts[HTH_ROWS_LANES] = 8;
     consts[HTH_TILE_M] = best->m, consts[HTH_TILE_N] = best->n, consts[HTH_TILE_K] = best->k;
     return true;
 }
@@ -116,7 +117,7 @@ static bool find_coopmat_tile(const hth_device_info *info, const hth_quant_desc 
     }
     if (!best.shape) return false;
     consts[HTH_ROWS_LOCAL] = best.local, consts[HTH_ROWS_COLS] = best.tokens;
-    consts[HTH_ROWS_ROWS] = best.rows / (best.local / 8);
+    consts[HTH_ROWS_ROWS] = best.rows / (best.local / 8), consts[HTH_ROWS_LANES] = 8;
     consts[HTH_TILE_M] = best.shape->m, consts[HTH_TILE_N] = best.shape->n,
     consts[HTH_TILE_K] = best.shape->k;
     return true;

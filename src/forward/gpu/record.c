@@ -31,7 +31,8 @@ static void rope_store(hth_recorder *r, const hth_layer *l, const hth_gpu_layer 
                                (uint32_t)r->g->params.kv, HTH_REC_LOCAL};
     const hth_buffer_range bind[] = {ws->step, ws->qkv,    ws->table, hth_rec_vector(r, to->head_norms),
                                      to->keys, to->values, ws->q_q8};
-    hth_rec_dispatch(r, HTH_SHADER_rope_store, consts, bind, &push, l->attn.n_head + 2 * l->attn.n_head_kv, r->n_row);
+    hth_rec_dispatch(r, HTH_SHADER_rope_store, consts, bind, &push, l->attn.n_head + 2 * l->attn.n_head_kv,
+                     r->n_row);
     hth_rec_mark_dirty(r, ws->qkv), hth_rec_mark_dirty(r, to->keys), hth_rec_mark_dirty(r, to->values),
         hth_rec_mark_dirty(r, ws->q_q8);
     hth_rec_barrier(r);
@@ -45,17 +46,58 @@ static uint64_t attend_work(const hth_recorder *r, const hth_layer *l)
     return 2 * n * l->attn.n_head * r->g->model->hparams.d_head * HTH_DOT_SCALAR;
 }
 
-/* All splits of a token in one dispatch. */
+/* Bytes of shared memory that attn uses (shaders/attn.comp): queries, weights, parts of scores or maxima; sums,
+ * totals and merging factors of each head; pages. */
+static uint32_t attn_shared_bytes(uint32_t d_head, uint32_t n_group, uint32_t n_tok, uint32_t local)
+{
+    const uint32_t n_max = 16, vec = 4 * sizeof(float), pages = HTH_ATTN_SPLIT / HTH_KV_PAGE + 3;
+    uint32_t n_vec =
+        n_group * (d_head + HTH_ATTN_SPLIT) + (local > n_max * n_group ? local : n_max * n_group);
+    return n_vec * vec + HTH_ATTN_GROUP_HEADS * n_group * (8 + 2 + 2) * (uint32_t)sizeof(float) +
+           n_tok * pages * (uint32_t)sizeof(uint32_t);
+}
+
+/* LOCAL and TOKENS of attn. With few workgroups each has as many invocations as are of use, so that the GPU's
+ * processors have work; with many, neighbouring tokens share a workgroup, because they read the same keys, as long
+ * as GPUs of 128 processors get four workgroups each, and as a submission holds them. */
+static void set_attn_size(const hth_recorder *r, const hth_layer *l, bool by_split,
+                          uint32_t consts[HTH_ATTN_N_CONST])
+{
+    enum { MIN = 64, USUAL = 256, MAX = 512, MANY = 512, MAX_TOKENS = 4, MAX_GROUPS = 4 };
+    const hth_device_info *info = hth_device_get_info(r->g->device);
+    uint32_t d = r->g->model->hparams.d_head, shared = consts[HTH_ATTN_SHARED], n_tok = 1;
+    uint64_t n_workgroup = (uint64_t)r->n_row * l->attn.n_head_kv;
+    uint32_t n_submitted = hth_rec_rows_per_dispatch(r, r->n_row, attend_work(r, l), 1);
+    bool many = !by_split && n_workgroup >= MANY;
+    while (many && 2 * n_tok <= MAX_TOKENS && 2 * n_tok <= n_submitted &&
+           n_workgroup >= (uint64_t)2 * n_tok * MANY && hth_attn_groups(shared, 2 * n_tok) <= MAX_GROUPS &&
+           attn_shared_bytes(d, hth_attn_groups(shared, 2 * n_tok), 2 * n_tok, USUAL) <=
+               info->max_shared_memory)
+        n_tok *= 2;
+    uint32_t n_group = hth_attn_groups(shared, n_tok), n_head = HTH_ATTN_GROUP_HEADS * n_group;
+    if (many) n_head = n_group;
+    else if (n_head > shared) n_head = shared;
+    uint32_t lanes = d / 2 * n_head, local = many ? MIN : USUAL;
+    while (local < lanes && local < (many ? USUAL : MAX)) local *= 2;
+    while (local > MIN && (local > info->max_workgroup_size ||
+                           attn_shared_bytes(d, n_group, n_tok, local) > info->max_shared_memory))
+        local /= 2;
+    consts[HTH_ATTN_LOCAL] = local, consts[HTH_ATTN_TOKENS] = n_tok;
+}
+
+/* All splits of tokens in one dispatch. */
 static void attend_whole(hth_recorder *r, const hth_layer *l, const uint32_t *consts,
                          const hth_buffer_range *bind, hth_push_attn *push)
 {
     uint64_t work = attend_work(r, l);
-    uint32_t step = hth_rec_rows_per_dispatch(r, r->n_row, work, 1);
+    uint32_t n_together = consts[HTH_ATTN_TOKENS],
+             step = hth_rec_rows_per_dispatch(r, r->n_row, work, n_together);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < step ? r->n_row - first : step;
         push->first_tok = first;
         hth_rec_reserve_work(r, n * work);
-        hth_rec_dispatch_3d(r, HTH_SHADER_attn, consts, bind, push, 1, l->attn.n_head_kv, n);
+        hth_rec_dispatch_3d(r, HTH_SHADER_attn, consts, bind, push, 1, l->attn.n_head_kv,
+                            hth_div_ceil(n, n_together));
     }
 }
 
@@ -66,7 +108,8 @@ static void attend_by_split(hth_recorder *r, uint32_t i_layer, const hth_layer *
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint32_t d = r->g->model->hparams.d_head;
     hth_buffer_range grid = {ws->grids.buffer, ws->grids.offset + 16 * i_layer, 12};
-    hth_push_attn_reduce reduce = {.n_head = l->attn.n_head, .window = l->attn.window, .n_split = ws->n_split};
+    hth_push_attn_reduce reduce = {
+        .n_head = l->attn.n_head, .window = l->attn.window, .n_split = ws->n_split};
     hth_rec_reserve_work(r, attend_work(r, l));
     const hth_pipeline *p = hth_rec_pipeline(r, HTH_SHADER_attn, consts);
     if (!p) return;
@@ -76,7 +119,9 @@ static void attend_by_split(hth_recorder *r, uint32_t i_layer, const hth_layer *
                            2 * HTH_ATTN_SPLIT * sizeof(uint32_t) * hth_gpu_cache_words(r->g->params.kv, d));
     hth_rec_mark_dirty(r, ws->splits), hth_rec_mark_dirty(r, ws->split_partials);
     hth_rec_barrier(r);
-    hth_rec_dispatch(r, HTH_SHADER_attn_reduce, (const uint32_t[]){d, HTH_REC_LOCAL},
+    uint32_t local = HTH_REC_LOCAL, max = hth_device_get_info(r->g->device)->max_workgroup_size;
+    while (local < d && 2 * local <= max && local < 256) local *= 2;
+    hth_rec_dispatch(r, HTH_SHADER_attn_reduce, (const uint32_t[]){d, local},
                      (const hth_buffer_range[]){ws->step, ws->splits, ws->split_partials, ws->attn_out},
                      &reduce, l->attn.n_head, 1);
 }
@@ -97,8 +142,9 @@ static void attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const 
                           .cap = h->attn_softcap,
                           .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f,
                           .kv_class = hth_kv_class_of(l)};
-    const uint32_t consts[] = {h->d_head, l->attn.n_head / l->attn.n_head_kv, (uint32_t)r->g->params.kv, by_split,
-                               HTH_REC_LOCAL};
+    uint32_t consts[HTH_ATTN_N_CONST] = {h->d_head, l->attn.n_head / l->attn.n_head_kv,
+                                         (uint32_t)r->g->params.kv, by_split};
+    set_attn_size(r, l, by_split, consts);
     const hth_buffer_range bind[] = {ws->step,          ws->qkv,    ws->q_q8,
                                      to->keys,          to->values, by_split ? ws->splits : ws->attn_out,
                                      ws->split_partials};
@@ -217,8 +263,8 @@ static void copy_pages(hth_recorder *r)
         const hth_gpu_layer *to = &r->g->layers[i];
         hth_push_copy_page push = {HTH_STEP_COPY + 2 * hth_kv_class_of(l), to->head_words, n_word};
         hth_rec_dispatch(r, HTH_SHADER_copy_page, NULL,
-                         (const hth_buffer_range[]){r->g->workspace.step_from_host, to->keys, to->values}, &push,
-                         hth_div_ceil(n_word, HTH_REC_LOCAL), l->attn.n_head_kv);
+                         (const hth_buffer_range[]){r->g->workspace.step_from_host, to->keys, to->values},
+                         &push, hth_div_ceil(n_word, HTH_REC_LOCAL), l->attn.n_head_kv);
         if (r->st == HEARTH_OK) hth_cmdlist_hint_bytes(r->cmdlist, (uint64_t)8 * n_word * l->attn.n_head_kv);
     }
 }
@@ -258,8 +304,8 @@ static hearth_status record_stream(hth_gpu *g, hth_weight_stream *p, hearth_erro
 }
 
 /* A part of its own, without host operations: the head, or copies of pages. */
-static hearth_status record_part(hth_gpu *g, uint32_t n_row, void (*part)(hth_recorder *), hth_gpu_segments *segments,
-                                 hearth_error *err)
+static hearth_status record_part(hth_gpu *g, uint32_t n_row, void (*part)(hth_recorder *),
+                                 hth_gpu_segments *segments, hearth_error *err)
 {
     hth_recorder r = {.g = g, .segments = segments, .n_row = n_row, .err = err};
     hth_rec_begin(&r);

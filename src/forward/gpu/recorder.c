@@ -123,6 +123,17 @@ hth_gpu_matrix hth_rec_rows_of(const hth_gpu_matrix *p, uint64_t n_col, uint32_t
     return some;
 }
 
+/* Invocations of a row of one token: as many as let the rows occupy a large GPU (132 processors of 1024), as long as
+ * each has a group of eight blocks of 32, or a piece of a block of 256. */
+static uint32_t row_lanes(const hth_quant_desc *desc, uint32_t n_row, uint32_t n_block, uint32_t n_tok)
+{
+    enum { BUSY = 132 * 1024, MAX = 32 };
+    uint32_t units = desc->block == HTH_ACT_BLOCK_256 ? MAX / 8 : hth_div_ceil(n_block, 8), lanes = 8;
+    if (n_tok > 1) return lanes;
+    while (lanes < MAX && (uint64_t)n_row * 2 * lanes <= BUSY && 2 * lanes / 8 <= units) lanes *= 2;
+    return lanes;
+}
+
 static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_matrix *p,
                           const hth_row_range *s, const hth_quant_desc *desc, const hth_gpu_input *in,
                           hth_buffer_range y, bool accumulate)
@@ -135,8 +146,8 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
                                                    .has_bias = p->bias.n > 0,
                                                    .at = p->layout.offsets},
                                           .sparse = {s->first, s->neuron}};
-    uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : r->n_row, many ? 4 : 1,
-                                         r->only_wanted};
+    uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : r->n_row, !many ? 1 : is_256 ? 2 : 4,
+                                         r->only_wanted, row_lanes(desc, s->n, push.rows.n_block, r->n_row)};
     memcpy(consts + HTH_ROWS_FORMAT, desc, sizeof *desc);
     hth_coopmat_level by = HTH_COOPMAT_NONE;
     if (many && !s->sparse)
@@ -154,8 +165,7 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
         {HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc},
         {HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc}};
     hth_rec_dispatch(r, s->sparse ? HTH_SHADER_mul_mat_vec_q_sparse : ids[by][accumulate], consts, bind, &push,
-                     hth_div_ceil(s->n, consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS]),
-                     hth_div_ceil(r->n_row, consts[HTH_ROWS_COLS]));
+                     hth_div_ceil(r->n_row, consts[HTH_ROWS_COLS]), hth_div_ceil(s->n, hth_rows_per_workgroup(consts)));
 }
 
 static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_matrix *p,
@@ -170,7 +180,7 @@ static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const
                                                    .has_bias = p->bias.n > 0,
                                                    .row_words = hth_soa_row_words(p->type, group->n_col)},
                                           .sparse = {s->first, s->neuron}};
-    const uint32_t consts[] = {HTH_REC_LOCAL, cols, rows, r->only_wanted, (uint32_t)p->type};
+    const uint32_t consts[] = {HTH_REC_LOCAL, cols, rows, r->only_wanted, 8, (uint32_t)p->type};
     const hth_buffer_range bind[] = {r->g->workspace.step,
                                      {p->weights, p->offset, p->layout.size},
                                      in->x,
@@ -181,8 +191,8 @@ static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const
                      s->sparse      ? HTH_SHADER_mul_mat_vec_f_sparse
                      : accumulate ? HTH_SHADER_mul_mat_vec_f_acc
                                   : HTH_SHADER_mul_mat_vec_f,
-                     consts, bind, &push, hth_div_ceil(s->n, HTH_REC_LOCAL / 8 * rows),
-                     hth_div_ceil(r->n_row, cols));
+                     consts, bind, &push, hth_div_ceil(r->n_row, cols),
+                     hth_div_ceil(s->n, hth_rows_per_workgroup(consts)));
 }
 
 void hth_rec_hint_bytes(hth_recorder *r, const hth_gpu_matrix *p, const hth_row_range *s)
@@ -201,6 +211,7 @@ void hth_rec_part(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_
     bool quantised = hth_quant_desc_of(p->type, &desc);
     uint64_t work = hth_rec_row_work(group->n_col, r->n_row, quantised ? HTH_DOT_INT8X4 : HTH_DOT_SCALAR);
     uint32_t step = hth_rec_rows_per_dispatch(r, s->n, work, HTH_REC_ROW_ALIGNMENT);
+    if (step > HTH_REC_MAX_ROWS) step = HTH_REC_MAX_ROWS;
     for (uint32_t i = 0, n; i < s->n; i += n) {
         n = s->n - i < step ? s->n - i : step;
         hth_row_range now = {s->first + i, n, s->neuron + i, s->sparse}, own = now;

@@ -261,7 +261,7 @@ void hth_ref_attn(const hth_dispatch_args *call)
     assert(r.d <= MAX_D);
     r.n_word = hth_gpu_cache_words(r.kv, r.d);
     uint32_t n_head = hth_min_u32(call->grid[1] * call->consts[HTH_ATTN_SHARED], r.push.n_head);
-    uint32_t n_row = hth_gpu_tokens(call, r.push.first_tok, call->grid[2]);
+    uint32_t n_row = hth_gpu_tokens(call, r.push.first_tok, (uint64_t)call->grid[2] * call->consts[HTH_ATTN_TOKENS]);
     for (uint32_t i = 0; i < n_row; i++) {
         for (uint32_t head = 0; head < n_head; head++) {
             attn_query l = query_of(&r, r.push.first_tok + i, head);

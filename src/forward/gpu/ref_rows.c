@@ -23,14 +23,15 @@ typedef struct outputs {
 
 /* Both kinds of rows number these constants alike. */
 _Static_assert((int)HTH_ROWS_LOCAL == (int)HTH_FLOATS_LOCAL && (int)HTH_ROWS_COLS == (int)HTH_FLOATS_COLS &&
-                   (int)HTH_ROWS_ROWS == (int)HTH_FLOATS_ROWS && (int)HTH_ROWS_WANT == (int)HTH_FLOATS_WANT,
+                   (int)HTH_ROWS_ROWS == (int)HTH_FLOATS_ROWS && (int)HTH_ROWS_WANT == (int)HTH_FLOATS_WANT &&
+                   (int)HTH_ROWS_LANES == (int)HTH_FLOATS_LANES,
                "mul_mat_vec_q and mul_mat_vec_f share these");
 
 static outputs outputs_of(const hth_dispatch_args *c, uint32_t n_row, bool accumulate)
 {
     const uint32_t *step = c->bind[0];
-    uint64_t rows = (uint64_t)c->grid[0] * (c->consts[HTH_ROWS_LOCAL] / 8 * c->consts[HTH_ROWS_ROWS]);
-    uint64_t tokens = (uint64_t)c->grid[1] * c->consts[HTH_ROWS_COLS];
+    uint64_t rows = (uint64_t)c->grid[1] * hth_rows_per_workgroup(c->consts);
+    uint64_t tokens = (uint64_t)c->grid[0] * c->consts[HTH_ROWS_COLS];
     uint32_t n_tok = step[c->consts[HTH_ROWS_WANT] ? HTH_STEP_N_WANT : HTH_STEP_N_TOK];
     return (outputs){
         .n_row = rows < n_row ? (uint32_t)rows : n_row,

@@ -140,7 +140,7 @@ static void set_planes(hth_gpu_testcase *t, const uint32_t *form, uint32_t n_row
  * mask: a tile of each kind (fill_mask) and some rows, starting inside the weights and inside a mask word. */
 static void mul_mat_vec_q(hth_gpu_testcase *t)
 {
-    const uint32_t *c = t->consts, tile = c[HTH_ROWS_LOCAL] / 8 * c[HTH_ROWS_ROWS], cols = c[HTH_ROWS_COLS];
+    const uint32_t *c = t->consts, tile = hth_rows_per_workgroup(c), cols = c[HTH_ROWS_COLS];
     const uint32_t block = c[HTH_ROWS_FORMAT], n_block = block == 32 ? 11 : 9, n_col = n_block * block;
     bool sparse = t->id == HTH_SHADER_mul_mat_vec_q_sparse;
     const uint32_t n_row = (sparse ? MASK_KINDS * tile : tile) + 3, n_done = cols + 2, n_tok = cols + 3,
@@ -148,7 +148,7 @@ static void mul_mat_vec_q(hth_gpu_testcase *t)
     set_planes(t, c + HTH_ROWS_FORMAT, n_row + first, n_block);
     const hth_push_mul_mat_vec_q_sparse push = {{n_row, n_block, stride, 1, 1, t->layout.offsets},
                                                 {first, MASK_AT}};
-    set_call(t, &push, sparse ? sizeof push : sizeof push.rows, over(n_row, tile), over(n_tok, cols), 1);
+    set_call(t, &push, sparse ? sizeof push : sizeof push.rows, over(n_tok, cols), over(n_row, tile), 1);
     bind_step(t, n_tok, n_done, c[HTH_ROWS_WANT]);
     bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
     bind_input(t, HTH_FILL_Q, (uint64_t)n_tok * n_col, 1)->width = n_col;
@@ -237,7 +237,7 @@ static void attend(hth_gpu_testcase *t)
                                   .cap = by_split ? 0.0f : 20.0f,
                                   .inverse_cap = by_split ? 0.0f : 1.0f / 20.0f,
                                   .kv_class = by_split ? HTH_KV_FULL : HTH_KV_WINDOW};
-    set_call(t, &push, sizeof push, by_split ? 2 : 1, N_HEAD_KV, n_tok);
+    set_call(t, &push, sizeof push, by_split ? 2 : 1, N_HEAD_KV, over(n_tok, c[HTH_ATTN_TOKENS]));
     bind_paged_step(t, n_tok, n_tok - 1, places, tables, N_PAGE);
     bind_floats(t, rounds ? 0 : (uint64_t)n_tok * stride, 2);
     bind_input(t, HTH_FILL_ROUNDED, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4)->width = n_q / 4;

@@ -85,19 +85,25 @@ typedef struct hth_soa_offsets {
  * (weight_layout.h), rules R2 to R5; _acc: y = y + (row i . x_t + bias[i]). q, d and sum as norm_quantize writes
  * them (sum is read where the descriptor has an offset or minima).
  * Bindings: step, weights, q, d, sum, bias[n_row], y; weights and q at multiples of 16 bytes. Descriptor
- * constants: weight_layout.h. Eight invocations compute ROWS rows for COLS tokens. Grid: {ceil(n_row / (LOCAL / 8
- * * ROWS)), ceil(tokens / COLS)}. */
+ * constants: weight_layout.h. LANES invocations compute ROWS rows for COLS tokens: 8; for one row of one token also
+ * 16 or 32, for pieces of a type's blocks of 256 no more than 8 times as many. Grid: {ceil(tokens / COLS), ceil(n_row /
+ * hth_rows_per_workgroup)}: workgroups that follow one another have the same rows. */
 enum {
-    HTH_ROWS_LOCAL = 0, /* a multiple of 8, 256 at most */
+    HTH_ROWS_LOCAL = 0, /* a multiple of LANES, 256 at most */
     HTH_ROWS_COLS,      /* 1 to 8 */
     HTH_ROWS_ROWS,      /* 1 to 4 */
     HTH_ROWS_WANT,      /* 1: n_want tokens, gathered before as tokens 0, 1, ... */
+    HTH_ROWS_LANES,
     HTH_ROWS_FORMAT,      /* first constant of the quantisation descriptor */
     HTH_ROWS_N_CONST = HTH_ROWS_FORMAT + 8,
 };
+static inline uint32_t hth_rows_per_workgroup(const uint32_t *consts)
+{
+    return consts[HTH_ROWS_LOCAL] / consts[HTH_ROWS_LANES] * consts[HTH_ROWS_ROWS];
+}
 /* The same with matrix units, for steps of many tokens (coopmat_shapes.c; mul_mat_q, and mul_mat_q_cm2 with
- * per-element operations): one more constant per side of the shape. ROWS and COLS may be larger; a workgroup's
- * rows and tokens are multiples of M and N. */
+ * per-element operations): one more constant per side of the shape. ROWS and COLS may be larger; LANES is 8; a
+ * workgroup's rows and tokens are multiples of M and N. */
 enum { HTH_TILE_M = HTH_ROWS_N_CONST, HTH_TILE_N, HTH_TILE_K, HTH_TILE_N_CONST };
 typedef struct hth_push_mul_mat_vec_q {
     uint32_t n_row, n_block, y_stride, y_first, has_bias;
@@ -106,12 +112,13 @@ typedef struct hth_push_mul_mat_vec_q {
 
 /* The same for float rows (weight_layout.h), which begin at a multiple of 16 bytes. Sums as in rule R9 but without
  * fma: product and sum are each rounded.
- * Bindings: step, rows, x, bias[n_row], y. Grid and the first four constants as above. */
+ * Bindings: step, rows, x, bias[n_row], y. Grid and the first five constants as above; LANES is 8. */
 enum {
     HTH_FLOATS_LOCAL = 0,
     HTH_FLOATS_COLS,
     HTH_FLOATS_ROWS,
     HTH_FLOATS_WANT,
+    HTH_FLOATS_LANES,
     HTH_FLOATS_TYPE
 }; /* TYPE: hth_type */
 typedef struct hth_push_mul_mat_vec_f {
@@ -171,19 +178,30 @@ typedef struct hth_push_rope_store {
 /* Attention of docs/arithmetic.md 5. BY_SPLIT 1: a workgroup computes one split of one KV head for one token, with
  * all its query heads, and writes values[t][split][n_head][D_HEAD] and parts[t][split][n_head] {max, sum}, with
  * capacity for n_split splits; grid {splits, n_head_kv, tokens}, splits counted from the first that the token
- * sees. BY_SPLIT 0: all splits, merged and divided: values[t][n_head][D_HEAD]; grid {1, n_head_kv, tokens}; parts
- * are not written. Positions beyond 32,768 require BY_SPLIT 1: drivers that end long loops would end those of a
- * token. Tokens are those from first_tok on.
+ * sees; TOKENS is 1. BY_SPLIT 0: all splits of TOKENS neighbouring tokens, merged and divided:
+ * values[t][n_head][D_HEAD]; grid {1, n_head_kv, ceil(tokens / TOKENS)}; parts are not written. Positions beyond
+ * 32,768 require BY_SPLIT 1: drivers that end long loops would end those of a token. Tokens are those from first_tok
+ * on.
  * Bindings: step, qkv (queries first; F16 and F32), rounded (Q8_0, as rope_store writes it), keys, values, out,
- * parts. Any LOCAL; D_HEAD / 2 keeps all invocations busy, because each has two dims of the output, and 64 or more
- * is enough for such loops. */
+ * parts. LOCAL: 4 hth_attn_groups or more; D_HEAD / 2 * hth_attn_groups keep all invocations busy, because each has
+ * two dims of the output for a group of heads. */
 enum {
     HTH_ATTN_D_HEAD = 0,
     HTH_ATTN_SHARED,
     HTH_ATTN_KV,
     HTH_ATTN_BY_SPLIT,
-    HTH_ATTN_LOCAL
+    HTH_ATTN_LOCAL,
+    HTH_ATTN_TOKENS,
+    HTH_ATTN_N_CONST
 }; /* SHARED: n_head / n_head_kv */
+enum { HTH_ATTN_GROUP_HEADS = 4, HTH_ATTN_MAX_GROUPS = 2 }; /* heads of a group; groups of a token at a time */
+/* Groups of heads that a workgroup computes at a time, as shaders/attn.comp divides them. */
+static inline uint32_t hth_attn_groups(uint32_t shared, uint32_t n_tok)
+{
+    uint32_t all = (shared + HTH_ATTN_GROUP_HEADS - 1) / HTH_ATTN_GROUP_HEADS;
+    uint32_t n_chunk = (all + HTH_ATTN_MAX_GROUPS - 1) / HTH_ATTN_MAX_GROUPS;
+    return (all + n_chunk - 1) / n_chunk * n_tok;
+}
 typedef struct hth_push_attn {
     uint32_t n_head, n_head_kv, window, n_split; /* n_split: capacity of out in splits */
     uint32_t qkv_stride, d_at, head_words;

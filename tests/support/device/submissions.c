@@ -64,7 +64,7 @@ static bool is_least(const hth_cmd *cmd)
     case HTH_SHADER_attn: return cmd->kind == HTH_CMD_DISPATCH_INDIRECT || cmd->grid[2] == 1;
     case HTH_SHADER_down_q: return cmd->grid[1] * HTH_DOWN_SPLIT <= 256;
     case HTH_SHADER_down_f: return cmd->grid[1] * HTH_CLUSTER_NEURONS <= 256;
-    default: return cmd->grid[0] * (c[HTH_ROWS_LOCAL] / 8 * c[HTH_ROWS_ROWS]) <= 64;
+    default: return cmd->grid[1] * hth_rows_per_workgroup(c) <= 64;
     }
 }
 

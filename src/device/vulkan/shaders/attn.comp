@@ -1,7 +1,13 @@
 #version 450
-/* Attention of the query heads of one KV head, for one token: one split, or all of them
- * (forward/gpu/shader_params.h: attn; docs/arithmetic.md 5). Heads are processed together, at most MAX_HEADS at a
- * time, so that each key or value is read once for them and their sums stay in registers. */
+/* Attention of the query heads of one KV head, for TOKENS neighbouring tokens: one split, or all of them
+ * (forward/gpu/shader_params.h: attn; docs/arithmetic.md 5). Up to four heads of a token are a group, whose sums are
+ * the components of a vec4, so that a key or value is read once for them; groups read the same keys at the same
+ * time, so that the others find them in a cache.
+ *
+ * Lanes share a split three times: for scores by (key, quarter of the dims), for weights by key, for values by
+ * (column of two dims, some heads of a group). Loops over loads have literal bounds, which glslc unrolls, so that
+ * the words loaded ahead stay in registers; sums are written one by one, because copies of sums that it makes may be
+ * contracted. */
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 
@@ -10,6 +16,7 @@ layout(constant_id = 1) const uint SHARED = 1;
 layout(constant_id = 2) const uint KV = 0;
 layout(constant_id = 3) const uint BY_SPLIT = 0;
 layout(local_size_x_id = 4) in;
+layout(constant_id = 5) const uint TOKENS = 1;
 layout(binding = 0) readonly buffer Step { uint step_words[]; };
 layout(binding = 1) readonly buffer Qkv { uint qkv[]; };
 layout(binding = 2) readonly buffer Rounded { uint rounded[]; };
@@ -30,49 +37,105 @@ layout(push_constant) uniform Push
 #include "attention.glsl"
 #include "f16.glsl"
 
-const uint MAX_HEADS = 8;
-const uint N_CHUNK = (SHARED + MAX_HEADS - 1) / MAX_HEADS;
-const uint HEADS = (SHARED + N_CHUNK - 1) / N_CHUNK; /* at a time */
-const uint N_PAIR = D_HEAD / 2;                      /* columns of values: two dims each */
-const uint COLUMNS = (N_PAIR + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x; /* of an invocation */
-const uint QUERY_WORDS = KV == KV_Q8_0 ? N_WORD : D_HEAD;                    /* of a head */
-/* Values, and pairs of a key, loaded before the first is used: the fewer heads, the less computation hides the
- * latency. Known only with the constants, so that glslc leaves loops over them to the driver: when glslc unrolls a
- * loop itself, the copies may be contracted. */
-const uint AHEAD = HEADS > 4 ? 8 : 16, KEYS_AHEAD = AHEAD / 2;
+const uint LOCAL = gl_WorkGroupSize.x;
 
-/* [..][HEADS]: all heads read their entry at the same time. */
-shared uint queries[QUERY_WORDS * HEADS];
-shared float weights[SPLIT * HEADS]; /* visible positions of a split; scores before */
-shared float largest[8 * HEADS], sums[8 * HEADS];
-shared part totals[HEADS]; /* of the splits so far, */
-shared shares to_merge[HEADS]; /* and the factors that merge the split into them */
-shared uint pages[PAGES];      /* of the split: those with positions that are seen */
+/* Groups of a token: HTH_ATTN_GROUP_HEADS heads at most each, HTH_ATTN_MAX_GROUPS of them at a time. */
+const uint ALL_GROUPS = (SHARED + 3) / 4;
+const uint HEADS = (SHARED + ALL_GROUPS - 1) / ALL_GROUPS; /* of a group */
+const uint N_CHUNK = (ALL_GROUPS + 1) / 2;
+const uint OF_TOKEN = (ALL_GROUPS + N_CHUNK - 1) / N_CHUNK; /* groups at a time */
+const uint GROUPS = TOKENS * OF_TOKEN;
 
-/* The positions of this workgroup. */
-uint t, i_kv, first_head; /* of the token's */
-uint keys_at, values_at;  /* of the KV head */
+const uint KEYS = LOCAL / (4 * GROUPS); /* scored at the same time */
+/* Q8_0: a quarter of the lanes has every fourth block, four blocks a round. */
+const uint ROUNDS = KV == KV_Q8_0 ? (N_BLOCK + 3) / 4 : 1;
+const uint QUERY_WORDS = KV == KV_Q8_0 ? N_WORD : D_HEAD; /* of a head */
+const uint MAXIMA = 16;                                   /* of a group: each is the largest of every 16th score */
 
-/* Sums of an invocation: two chains of a score; a column over one split, all its columns over those so
- * far. */
-vec2 chains[HEADS], result[HEADS], columns[COLUMNS * HEADS];
+/* Values: columns of two dims. WIDE heads share a lane: as few as keep all lanes busy. */
+const uint N_PAIR = D_HEAD / 2, ROOM = LOCAL / (N_PAIR * GROUPS);
+const uint WIDE = ROOM >= HEADS ? 1 : ROOM >= (HEADS + 1) / 2 ? 2 : 4;
+const uint SETS = (HEADS + WIDE - 1) / WIDE; /* of heads of a group */
+const uint COLUMNS = (N_PAIR * GROUPS * SETS + LOCAL - 1) / LOCAL; /* of a lane */
+const uint AHEAD = 16; /* values loaded together: half a page */
+
+/* A component for each head of a group. */
+shared uvec4 queries[QUERY_WORDS * GROUPS]; /* [word][group] */
+shared vec4 weights[SPLIT * GROUPS];        /* [position from the first seen][group]; scores before */
+shared vec4 partials[LOCAL > MAXIMA * GROUPS ? LOCAL : MAXIMA * GROUPS]; /* of scores; then maxima [16][group] */
+shared float sums[8 * 4 * GROUPS];                                       /* of weights: [group][head][chain] */
+shared part totals[4 * GROUPS];     /* of the splits so far, */
+shared shares to_merge[4 * GROUPS]; /* and the factors that merge the split into them */
+
+/* Of the split, for each token: its first position that is seen, how many are (0: the split is not), whether it is
+ * the token's first, and the pages of those. */
+shared uint seen_at[TOKENS], seen[TOKENS], begins[TOKENS], pages[TOKENS * PAGES];
+
+uint lane;
+uint first_token, i_kv, chunk;
+uint cache_at; /* of the KV head */
+
+/* Of a lane: two chains of a score, or a column of values, for each head. */
+vec4 even, odd;
+vec4 kept[2 * COLUMNS]; /* columns over the splits so far */
+
+/* ---- groups ------------------------------------------------------------------------------------------ */
+
+uint token_of(uint g) { return first_token + g / OF_TOKEN; }
+uint seen_by(uint g) { return seen[g / OF_TOKEN]; }
+
+/* t, or the last token; of a workgroup of one, without waiting for their number. */
+uint token_there(uint t) { return TOKENS == 1 ? t : min(t, step_words[STEP_N_TOK] - 1); }
+
+/* The first head of a group, of those of the KV head; heads that are there. */
+uint head_of(uint g) { return (chunk * OF_TOKEN + g % OF_TOKEN) * HEADS; }
+uint heads_there(uint g) { return head_of(g) < SHARED ? min(HEADS, SHARED - head_of(g)) : 0; }
+
+/* Components that no head has are 0, so that the driver drops what computes them. */
+vec4 of_heads(vec4 x) { return vec4(x.x, HEADS > 1 ? x.y : 0.0, HEADS > 2 ? x.z : 0.0, HEADS > 3 ? x.w : 0.0); }
+
+vec4 add_all(vec4 a, vec4 b)
+{
+    precise vec4 y = a + b;
+    return y;
+}
+
+vec4 times_all(vec4 a, vec4 b)
+{
+    precise vec4 y = a * b;
+    return y;
+}
+
+vec4 add_products_of(vec4 sum, vec4 a, vec4 b)
+{
+    precise vec4 product = a * b;
+    precise vec4 y = sum + product;
+    return y;
+}
+
+vec4 larger(vec4 best, vec4 other) { return mix(best, other, greaterThan(other, best)); }
 
 /* ---- scores ------------------------------------------------------------------------------------------ */
 
-/* Heads beyond the last are zeros, which cost nothing but their time. */
+/* Heads that are not there are zeros. */
 void load_queries()
 {
-    for (uint i = gl_LocalInvocationID.x; i < QUERY_WORDS * HEADS; i += gl_WorkGroupSize.x) {
-        uint word = i / HEADS, i_head = first_head + i % HEADS, of_all = t * n_head + i_head;
-        queries[i] = 0;
-        if (i_head >= (i_kv + 1) * SHARED) continue;
-        if (KV != KV_Q8_0) queries[i] = qkv[t * qkv_stride + i_head * D_HEAD + word];
-        else if (word < N_QUANT) queries[i] = rounded[of_all * N_QUANT + word];
-        else queries[i] = rounded[d_at + of_all * N_BLOCK + word - N_QUANT];
+    for (uint i = lane; i < QUERY_WORDS * GROUPS; i += LOCAL) {
+        uint word = i % QUERY_WORDS, g = i / QUERY_WORDS, n = heads_there(g);
+        uint t = token_there(token_of(g)), i_head = i_kv * SHARED + head_of(g);
+        uvec4 words = uvec4(0);
+        [[unroll]] for (uint h = 0; h < 4; h++) {
+            if (h >= n) continue;
+            uint of_all = t * n_head + i_head + h;
+            if (KV != KV_Q8_0) words[h] = qkv[t * qkv_stride + (i_head + h) * D_HEAD + word];
+            else if (word < N_QUANT) words[h] = rounded[of_all * N_QUANT + word];
+            else words[h] = rounded[d_at + of_all * N_BLOCK + word - N_QUANT];
+        }
+        queries[word * GROUPS + g] = words;
     }
 }
 
-float query(uint i, uint h) { return uintBitsToFloat(queries[i * HEADS + h]); }
+vec4 query(uint word, uint g) { return uintBitsToFloat(queries[word * GROUPS + g]); }
 
 float scaled(float score)
 {
@@ -80,41 +143,34 @@ float scaled(float score)
     return cap == 0.0 ? x : times(tanh_by_rule(times(x, inverse_cap)), cap);
 }
 
-/* Dims 2 i and 2 i + 1 of the key whose first word is at `at`. */
-vec2 key_pair(uint at, uint i)
+/* Dims 2 i and 2 i + 1 of the key whose first word is at `at`, as they lie in the cache. */
+uvec2 key_words(uint at, uint i)
 {
-    if (KV == KV_F16) return widened_pair(keys[at + i * GROUP]);
-    return uintBitsToFloat(uvec2(keys[at + 2 * i * GROUP], keys[at + (2 * i + 1) * GROUP]));
+    if (KV == KV_F16) return uvec2(keys[at + i * GROUP], 0);
+    return uvec2(keys[at + 2 * i * GROUP], keys[at + (2 * i + 1) * GROUP]);
 }
 
 /* Adds pair i of a key to its two chains. */
-void add_pair(uint i, vec2 key)
+void add_pair(uint i, uvec2 words, uint g)
 {
-    [[unroll]] for (uint h = 0; h < HEADS; h++)
-        chains[h] = add_products(chains[h], vec2(query(2 * i, h), query(2 * i + 1, h)), key);
+    vec2 key = KV == KV_F16 ? widened_pair(words.x) : uintBitsToFloat(words);
+    even = add_products_of(even, query(2 * i, g), vec4(key.x));
+    odd = add_products_of(odd, query(2 * i + 1, g), vec4(key.y));
 }
 
-/* Scores of one key, to weights[to ..]: a quarter of the dims at a time, so that only two of the eight chains of a
- * head are live, and finished ones enter the reduction tree. */
-void score_floats(uint to, uint at)
+/* Two of the eight chains of a score, added. */
+vec4 quarter_of_floats(uint at, uint quarter, uint g)
 {
-    float side[HEADS], left[HEADS];
-    for (uint quarter = 0; quarter < 4; quarter++) {
-        [[unroll]] for (uint h = 0; h < HEADS; h++) chains[h] = vec2(0.0);
-        uint i = quarter;
-        for (; i + 4 * (KEYS_AHEAD - 1) < N_PAIR; i += 4 * KEYS_AHEAD) {
-            vec2 next[KEYS_AHEAD];
-            [[unroll]] for (uint k = 0; k < KEYS_AHEAD; k++) next[k] = key_pair(at, i + 4 * k);
-            [[unroll]] for (uint k = 0; k < KEYS_AHEAD; k++) add_pair(i + 4 * k, next[k]);
-        }
-        for (; i < N_PAIR; i += 4) add_pair(i, key_pair(at, i));
-        [[unroll]] for (uint h = 0; h < HEADS; h++) {
-            float ended = add(chains[h].x, chains[h].y);
-            side[h] = quarter % 2 == 0 ? ended : add(side[h], ended);
-            if (quarter == 1) left[h] = side[h];
-        }
+    uint i = quarter;
+    even = odd = vec4(0.0);
+    for (; i + 28 < N_PAIR; i += 32) {
+        uvec2 w[8];
+        [[unroll]] for (uint k = 0; k < 8; k++) w[k] = key_words(at, i + 4 * k);
+        add_pair(i, w[0], g), add_pair(i + 4, w[1], g), add_pair(i + 8, w[2], g), add_pair(i + 12, w[3], g);
+        add_pair(i + 16, w[4], g), add_pair(i + 20, w[5], g), add_pair(i + 24, w[6], g), add_pair(i + 28, w[7], g);
     }
-    [[unroll]] for (uint h = 0; h < HEADS; h++) weights[to + h] = scaled(add(left[h], side[h]));
+    for (; i < N_PAIR; i += 4) add_pair(i, key_words(at, i), g);
+    return add_all(even, odd);
 }
 
 int dot_of_bytes(uint a, uint b)
@@ -125,206 +181,341 @@ int dot_of_bytes(uint a, uint b)
     return sum;
 }
 
-void score_rounded(uint to, uint at)
+/* What a block adds to a score. */
+vec4 term_of_block(uint at, uint block, uint g)
 {
-    float scores[HEADS];
-    [[unroll]] for (uint h = 0; h < HEADS; h++) scores[h] = 0.0;
-    for (uint block = 0; block < N_BLOCK; block++) {
-        int dots[HEADS];
-        [[unroll]] for (uint h = 0; h < HEADS; h++) dots[h] = 0;
-        for (uint i = block * BLOCK / 4; i < (block + 1) * BLOCK / 4; i++) {
-            uint key = keys[at + i * GROUP];
-            [[unroll]] for (uint h = 0; h < HEADS; h++) dots[h] += dot_of_bytes(key, queries[i * HEADS + h]);
-        }
-        float d = uintBitsToFloat(keys[at + (N_QUANT + block) * GROUP]);
-        [[unroll]] for (uint h = 0; h < HEADS; h++)
-            scores[h] = add_product(scores[h], times(d, query(N_QUANT + block, h)), float(dots[h]));
+    uint w[8];
+    [[unroll]] for (uint k = 0; k < 8; k++) w[k] = keys[at + (block * 8 + k) * GROUP];
+    float d = uintBitsToFloat(keys[at + (N_QUANT + block) * GROUP]);
+    ivec4 dots = ivec4(0);
+    [[unroll]] for (uint k = 0; k < 8; k++) {
+        uvec4 q = queries[(block * 8 + k) * GROUPS + g];
+        dots += ivec4(dot_of_bytes(w[k], q.x), dot_of_bytes(w[k], q.y), dot_of_bytes(w[k], q.z),
+                      dot_of_bytes(w[k], q.w));
     }
-    [[unroll]] for (uint h = 0; h < HEADS; h++) weights[to + h] = scaled(scores[h]);
+    return times_all(times_all(vec4(d), query(N_QUANT + block, g)), vec4(dots));
+}
+
+/* The score so far and the four lanes' parts, in the order of docs/arithmetic.md 5 and 7. */
+vec4 joined(vec4 score, uint from, uint round)
+{
+    vec4 a = partials[from], b = partials[from + KEYS], c = partials[from + 2 * KEYS], d = partials[from + 3 * KEYS];
+    if (KV != KV_Q8_0) return add_all(add_all(a, b), add_all(c, d));
+    uint n = N_BLOCK - 4 * round;
+    vec4 sum = add_all(score, a);
+    if (n > 1) sum = add_all(sum, b);
+    if (n > 2) sum = add_all(sum, c);
+    if (n > 3) sum = add_all(sum, d);
+    return sum;
+}
+
+vec4 all_scaled(vec4 x)
+{
+    return vec4(scaled(x.x), HEADS > 1 ? scaled(x.y) : 0.0, HEADS > 2 ? scaled(x.z) : 0.0,
+                HEADS > 3 ? scaled(x.w) : 0.0);
+}
+
+/* Where a position of the split is in the cache, for token i of the workgroup. */
+uint place_of(uint i, uint at) { return pages[i * PAGES + at / PAGE] * PAGE + at % PAGE; }
+
+/* Scores of all positions that are seen, of which a token has `most`. */
+void score_positions(uint most)
+{
+    uint quarter = lane / KEYS % 4, g = lane / (4 * KEYS), i = g / OF_TOKEN;
+    bool works = g < GROUPS;
+    for (uint first = 0; first < most; first += KEYS) {
+        uint j = first + lane % KEYS, key = 0;
+        bool is_seen = works && j < seen_by(g);
+        if (is_seen) key = cache_at + key_at(place_of(i, seen_at[i] + j));
+        vec4 score = vec4(0.0);
+        for (uint round = 0; round < ROUNDS; round++) {
+            if (KV != KV_Q8_0 && is_seen) partials[lane] = of_heads(quarter_of_floats(key, quarter, g));
+            uint block = 4 * round + quarter;
+            if (KV == KV_Q8_0 && is_seen && block < N_BLOCK) partials[lane] = of_heads(term_of_block(key, block, g));
+            barrier();
+            if (is_seen && quarter == 0) score = joined(score, lane, round);
+            barrier();
+        }
+        if (is_seen && quarter == 0) weights[j * GROUPS + g] = all_scaled(score);
+    }
 }
 
 /* ---- weights ----------------------------------------------------------------------------------------- */
 
-/* The largest of every eighth score, from the first of all on, so that a later NaN is skipped as it is when scores
+/* The largest of every 16th score, from the first of all on, so that a later NaN is skipped as it is when scores
  * are compared one by one. */
-void find_largest(uint n)
+void find_largest()
 {
-    for (uint i = gl_LocalInvocationID.x; i < 8 * HEADS; i += gl_WorkGroupSize.x) {
-        uint h = i / 8;
-        float best = weights[h];
-        for (uint j = i % 8; j < n; j += 8) {
-            float score = weights[j * HEADS + h];
-            best = score > best ? score : best;
-        }
-        largest[i] = best;
+    for (uint i = lane; i < MAXIMA * GROUPS; i += LOCAL) {
+        uint g = i % GROUPS, n = seen_by(g);
+        vec4 best = weights[g];
+        for (uint j = i / GROUPS; j < n; j += MAXIMA) best = larger(best, weights[j * GROUPS + g]);
+        partials[i] = best;
     }
 }
 
-float largest_of(uint h)
+vec4 largest_of(uint g)
 {
-    float best = largest[8 * h];
-    [[unroll]] for (uint chain = 1; chain < 8; chain++) {
-        float other = largest[8 * h + chain];
-        best = other > best ? other : best;
-    }
+    vec4 best = partials[g];
+    [[unroll]] for (uint i = 1; i < MAXIMA; i++) best = larger(best, partials[i * GROUPS + g]);
     return best;
 }
 
-void weigh(uint n)
+void weigh()
 {
-    for (uint h = 0; h < HEADS; h++) {
-        float top = largest_of(h);
-        for (uint j = gl_LocalInvocationID.x; j < n; j += gl_WorkGroupSize.x) {
-            precise float below = weights[j * HEADS + h] - top;
-            weights[j * HEADS + h] = exp_by_rule(below);
-        }
+    uint g = lane % GROUPS, n = seen_by(g), stride = LOCAL / GROUPS;
+    if (lane / GROUPS >= min(stride, n)) return;
+    vec4 top = largest_of(g);
+    for (uint j = lane / GROUPS; j < n; j += stride) {
+        precise vec4 x = weights[j * GROUPS + g] - top;
+        weights[j * GROUPS + g] = vec4(exp_by_rule(x.x), HEADS > 1 ? exp_by_rule(x.y) : 0.0,
+                                       HEADS > 2 ? exp_by_rule(x.z) : 0.0, HEADS > 3 ? exp_by_rule(x.w) : 0.0);
     }
 }
 
-void add_weights(uint n)
+/* Eight chains of each head, by the last lanes, which have no value where others have. */
+void add_weights()
 {
-    for (uint i = gl_LocalInvocationID.x; i < 8 * HEADS; i += gl_WorkGroupSize.x) {
+    for (uint i = LOCAL - 1 - lane; i < 32 * GROUPS; i += LOCAL) {
+        uint g = i / 32, h = i / 8 % 4, n = h < HEADS ? seen_by(g) : 0;
         float sum = 0.0;
-        for (uint j = i % 8; j < n; j += 8) sum = add(sum, weights[j * HEADS + i / 8]);
+        for (uint j = i % 8; j < n; j += 8) sum = add(sum, weights[j * GROUPS + g][h]);
         sums[i] = sum;
     }
 }
 
-float sum_of(uint h)
+/* Of head h of group g, by 4 g + h. */
+float sum_of(uint head)
 {
-    uint i = 8 * h;
+    uint i = 8 * head;
     return add(add(add(sums[i], sums[i + 1]), add(sums[i + 2], sums[i + 3])),
                add(add(sums[i + 4], sums[i + 5]), add(sums[i + 6], sums[i + 7])));
 }
 
-/* The n positions from `at` on of a split. */
-void load_pages(uint i_split, uint at, uint n)
+part part_of(uint head) { return part(largest_of(head / 4)[head % 4], sum_of(head)); }
+
+/* What the tokens see of a split. */
+void find_positions(uint i_split)
 {
-    for (uint i = at / PAGE + gl_LocalInvocationID.x; i <= (at + n - 1) / PAGE; i += gl_WorkGroupSize.x)
-        pages[i] = page_of(t, kv_class, i_split * PAGES + i);
+    for (uint k = lane; k < TOKENS * PAGES; k += LOCAL) {
+        uint i = k / PAGES, t = first_token + i, page = k % PAGES, begin = 0, end = 0, first = 0;
+        if (t < step_words[STEP_N_TOK]) {
+            uint position = position_of(t);
+            first = first_seen(position, window);
+            begin = max(i_split * SPLIT, first), end = min((i_split + 1) * SPLIT, position + 1);
+        }
+        bool is_seen = begin < end;
+        if (is_seen && page >= begin % SPLIT / PAGE && page <= (end - 1) % SPLIT / PAGE)
+            pages[k] = page_of(t, kv_class, i_split * PAGES + page);
+        if (page == 0) {
+            seen_at[i] = begin % SPLIT, seen[i] = is_seen ? end - begin : 0;
+            begins[i] = uint(first / SPLIT == i_split);
+        }
+    }
 }
 
-/* Where a position of the split is in the cache. */
-uint place_of(uint at) { return pages[at / PAGE] * PAGE + at % PAGE; }
-
-/* Scores of n positions of the split from `at` on, then their weights, and these added up in eight chains. */
-void weigh_positions(uint at, uint n)
+/* Scores of a split, then their weights, and the chains of these; no barrier behind the chains. */
+void weigh_positions()
 {
-    for (uint j = gl_LocalInvocationID.x; j < n; j += gl_WorkGroupSize.x) {
-        uint key = keys_at + key_at(place_of(at + j));
-        if (KV == KV_Q8_0) score_rounded(j * HEADS, key);
-        else score_floats(j * HEADS, key);
-    }
+    uint most = 0;
+    [[unroll]] for (uint i = 0; i < TOKENS; i++) most = max(most, seen[i]);
+    score_positions(most);
     barrier();
-    find_largest(n);
+    find_largest();
     barrier();
-    weigh(n);
+    weigh();
     barrier();
-    add_weights(n);
-    barrier();
+    add_weights();
 }
 
 /* ---- values ------------------------------------------------------------------------------------------ */
 
-/* Dims 2 i and 2 i + 1 of the value whose first word is at `at`. */
-vec2 value_pair(uint at, uint i)
+/* Item i of the lanes' items: a column, and heads [head, head + WIDE) of a group. */
+struct item { uint column, g, head; };
+
+item item_of(uint i)
 {
-    if (KV == KV_F16) return widened_pair(values[at + i]);
-    if (KV == KV_F32) return uintBitsToFloat(uvec2(values[at + 2 * i], values[at + 2 * i + 1]));
-    int word = int(values[at + i / 2]), from = int(i % 2) * 16;
-    float d = uintBitsToFloat(values[at + N_QUANT + 2 * i / BLOCK]);
-    return vec2(times(d, float(bitfieldExtract(word, from, 8))),
-                times(d, float(bitfieldExtract(word, from + 8, 8))));
+    uint set = i / N_PAIR;
+    return item(i % N_PAIR, set / SETS, set % SETS * WIDE);
 }
 
-/* Adds a column of adjacent values, from word `from` on and with the weights [j, end), to result. */
-void add_adjacent(uint column, uint from, uint j, uint end)
+/* Dims 2 i and 2 i + 1 of the value whose first word is at `at`: as they lie in the cache; as floats. */
+uvec2 value_words(uint at, uint i)
 {
-    for (; j + AHEAD <= end; j += AHEAD, from += AHEAD * N_WORD) {
-        vec2 next[AHEAD];
-        [[unroll]] for (uint k = 0; k < AHEAD; k++) next[k] = value_pair(from + k * N_WORD, column);
-        [[unroll]] for (uint k = 0; k < AHEAD; k++)
-            [[unroll]] for (uint h = 0; h < HEADS; h++)
-                result[h] = add_products(result[h], vec2(weights[(j + k) * HEADS + h]), next[k]);
-    }
-    for (; j < end; j++, from += N_WORD) {
-        vec2 value = value_pair(from, column);
-        [[unroll]] for (uint h = 0; h < HEADS; h++)
-            result[h] = add_products(result[h], vec2(weights[j * HEADS + h]), value);
+    if (KV == KV_F16) return uvec2(values[at + i], 0);
+    if (KV == KV_F32) return uvec2(values[at + 2 * i], values[at + 2 * i + 1]);
+    return uvec2(values[at + i / 2], values[at + N_QUANT + 2 * i / BLOCK]);
+}
+
+vec2 value_of(uvec2 words, uint i)
+{
+    if (KV == KV_F16) return widened_pair(words.x);
+    if (KV == KV_F32) return uintBitsToFloat(words);
+    int from = int(i % 2) * 16;
+    float d = uintBitsToFloat(words.y);
+    return vec2(times(d, float(bitfieldExtract(int(words.x), from, 8))),
+                times(d, float(bitfieldExtract(int(words.x), from + 8, 8))));
+}
+
+/* Half page b of the split. */
+uvec2[AHEAD] load_values(item m, uint b)
+{
+    uvec2 w[AHEAD];
+    uint at = cache_at + value_at(place_of(m.g / OF_TOKEN, b * AHEAD));
+    [[unroll]] for (uint k = 0; k < 16; k++) w[k] = value_words(at + k * N_WORD, m.column);
+    return w;
+}
+
+/* Position j of those seen; a later one than the n-th is not. */
+void add_value(item m, uint j, uint n, uvec2 words)
+{
+    if (j >= n) return;
+    uint at = j * GROUPS + m.g;
+    vec4 w = WIDE == 4 ? weights[at]
+                       : vec4(weights[at][m.head], WIDE == 2 ? weights[at][(m.head + 1) % 4] : 0.0, 0.0, 0.0);
+    vec2 value = value_of(words, m.column);
+    even = add_products_of(even, w, vec4(value.x));
+    odd = add_products_of(odd, w, vec4(value.y));
+}
+
+void add_four(item m, uint j, uint n, uvec2 a, uvec2 b, uvec2 c, uvec2 d)
+{
+    add_value(m, j, n, a), add_value(m, j + 1, n, b), add_value(m, j + 2, n, c), add_value(m, j + 3, n, d);
+}
+
+/* n: ~0 if all are seen. Before the first position that is, j wraps around. */
+void add_half_page(item m, uint j, uint n, uvec2 w[AHEAD])
+{
+    add_four(m, j, n, w[0], w[1], w[2], w[3]);
+    add_four(m, j + 4, n, w[4], w[5], w[6], w[7]);
+    add_four(m, j + 8, n, w[8], w[9], w[10], w[11]);
+    add_four(m, j + 12, n, w[12], w[13], w[14], w[15]);
+}
+
+/* The first half page that is seen. */
+uvec2[AHEAD] load_first_values(item m) { return load_values(m, seen_at[m.g / OF_TOKEN] / AHEAD); }
+
+/* Weighted sums of a column over what is seen of the split, to even and odd: one chain per dim and head. The next
+ * half page is on its way while one is added; the first was loaded before. */
+void add_values(item m, uvec2 next[AHEAD])
+{
+    uint i = m.g / OF_TOKEN, at = seen_at[i], n = seen[i], end = (at + n - 1) / AHEAD;
+    even = odd = vec4(0.0);
+    for (uint b = at / AHEAD; b <= end; b++) {
+        uvec2 now[AHEAD] = next;
+        uint j = b * AHEAD - at;
+        if (b < end) next = load_values(m, b + 1);
+        if (j < n && j + AHEAD <= n) add_half_page(m, j, ~0u, now);
+        else add_half_page(m, j, n, now);
     }
 }
 
-/* Weighted sums of a column over n positions of the split from `at` on, to result: one chain per dim and head. */
-void add_values(uint column, uint at, uint n)
+void put_head(uint i_result, uint column, float even_dim, float odd_dim)
 {
-    [[unroll]] for (uint h = 0; h < HEADS; h++) result[h] = vec2(0.0);
-    for (uint j = 0, end; j < n; j = end) {
-        end = min(n, j + PAGE - (at + j) % PAGE);
-        add_adjacent(column, values_at + value_at(place_of(at + j)), j, end);
+    y[i_result * D_HEAD + 2 * column] = even_dim;
+    y[i_result * D_HEAD + 2 * column + 1] = odd_dim;
+}
+
+/* to: index of the group's first head. */
+void put(uint to, item m)
+{
+    uint n = heads_there(m.g), h = m.head;
+    if (h < n) put_head(to + h, m.column, even.x, odd.x);
+    if (WIDE > 1 && h + 1 < n) put_head(to + h + 1, m.column, even.y, odd.y);
+    if (WIDE > 2 && h + 2 < n) put_head(to + h + 2, m.column, even.z, odd.z);
+    if (WIDE > 2 && h + 3 < n) put_head(to + h + 3, m.column, even.w, odd.w);
+}
+
+/* ---- splits ------------------------------------------------------------------------------------------ */
+
+vec4 merged_all(vec4 before, vec4 now, item m)
+{
+    uint head = 4 * m.g + m.head;
+    vec4 y = vec4(0.0);
+    y.x = merged(before.x, now.x, to_merge[head]);
+    if (WIDE > 1) y.y = merged(before.y, now.y, to_merge[4 * m.g + (m.head + 1) % 4]);
+    if (WIDE > 2) y.z = merged(before.z, now.z, to_merge[4 * m.g + 2]);
+    if (WIDE > 2) y.w = merged(before.w, now.w, to_merge[4 * m.g + 3]);
+    return y;
+}
+
+/* Merges what a split has into totals. */
+void merge_parts()
+{
+    for (uint head = lane; head < 4 * GROUPS; head += LOCAL) {
+        if (head % 4 >= HEADS || seen_by(head / 4) == 0) continue;
+        part now = part_of(head);
+        shares s = shares_of(totals[head], now);
+        to_merge[head] = s;
+        if (begins[head / 4 / OF_TOKEN] != 0) totals[head] = now;
+        else totals[head] = merge(totals[head], now, s);
     }
 }
 
-void put(uint i_result, uint column, vec2 value)
+void merge_columns(uint c, item m)
 {
-    y[i_result * D_HEAD + 2 * column] = value.x;
-    y[i_result * D_HEAD + 2 * column + 1] = value.y;
+    bool is_first = begins[m.g / OF_TOKEN] != 0;
+    kept[2 * c] = is_first ? even : merged_all(kept[2 * c], even, m);
+    kept[2 * c + 1] = is_first ? odd : merged_all(kept[2 * c + 1], odd, m);
 }
 
-/* ---- one split --------------------------------------------------------------------------------------- */
-
-uint heads_there() { return min(HEADS, (i_kv + 1) * SHARED - first_head); }
-
-/* Stores to its own slot. */
-void leave_split(uint at, uint n, uint i_split)
+/* to: index of the KV head's first head. */
+void put_parts(uint to)
 {
-    uint to = (t * n_split + i_split) * n_head + first_head;
-    weigh_positions(at, n);
-    for (uint h = gl_LocalInvocationID.x; h < heads_there(); h += gl_WorkGroupSize.x) {
-        parts[2 * (to + h)] = largest_of(h);
-        parts[2 * (to + h) + 1] = sum_of(h);
-    }
-    for (uint column = gl_LocalInvocationID.x; column < N_PAIR; column += gl_WorkGroupSize.x) {
-        add_values(column, at, n);
-        for (uint h = 0; h < heads_there(); h++) put(to + h, column, result[h]);
+    for (uint head = lane; head < 4 * GROUPS; head += LOCAL) {
+        uint i = to + head_of(head / 4) + head % 4;
+        if (head % 4 >= heads_there(head / 4)) continue;
+        part now = part_of(head);
+        parts[2 * i] = now.largest;
+        parts[2 * i + 1] = now.sum;
     }
 }
 
-/* ---- all splits, one after the other ----------------------------------------------------------------- */
-
-/* Merges into totals and columns. */
-void add_split(uint at, uint n, bool is_first)
+/* To its own slot, or merged into totals and columns. */
+void attend_split(uint slot)
 {
-    weigh_positions(at, n);
-    for (uint h = gl_LocalInvocationID.x; h < HEADS; h += gl_WorkGroupSize.x) {
-        part now = part(largest_of(h), sum_of(h));
-        shares s = shares_of(totals[h], now);
-        to_merge[h] = s;
-        if (is_first) totals[h] = now;
-        else totals[h] = merge(totals[h], now, s);
+    uint to = (first_token * n_split + slot) * n_head + i_kv * SHARED;
+    uvec2 first[AHEAD];
+    item mine = item_of(lane);
+    /* One split is over when its values are: their first loads begin with those of keys. */
+    if (BY_SPLIT != 0 && mine.g < GROUPS) first = load_first_values(mine);
+    weigh_positions();
+    if (BY_SPLIT == 0) {
+        barrier();
+        merge_parts();
+        barrier();
     }
-    barrier();
     [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
-        uint column = c * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
-        if (column >= N_PAIR) break;
-        add_values(column, at, n);
-        [[unroll]] for (uint h = 0; h < HEADS; h++) {
-            vec2 before = columns[c * HEADS + h], now = result[h];
-            shares s = to_merge[h];
-            vec2 both = vec2(merged(before.x, now.x, s), merged(before.y, now.y, s));
-            columns[c * HEADS + h] = is_first ? now : both;
-        }
+        item m = item_of(c * LOCAL + lane);
+        if (m.g >= GROUPS || seen_by(m.g) == 0) continue;
+        if (BY_SPLIT == 0 || c > 0) first = load_first_values(m);
+        add_values(m, first);
+        if (BY_SPLIT != 0) put(to + head_of(m.g), m);
+        else merge_columns(c, m);
     }
+    if (BY_SPLIT != 0) {
+        barrier();
+        put_parts(to);
+    }
+}
+
+vec4 reciprocals(item m)
+{
+    vec4 r = vec4(rcp(totals[4 * m.g + m.head].sum), 0.0, 0.0, 0.0);
+    if (WIDE > 1) r.y = rcp(totals[4 * m.g + (m.head + 1) % 4].sum);
+    if (WIDE > 2) r.z = rcp(totals[4 * m.g + 2].sum);
+    if (WIDE > 2) r.w = rcp(totals[4 * m.g + 3].sum);
+    return r;
 }
 
 void end_splits()
 {
-    for (uint h = 0; h < heads_there(); h++) {
-        float r = rcp(totals[h].sum);
-        [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
-            uint column = c * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
-            vec2 sum = columns[c * HEADS + h], quotient = vec2(times(sum.x, r), times(sum.y, r));
-            if (column < N_PAIR) put(t * n_head + first_head + h, column, quotient);
-        }
+    [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
+        item m = item_of(c * LOCAL + lane);
+        if (m.g >= GROUPS || token_of(m.g) >= step_words[STEP_N_TOK]) continue;
+        vec4 r = reciprocals(m);
+        even = times_all(kept[2 * c], r), odd = times_all(kept[2 * c + 1], r);
+        put(token_of(m.g) * n_head + i_kv * SHARED + head_of(m.g), m);
     }
 }
 
@@ -332,26 +523,28 @@ void end_splits()
 
 void main()
 {
-    t = first_tok + gl_WorkGroupID.z;
+    lane = gl_LocalInvocationID.x;
+    first_token = first_tok + gl_WorkGroupID.z * TOKENS;
     i_kv = gl_WorkGroupID.y;
-    if (t >= step_words[STEP_N_TOK]) return;
-    uint position = position_of(t), first = first_seen(position, window);
-    uint first_split = first / SPLIT, last_split = position / SPLIT;
+    uint first_split = ~0u, last_split = 0;
+    [[unroll]] for (uint i = 0; i < TOKENS; i++) {
+        uint position = position_of(token_there(first_token + i));
+        first_split = min(first_split, first_seen(position, window) / SPLIT);
+        last_split = max(last_split, position / SPLIT);
+    }
+    if (first_token >= step_words[STEP_N_TOK]) return;
     if (BY_SPLIT != 0) {
         if (gl_WorkGroupID.x > last_split - first_split) return;
         first_split += gl_WorkGroupID.x;
         last_split = first_split;
     }
-    keys_at = values_at = i_kv * head_words;
-    for (uint chunk = 0; chunk < N_CHUNK; chunk++) {
-        first_head = i_kv * SHARED + chunk * HEADS;
+    cache_at = i_kv * head_words;
+    for (chunk = 0; chunk < N_CHUNK; chunk++) {
         load_queries();
         for (uint i_split = first_split; i_split <= last_split; i_split++) {
-            uint begin = max(i_split * SPLIT, first), n = min((i_split + 1) * SPLIT, position + 1) - begin;
-            load_pages(i_split, begin % SPLIT, n);
+            find_positions(i_split);
             barrier();
-            if (BY_SPLIT != 0) leave_split(begin % SPLIT, n, gl_WorkGroupID.x);
-            else add_split(begin % SPLIT, n, i_split == first_split);
+            attend_split(gl_WorkGroupID.x);
             barrier();
         }
         if (BY_SPLIT == 0) end_splits();

@@ -11,9 +11,9 @@
 #extension GL_EXT_shader_explicit_arithmetic_types : require
 #extension GL_NV_cooperative_matrix2 : require
 
-layout(constant_id = 12) const uint M = 16; /* divide the tile's rows and tokens, and K divides 32 */
-layout(constant_id = 13) const uint N = 16;
-layout(constant_id = 14) const uint K = 16;
+layout(constant_id = 13) const uint M = 16; /* divide the tile's rows and tokens, and K divides 32 */
+layout(constant_id = 14) const uint N = 16;
+layout(constant_id = 15) const uint K = 16;
 
 #include "quantised.glsl"
 
@@ -62,7 +62,7 @@ void bring_weights(uint first, uint n_group, uint block, uint part)
     for (uint i = gl_LocalInvocationID.x; i < TILE * PARTS; i += LOCAL) {
         uint j = BLOCK == 32 ? i % 8 : block, k = BLOCK == 32 ? i / 8 % 2 : i % PARTS;
         uint at = i / PARTS * LINE + place(BLOCK == 32 ? 2 * j + k : k);
-        uint row = min(gl_WorkGroupID.x * TILE + i / PARTS, n_row - 1);
+        uint row = min(row_group() * TILE + i / PARTS, n_row - 1);
         if (j >= n_group) continue;
         uvec4 w = signed_of(sixteen_of(row, first, j, n_group, part + k));
         weights[at] = w.xy, weights[at + 1] = w.zw;
@@ -85,7 +85,7 @@ void bring_inputs(uint first, uint n_group, uint block, uint part)
 void bring_row_scales(uint b, uint n)
 {
     for (uint i = gl_LocalInvocationID.x; i < BLOCKS * TILE; i += LOCAL) {
-        uint j = i % BLOCKS, r = i / BLOCKS, row = min(gl_WorkGroupID.x * TILE + r, n_row - 1);
+        uint j = i % BLOCKS, r = i / BLOCKS, row = min(row_group() * TILE + r, n_row - 1);
         if (j >= n) continue;
         row_d[j * TILE + r] = scale_at(row, b + j);
         if (MINIMA > 0) row_m[j * TILE + r] = half_at(at_minimum, row, b + j);
@@ -166,7 +166,7 @@ int with_least(const in uint row, const in uint col, const in int s, const in in
 /* Number m + row of the tile's rows, and n + col of its tokens; false: there are no such. */
 bool find(uint row, uint col, out uint at_row, out uint at)
 {
-    at_row = gl_WorkGroupID.x * TILE + row;
+    at_row = row_group() * TILE + row;
     uint token = first_token() + col;
     at = token * y_stride + y_first + at_row;
     return at_row < n_row && token < n_tok();

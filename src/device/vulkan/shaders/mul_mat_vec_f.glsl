@@ -2,7 +2,7 @@
  * product and sum each rounded. Eight invocations share ROWS rows and COLS tokens: number j holds partial sums 2 j
  * and 2 j + 1 of every output, whose weights are 16 bytes of every 128 of a row (forward/gpu/weight_layout.h).
  * ONTO: added to y. SPARSE: rows.glsl. */
-layout(constant_id = 4) const uint TYPE = 0; /* hth_type: 0 F32, 1 F16, 30 BF16 */
+layout(constant_id = 5) const uint TYPE = 0; /* hth_type: 0 F32, 1 F16, 30 BF16 */
 
 layout(binding = 1) readonly buffer Rows { uint rows[]; };
 layout(binding = 1) readonly buffer Pieces { uvec4 pieces[]; }; /* the same */
@@ -25,15 +25,15 @@ layout(push_constant) uniform Push
 #include "f16.glsl"
 
 const uint STRIDE = 2 * LOCAL + 1; /* so that eight outputs use eight banks */
-const uint FAR = 2;                /* pieces loaded together */
+const uint FAR = ROWS == 1 ? 4 : 2; /* pieces loaded together */
 const uint PER = TYPE == 0 ? 32 : 64; /* weights of 128 bytes */
 
 shared float partials[8 * STRIDE];
 
 vec2 sums[OUTPUTS]; /* of this invocation */
 
-/* Of this invocation: the weights of FAR pieces of every row. */
-uvec4 piece[FAR * ROWS];
+/* Of this invocation: the weights of FAR, at most four, pieces of every row. */
+uvec4 piece[4 * ROWS];
 
 /* The pieces of the 128 bytes from weight g on, as number i. */
 void load_piece(uint g, uint i, uint j)
@@ -141,6 +141,11 @@ void main()
 
     const uint end = is_busy() ? n_col : 0, whole = end / PER * PER;
     uint g = 0;
+    for (; FAR == 4 && g + 3 * PER < whole; g += 4 * PER) {
+        [[unroll]] for (uint i = 0; i < 4; i++) load_piece(g + i * PER, i, j);
+        add_piece(0, g + 2 * j), add_piece(1, g + PER + 2 * j);
+        add_piece(2, g + 2 * PER + 2 * j), add_piece(3, g + 3 * PER + 2 * j);
+    }
     for (; g + PER < whole; g += 2 * PER) {
         load_piece(g, 0, j);
         load_piece(g + PER, 1, j);

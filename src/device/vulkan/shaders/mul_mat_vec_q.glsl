@@ -1,13 +1,16 @@
 /* Quantised rows times rounded activations, rules R2 to R5 of docs/arithmetic.md. Eight invocations share ROWS
  * rows and COLS tokens: number j takes blocks j, j + 8, ... of all of them, so each holds partial sum j of
- * every output.
+ * every output. More than eight LANES share one row of one token, so that a matrix of few rows keeps a large device
+ * busy (one_row.glsl).
  * MATRIX: the integers come from matrix units (tiles.glsl), else from dot products (dots.glsl). */
 
 #include "quantised.glsl"
 
 const uint STRIDE = LOCAL + 1; /* so that eight outputs lie in eight banks */
 
-const uint N_PARTIAL = (1 + MINIMA) * 8 * STRIDE;
+/* Outputs that are ended together, a line each; those of minima follow. */
+const uint LINES = OUTPUTS < 8 ? OUTPUTS : 8;
+const uint N_PARTIAL = (1 + MINIMA) * LINES * STRIDE;
 
 /* Of this invocation. */
 float sums[OUTPUTS], least_sums[OUTPUTS];
@@ -65,11 +68,15 @@ float end_row(uint line)
     uint at = line * STRIDE + gl_LocalInvocationID.x / 8 * 8;
     precise float y = tree8(at);
     if (MINIMA > 0) {
-        float least = tree8(at + 8 * STRIDE);
+        float least = tree8(at + LINES * STRIDE);
         y = BLOCK == 32 ? y + least : y - least;
     }
     return y;
 }
+
+#ifndef MATRIX
+#include "one_row.glsl"
+#endif
 
 /* ---- all of it -------------------------------------------------------------------------------------- */
 
@@ -82,22 +89,25 @@ void main()
     [[unroll]] for (uint o = 0; o < OUTPUTS; o++) sums[o] = 0, least_sums[o] = 0;
 
     const uint end = is_busy() ? n_block : 0;
-    for (uint first = 0; first < end; first += 8) {
+#ifndef MATRIX
+    if (LANES > 8) add_row(end);
+#endif
+    for (uint first = 0; LANES == 8 && first < end; first += 8) {
         const uint n_group = min(8, n_block - first);
         [[unroll]] for (uint o = 0; o < OUTPUTS; o++) isums[o] = 0, msums[o] = 0;
         add_products(first, n_group, j);
         if (j < n_group) add_block(first + j);
     }
 
-    /* Each of the eight invocations ends one output of eight. */
+    /* Each of the first eight invocations ends one output of eight. */
     [[unroll]] for (uint o = 0; o < OUTPUTS; o += 8) {
         [[unroll]] for (uint i = 0; i < 8; i++) {
             if (o + i >= OUTPUTS) continue;
             hold(i * STRIDE + lane, sums[o + i]);
-            if (MINIMA > 0) hold((8 + i) * STRIDE + lane, least_sums[o + i]);
+            if (MINIMA > 0) hold((LINES + i) * STRIDE + lane, least_sums[o + i]);
         }
         barrier();
-        if (o + j < OUTPUTS) put(o + j, end_row(j));
+        if (lane % LANES < 8 && o + j < OUTPUTS) put(o + j, end_row(j));
         barrier();
     }
 }

@@ -2,14 +2,14 @@
  * how their weights are read. One text for all types: what differs is constant.
  * ONTO: y is added to. SPARSE: rows.glsl. */
 
-layout(constant_id = 4) const uint BLOCK = 32; /* hth_quant_desc, member by member */
-layout(constant_id = 5) const uint LOW_BITS = 4;
-layout(constant_id = 6) const uint HIGH_BITS = 0;
-layout(constant_id = 7) const uint OFFSET = 8;
-layout(constant_id = 8) const uint TABLE = 0;
-layout(constant_id = 9) const uint PART = 0;
-layout(constant_id = 10) const uint MINIMA = 0;
-layout(constant_id = 11) const uint E8M0 = 0;
+layout(constant_id = 5) const uint BLOCK = 32; /* hth_quant_desc, member by member */
+layout(constant_id = 6) const uint LOW_BITS = 4;
+layout(constant_id = 7) const uint HIGH_BITS = 0;
+layout(constant_id = 8) const uint OFFSET = 8;
+layout(constant_id = 9) const uint TABLE = 0;
+layout(constant_id = 10) const uint PART = 0;
+layout(constant_id = 11) const uint MINIMA = 0;
+layout(constant_id = 12) const uint E8M0 = 0;
 
 layout(binding = 1) readonly buffer Planes { uint planes[]; };
 layout(binding = 1) readonly buffer Pieces { uvec4 pieces[]; }; /* the same */

@@ -1,5 +1,6 @@
-/* What mul_mat_vec_q and mul_mat_vec_f share: eight invocations of a workgroup compute ROWS rows for COLS tokens; which
- * ones, and where their outputs go. Expects n_row, y_stride, y_first, has_bias, bias and y. ONTO: y is
+/* What mul_mat_vec_q and mul_mat_vec_f share: LANES invocations of a workgroup compute ROWS rows for COLS tokens; which
+ * ones, and where their outputs go. Tokens come first in the grid, so that workgroups that run at the same time read
+ * the same rows. Expects n_row, y_stride, y_first, has_bias, bias and y. ONTO: y is
  * added to. SPARSE, the binding of a mask: rows row_first and on, of which those are computed whose bits are
  * set from mask_first on. */
 #extension GL_EXT_control_flow_attributes : require
@@ -9,18 +10,20 @@ const uint LOCAL = gl_WorkGroupSize.x;
 layout(constant_id = 1) const uint COLS = 1;
 layout(constant_id = 2) const uint ROWS = 1;
 layout(constant_id = 3) const uint WANT = 0;
+layout(constant_id = 4) const uint LANES = 8;
 
 layout(binding = 0) readonly buffer Step { uint n_tok_want[2]; };
 
-const uint GROUPS = LOCAL / 8; /* of eight invocations */
+const uint GROUPS = LOCAL / LANES; /* of invocations */
 const uint OUTPUTS = ROWS * COLS;
 
 /* Of this invocation. Output number row * COLS + column. */
 uint row_of[ROWS], token_of[COLS];
 
 uint n_tok() { return n_tok_want[WANT]; }
-uint first_row() { return gl_WorkGroupID.x * (GROUPS * ROWS) + gl_LocalInvocationID.x / 8; }
-uint first_token() { return gl_WorkGroupID.y * COLS; }
+uint row_group() { return gl_WorkGroupID.y; }
+uint first_row() { return row_group() * (GROUPS * ROWS) + gl_LocalInvocationID.x / LANES; }
+uint first_token() { return gl_WorkGroupID.x * COLS; }
 
 #ifdef SPARSE
 layout(binding = SPARSE) readonly buffer Mask { uint mask[]; };
@@ -34,8 +37,8 @@ bool is_live(uint row)
 /* Whether any row of this workgroup is. */
 bool group_is_live()
 {
-    uint from = mask_first + gl_WorkGroupID.x * (GROUPS * ROWS);
-    uint last = mask_first + min((gl_WorkGroupID.x + 1) * (GROUPS * ROWS), n_row) - 1, any = 0;
+    uint from = mask_first + row_group() * (GROUPS * ROWS);
+    uint last = mask_first + min((row_group() + 1) * (GROUPS * ROWS), n_row) - 1, any = 0;
     for (uint w = from / 32; w <= last / 32; w++) {
         uint bits = mask[w];
         if (w == from / 32) bits &= ~0u << from % 32;

@@ -9,9 +9,9 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_EXT_shader_explicit_arithmetic_types : require
 
-layout(constant_id = 12) const uint M = 16; /* divide the tile's rows and tokens, and K divides 32 */
-layout(constant_id = 13) const uint N = 16;
-layout(constant_id = 14) const uint K = 16;
+layout(constant_id = 13) const uint M = 16; /* divide the tile's rows and tokens, and K divides 32 */
+layout(constant_id = 14) const uint N = 16;
+layout(constant_id = 15) const uint K = 16;
 
 const uint TILE = GROUPS * ROWS;                             /* rows */
 const uint PARTS = PART == 16 ? 1 : 2, WEIGHTS = 16 * PARTS; /* of a step */
@@ -32,7 +32,7 @@ uint place(uint i, uint j) { return i * LINE + j * (STEP / 8); }
 void bring_weights(uint first, uint n_group, uint part)
 {
     for (uint i = gl_LocalInvocationID.x; i < 8 * TILE; i += LOCAL) {
-        uint j = i % 8, at = place(i / 8, j), row = min(gl_WorkGroupID.x * TILE + i / 8, n_row - 1);
+        uint j = i % 8, at = place(i / 8, j), row = min(row_group() * TILE + i / 8, n_row - 1);
         if (j >= n_group) continue;
         for (uint k = part; k < part + PARTS; k++, at += 2) {
             uvec4 w = sixteen_of(row, first, j, n_group, k);
