@@ -168,8 +168,7 @@ static void attention(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, boo
 
 /* ---- layers and head ---------------------------------------------------------------------------------- */
 
-/* Adds a block's output to x, after a post-norm where the architecture has one. */
-static void add_to_stream(hth_recorder *r, hth_buffer_range block, const hth_gpu_vector post[2])
+void hth_rec_add_to_stream(hth_recorder *r, hth_buffer_range block, const hth_gpu_vector post[2])
 {
     uint32_t n = r->g->model->hparams.d_model;
     hth_push_norm_quantize push = {n, post[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
@@ -180,6 +179,11 @@ static void add_to_stream(hth_recorder *r, hth_buffer_range block, const hth_gpu
                                      hth_rec_vector(r, post[0]), hth_rec_vector(r, post[1])};
     hth_rec_dispatch(r, HTH_SHADER_norm_add, consts, bind, &push, split.n_group, r->n_row);
     hth_rec_mark_dirty(r, r->g->workspace.x);
+}
+
+static void add_output(hth_recorder *r, const hth_gpu_vector post[2])
+{
+    hth_rec_add_to_stream(r, r->g->workspace.out, post);
     hth_rec_barrier(r);
 }
 
@@ -187,19 +191,13 @@ static void layer(hth_recorder *r, uint32_t i_layer)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     const hth_gpu_layer *l = &r->g->layers[i_layer];
-    if (r->g->model->hparams.parallel) {
-        attention(r, i_layer, ws->attn_saved, false);
-        hth_rec_ffn(r, i_layer, ws->out, false);
-        add_to_stream(r, ws->attn_saved, l->attn_post);
-        add_to_stream(r, ws->out, l->ffn_post);
-        return;
-    }
-    bool accumulate = l->attn_post[0].n == 0;
-    attention(r, i_layer, accumulate ? ws->x : ws->out, accumulate);
-    if (!accumulate) add_to_stream(r, ws->out, l->attn_post);
+    bool parallel = r->g->model->hparams.parallel, accumulate = !parallel && l->attn_post[0].n == 0;
+    attention(r, i_layer, parallel ? ws->attn_saved : accumulate ? ws->x : ws->out, accumulate);
+    r->attn_is_apart = parallel;
+    if (!parallel && !accumulate) add_output(r, l->attn_post);
     accumulate = l->ffn_post[0].n == 0;
     hth_rec_ffn(r, i_layer, accumulate ? ws->x : ws->out, accumulate);
-    if (!accumulate) add_to_stream(r, ws->out, l->ffn_post);
+    if (!accumulate) add_output(r, l->ffn_post);
 }
 
 /* Shaders read the step block in the device's memory: the host's may be behind a bus, and each workgroup

@@ -35,6 +35,14 @@ static void activate(hth_recorder *r, const activation *a, const hth_gpu_fused_m
     hth_rec_barrier(r);
 }
 
+/* Of parallel layers, once this network has read x: behind the barrier of its first products, before its output is added
+ * to x. */
+static void add_attention(hth_recorder *r, const hth_gpu_layer *to)
+{
+    if (r->attn_is_apart) hth_rec_add_to_stream(r, r->g->workspace.attn_saved, to->attn_post);
+    r->attn_is_apart = false;
+}
+
 /* Scores of all neurons, including the CPU's. */
 static void predict(hth_recorder *r, uint32_t i_layer)
 {
@@ -402,6 +410,7 @@ static void ffn_streamed(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, 
     hth_rec_normed_input(r, to->ffn_norm, r->g->workspace.x, &all, shared);
     if (shared) write_d2h_msg(r, to);
     if (shared) r->layer_d2h = ++r->n_d2h, hth_rec_split(r);
+    add_attention(r, to);
     if (gated) run_half(r, &all, to, 0);
     run_half(r, &all, to, gated);
     hth_rec_barrier(r);
@@ -423,6 +432,7 @@ void hth_rec_ffn(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool acc
     hth_rec_normed_input(r, to->ffn_norm, r->g->workspace.x, &to->gate_up, split_layer);
     if (split_layer) write_d2h_msg(r, to);
     if (split_layer) r->n_d2h++, hth_rec_split(r);
+    add_attention(r, to);
     if (hidden.n > 0) {
         neurons(r, &to->gate_up, &hidden);
         activate(r, &hidden, to->down_transposed ? NULL : &to->down);

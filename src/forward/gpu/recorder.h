@@ -16,6 +16,7 @@ typedef struct hth_recorder {
     uint32_t n_row;                 /* tokens of the class */
     uint32_t only_wanted;               /* 1: only the tokens that want logits */
     bool has_active_mask;                    /* the active mask of the current layer is computed */
+    bool attn_is_apart; /* parallel layers: attention's output is in attn_saved, and not yet in x */
     const hth_weight_stream *stream; /* streamed weights; NULL: none. For a stream, so far: */
     uint32_t n_chunk, n_shared;      /* chunks used; chunks whose CPU share was requested */
     uint32_t layer_d2h;          /* messages after which the host has the layer's inputs */
@@ -120,9 +121,12 @@ void hth_rec_normed_input(hth_recorder *r, const hth_gpu_vector norm[2], hth_buf
 /* x in the representations that a group needs. */
 hth_gpu_input hth_rec_plain_input(hth_recorder *r, hth_buffer_range x, const hth_gpu_fused_matrix *group);
 
+/* Adds a block's output to x, after a post-norm where the architecture has one. No barrier follows. */
+void hth_rec_add_to_stream(hth_recorder *r, hth_buffer_range block, const hth_gpu_vector post[2]);
+
 /* ---- feed-forward network (record_ffn.c) ------------------------------------------------------------- */
 
-/* y = (accumulate: y +=) the output of layer i's neurons. */
+/* y = (accumulate: y +=) the output of layer i's neurons. In parallel layers also adds attention's output to x. */
 void hth_rec_ffn(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool accumulate);
 
 #endif
