@@ -64,7 +64,7 @@ struct shares { float before, now; };
 
 shares shares_of(part before, part now)
 {
-    float top = now.largest > before.largest ? now.largest : before.largest;
+    float top = larger_of(before.largest, now.largest);
     precise float a = before.largest - top;
     precise float b = now.largest - top;
     return shares(exp_by_rule(a), exp_by_rule(b));
@@ -81,6 +81,6 @@ float merged(float before, float now, shares s)
 
 part merge(part before, part now, shares s)
 {
-    float top = now.largest > before.largest ? now.largest : before.largest;
+    float top = larger_of(before.largest, now.largest);
     return part(top, merged(before.sum, now.sum, s));
 }

@@ -113,7 +113,10 @@ vec4 add_products_of(vec4 sum, vec4 a, vec4 b)
     return y;
 }
 
-vec4 larger(vec4 best, vec4 other) { return mix(best, other, greaterThan(other, best)); }
+vec4 larger(vec4 a, vec4 b)
+{
+    return of_heads(vec4(larger_of(a.x, b.x), larger_of(a.y, b.y), larger_of(a.z, b.z), larger_of(a.w, b.w)));
+}
 
 /* ---- scores ------------------------------------------------------------------------------------------ */
 

@@ -39,7 +39,7 @@ void main()
     float low = 0.0, high = 0.0;
     for (uint n = cluster * CLUSTER; n < min(n_neuron, (cluster + 1) * CLUSTER); n++) {
         float h = hidden[t * stride + first + n];
-        if (h == 0.0) continue;
+        if (is_zero(h)) continue;
         uint word = rows[n * row_words + column];
         precise float product = (TYPE == 0 ? uintBitsToFloat(word) : half_of(word, 0)) * h;
         precise float sum = low + product;

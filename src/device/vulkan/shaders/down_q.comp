@@ -78,7 +78,7 @@ bool fires(uint n)
     bool any = false;
     [[unroll]] for (uint c = 0; c < COLS; c++) {
         uint t = first_tok + min(gl_WorkGroupID.z * COLS + c, step_block[STEP_N_TOK] - first_tok - 1);
-        any = any || !(hidden[t * stride + first + n] == 0.0);
+        any = any || !is_zero(hidden[t * stride + first + n]);
     }
     return any;
 }
