@@ -303,7 +303,7 @@ static void many_lanes(hth_device *d, const char *name, const hth_kernels *k, te
             const cut one = {i % 4 < 2 ? 64 : 32, 1, 1};
             const size_t block = rows_block(rows_types[t]);
             product s = random_shape(r, rows_types[t], one);
-            s.lanes = i % 2 ? 16 : 32, s.n_row = 1 + test_random_below(r, 5), s.n_class = s.n_tok = 1;
+            s.lanes = i % 2 ? 16 : 32, s.n_row = 1 + test_random_below(r, 5);
             if (i % 3 == 0) s.n_col = block * (1 + test_random_below(r, block == 256 ? 150 : 600));
             s.accumulates = i % 4 == 1;
             if (i % 4 == 2) s.mask = MASK_ANY, s.row_first = i % 3, s.mask_first = test_random_below(r, 70);

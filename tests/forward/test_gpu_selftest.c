@@ -33,13 +33,13 @@ static void add(list *l, hth_shader_id id, const uint32_t *consts)
 
 static void add_rows(list *l, hth_type type)
 {
-    static const uint32_t cuts[][3] = {{1, 1, 32}, {5, 1, 8}, {8, 4, 8}}; /* cols, rows, lanes */
+    static const uint32_t cuts[][3] = {{1, 1, 32}, {5, 1, 8}, {8, 4, 8}, {1, 1, 8}, {1, 1, 16}, {8, 2, 8}}; /* cols, rows, lanes */
     uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, [HTH_ROWS_LANES] = 8}, down[HTH_DOWN_N_CONST] = {LOCAL};
     hth_quant_desc desc;
     if (!hth_quant_desc_of(type, &desc)) return;
     memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
     memcpy(down + HTH_DOWN_FORMAT, &desc, sizeof desc);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         consts[HTH_ROWS_COLS] = cuts[i][0], consts[HTH_ROWS_ROWS] = cuts[i][1],
         consts[HTH_ROWS_LANES] = cuts[i][2], consts[HTH_ROWS_WANT] = i == 1;
         add(l, i == 2 ? HTH_SHADER_mul_mat_vec_q_acc : HTH_SHADER_mul_mat_vec_q, consts);

@@ -146,7 +146,10 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
                                                    .has_bias = p->bias.n > 0,
                                                    .at = p->layout.offsets},
                                           .sparse = {s->first, s->neuron}};
-    uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : r->n_row, !many ? 1 : is_256 ? 2 : 4,
+    uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : r->n_row,
+                                         !many    ? 1
+                                         : is_256 ? 2
+                                                  : 4,
                                          r->only_wanted, row_lanes(desc, s->n, push.rows.n_block, r->n_row)};
     memcpy(consts + HTH_ROWS_FORMAT, desc, sizeof *desc);
     hth_coopmat_level by = HTH_COOPMAT_NONE;
@@ -164,8 +167,9 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
         {HTH_SHADER_mul_mat_vec_q, HTH_SHADER_mul_mat_vec_q_acc},
         {HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc},
         {HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc}};
-    hth_rec_dispatch(r, s->sparse ? HTH_SHADER_mul_mat_vec_q_sparse : ids[by][accumulate], consts, bind, &push,
-                     hth_div_ceil(r->n_row, consts[HTH_ROWS_COLS]), hth_div_ceil(s->n, hth_rows_per_workgroup(consts)));
+    hth_rec_dispatch(r, s->sparse ? HTH_SHADER_mul_mat_vec_q_sparse : ids[by][accumulate], consts, bind,
+                     &push, hth_div_ceil(r->n_row, consts[HTH_ROWS_COLS]),
+                     hth_div_ceil(s->n, hth_rows_per_workgroup(consts)));
 }
 
 static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_matrix *p,
@@ -188,7 +192,7 @@ static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const
                                      y,
                                      r->g->workspace.active_mask};
     hth_rec_dispatch(r,
-                     s->sparse      ? HTH_SHADER_mul_mat_vec_f_sparse
+                     s->sparse    ? HTH_SHADER_mul_mat_vec_f_sparse
                      : accumulate ? HTH_SHADER_mul_mat_vec_f_acc
                                   : HTH_SHADER_mul_mat_vec_f,
                      consts, bind, &push, hth_div_ceil(r->n_row, cols),

@@ -51,7 +51,8 @@ static void bind_paged_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done
     t->bind[t->n_bind - 1].size += HTH_N_KV_POSITION_CLASS * n_table * sizeof *tables;
 }
 
-static void set_call(hth_gpu_testcase *t, const void *push, size_t size, uint32_t gx, uint32_t gy, uint32_t gz)
+static void set_call(hth_gpu_testcase *t, const void *push, size_t size, uint32_t gx, uint32_t gy,
+                     uint32_t gz)
 {
     assert(size == hth_shader_infos[t->id].push_size);
     memcpy(t->push, push, size);
@@ -136,11 +137,12 @@ static void set_planes(hth_gpu_testcase *t, const uint32_t *form, uint32_t n_row
     (void)fits;
 }
 
-/* A group of eight blocks and part of the next; a tile of rows, and of tokens, and part of the next. With a
- * mask: a tile of each kind (fill_mask) and some rows, starting inside the weights and inside a mask word. */
+/* A group of eight blocks and part of the next; a tile of rows (eight of them at least, so that ties are met), and
+ * of tokens, and part of the next. With a mask: a tile of each kind (fill_mask) and some rows, starting inside the weights and inside a mask word. */
 static void mul_mat_vec_q(hth_gpu_testcase *t)
 {
-    const uint32_t *c = t->consts, tile = hth_rows_per_workgroup(c), cols = c[HTH_ROWS_COLS];
+    const uint32_t *c = t->consts, group = hth_rows_per_workgroup(c), tile = group < 8 ? 8 : group;
+    const uint32_t cols = c[HTH_ROWS_COLS];
     const uint32_t block = c[HTH_ROWS_FORMAT], n_block = block == 32 ? 11 : 9, n_col = n_block * block;
     bool sparse = t->id == HTH_SHADER_mul_mat_vec_q_sparse;
     const uint32_t n_row = (sparse ? MASK_KINDS * tile : tile) + 3, n_done = cols + 2, n_tok = cols + 3,
@@ -148,7 +150,7 @@ static void mul_mat_vec_q(hth_gpu_testcase *t)
     set_planes(t, c + HTH_ROWS_FORMAT, n_row + first, n_block);
     const hth_push_mul_mat_vec_q_sparse push = {{n_row, n_block, stride, 1, 1, t->layout.offsets},
                                                 {first, MASK_AT}};
-    set_call(t, &push, sparse ? sizeof push : sizeof push.rows, over(n_tok, cols), over(n_row, tile), 1);
+    set_call(t, &push, sparse ? sizeof push : sizeof push.rows, over(n_tok, cols), over(n_row, group), 1);
     bind_step(t, n_tok, n_done, c[HTH_ROWS_WANT]);
     bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
     bind_input(t, HTH_FILL_Q, (uint64_t)n_tok * n_col, 1)->width = n_col;
@@ -190,15 +192,15 @@ static void rope_store(hth_gpu_testcase *t)
     bool rounds = kv == HEARTH_KV_Q8_0;
     uint32_t head_words = (uint32_t)hth_gpu_cache_head_words(kv, d, N_POSITION), n_q = N_ROW * N_HEAD * d;
     const hth_push_rope_store push = {.n_head = N_HEAD,
-                                .n_head_kv = N_HEAD_KV,
-                                .n_pair = n_pair,
-                                .table_at = TABLE_AT,
-                                .sine_at = N_ROW * n_pair + 1,
-                                .d_at = n_q / 4,
-                                .head_words = head_words,
-                                .eps = 1e-5f,
-                                .inv_n = 1.0f / (float)d,
-                                .kv_class = HTH_KV_WINDOW};
+                                      .n_head_kv = N_HEAD_KV,
+                                      .n_pair = n_pair,
+                                      .table_at = TABLE_AT,
+                                      .sine_at = N_ROW * n_pair + 1,
+                                      .d_at = n_q / 4,
+                                      .head_words = head_words,
+                                      .eps = 1e-5f,
+                                      .inv_n = 1.0f / (float)d,
+                                      .kv_class = HTH_KV_WINDOW};
     set_call(t, &push, sizeof push, N_HEAD + 2 * N_HEAD_KV, N_ROW, 1);
     bind_paged_step(t, N_ROW, N_DONE, places, tables, 3);
     hth_gpu_test_input *x = bind_input(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * (N_HEAD + 2 * N_HEAD_KV) * d, 4);
@@ -227,16 +229,16 @@ static void attend(hth_gpu_testcase *t)
     uint32_t n_tok = by_split ? 2 : 3, stride = n_head * d + 4, n_q = n_tok * n_head * d;
     uint32_t n_word = (uint32_t)hth_gpu_cache_words(kv, d);
     const hth_push_attn push = {.n_head = n_head,
-                                  .n_head_kv = N_HEAD_KV,
-                                  .window = by_split ? 0 : 20,
-                                  .n_split = N_SPLIT,
-                                  .qkv_stride = stride,
-                                  .d_at = n_q / 4,
-                                  .head_words = 16 * n_word,
-                                  .scale = 0.125f,
-                                  .cap = by_split ? 0.0f : 20.0f,
-                                  .inverse_cap = by_split ? 0.0f : 1.0f / 20.0f,
-                                  .kv_class = by_split ? HTH_KV_FULL : HTH_KV_WINDOW};
+                                .n_head_kv = N_HEAD_KV,
+                                .window = by_split ? 0 : 20,
+                                .n_split = N_SPLIT,
+                                .qkv_stride = stride,
+                                .d_at = n_q / 4,
+                                .head_words = 16 * n_word,
+                                .scale = 0.125f,
+                                .cap = by_split ? 0.0f : 20.0f,
+                                .inverse_cap = by_split ? 0.0f : 1.0f / 20.0f,
+                                .kv_class = by_split ? HTH_KV_FULL : HTH_KV_WINDOW};
     set_call(t, &push, sizeof push, by_split ? 2 : 1, N_HEAD_KV, over(n_tok, c[HTH_ATTN_TOKENS]));
     bind_paged_step(t, n_tok, n_tok - 1, places, tables, N_PAGE);
     bind_floats(t, rounds ? 0 : (uint64_t)n_tok * stride, 2);
@@ -296,8 +298,8 @@ static void down_q(hth_gpu_testcase *t)
     const uint32_t *c = t->consts, *form = c + HTH_DOWN_FORMAT, cols = c[HTH_DOWN_COLS];
     const uint32_t n_block = form[0] == 32 ? 3 : 1, n_out = n_block * form[0], n_tok = FIRST_TOK + cols + 2;
     set_planes(t, form, N_NEURON, n_block);
-    const hth_push_down push = {N_NEURON, n_block, STRIDE, N_SPLIT, N_CLUSTER, HTH_DOWN_SPLIT, 1, FIRST_TOK,
-                                t->layout.offsets};
+    const hth_push_down push = {N_NEURON,       n_block, STRIDE,    N_SPLIT,          N_CLUSTER,
+                                HTH_DOWN_SPLIT, 1,       FIRST_TOK, t->layout.offsets};
     set_call(t, &push, sizeof push, over(n_out * t->desc.low_bits / 128, c[HTH_DOWN_LOCAL]),
              over(N_NEURON, HTH_DOWN_SPLIT), over(cols + 2, cols));
     bind_step(t, n_tok, n_tok - 1, 0);

@@ -22,20 +22,20 @@ uint window;  /* its first block */
 uint term_at(uint m) { return (m * GROUPS + gl_LocalInvocationID.x / LANES) * 8 + j; }
 uint integer_at(uint m, uint s) { return term_at(m * TEAMS + s); }
 
-/* Block b of the row, number `block` of a group of n that lie side by side. */
-struct place { uint first, block, n, b; };
+/* Block b of the row, number `block` of a group of n that lie side by side; its inputs are block x of all tokens'. */
+struct place { uint first, block, n, b, x; };
 
 /* Of group m of the window; a block beyond the row's last is the last of its group. */
 place place_of(uint m)
 {
     uint first = window + 8 * m, n = min(8, n_block - first), block = min(j, n - 1);
-    return place(first, block, n, first + block);
+    return place(first, block, n, first + block, token_of[0] * n_block + first + block);
 }
 
 /* A piece of a block, and of a block of 32 another, if it has two. */
 struct unit {
     uint m, i; /* group and piece */
-    uint b;
+    uint b, x;
     uvec4 low, more, high;
     float scale, minimum, dx;
     int x_sum;
@@ -55,15 +55,15 @@ unit load_unit(uint k, uint n)
     u.m = min(BLOCK == 32 ? k * TEAMS + team : k / OWN, n - 1), u.i = BLOCK == 32 ? 0 : team + TEAMS * (k % OWN);
     place p = place_of(u.m);
     uint at = (row_of[0] * n_block + p.first) * LOW_PIECES + p.block;
-    u.b = p.b;
+    u.b = p.b, u.x = p.x;
     u.low = pieces[at + u.i * p.n];
     u.more = BLOCK == 32 && LOW_PIECES > 1 ? pieces[at + p.n] : uvec4(0);
     u.high = HIGH_BITS > 0 ? high_of(row_of[0], p.first, p.block, p.n, u.i * PARTS_OF_PIECE) : uvec4(0);
     u.scale = u.minimum = u.dx = 0.0, u.x_sum = 0, u.sub_scales = u.sub_minima = 0;
     if (BLOCK == 32) {
-        u.scale = scale_at(row_of[0], p.b), u.dx = d[p.b];
+        u.scale = scale_at(row_of[0], p.b), u.dx = d[p.x];
         if (MINIMA > 0) u.minimum = half_at(at_minimum, row_of[0], p.b);
-        if (OFFSET > 0 || MINIMA > 0) u.x_sum = sum[p.b];
+        if (OFFSET > 0 || MINIMA > 0) u.x_sum = sum[p.x];
     }
     if (PART > 0) u.sub_scales = sub_word(at_part, p.b, u.i);
     if (PART > 0 && MINIMA > 0) u.sub_minima = sub_word(at_least, p.b, u.i);
@@ -73,8 +73,8 @@ unit load_unit(uint k, uint n)
 /* What a block of 32 adds to both of its partial sums; nothing, where there is no such block. */
 void leave_term(unit u, bool is_there)
 {
-    int isum = dot16(weights_of(u.low, u.high, 0), q[2 * u.b]) +
-               dot16(weights_of(LOW_PIECES > 1 ? u.more : u.low, u.high, 1), q[2 * u.b + 1]);
+    int isum = dot16(weights_of(u.low, u.high, 0), q[2 * u.x]) +
+               dot16(weights_of(LOW_PIECES > 1 ? u.more : u.low, u.high, 1), q[2 * u.x + 1]);
     if (OFFSET > 0) isum -= int(OFFSET) * u.x_sum;
     precise float t = u.scale * u.dx;
     precise float term = t * float(isum);
@@ -89,7 +89,7 @@ void leave_integers(unit u, bool is_there)
 {
     int isum = 0, msum = 0;
     [[unroll]] for (uint k = 0; k < PARTS_OF_PIECE; k++) {
-        uint part = u.i * PARTS_OF_PIECE + k, byte = 8 * ((part >> SUB_SHIFT) % 4), at = u.b * N_PART + part;
+        uint part = u.i * PARTS_OF_PIECE + k, byte = 8 * ((part >> SUB_SHIFT) % 4), at = u.x * N_PART + part;
         int products = dot16(weights_of(u.low, u.high, part), q[at]);
         int x_sum = OFFSET > 0 || MINIMA > 0 ? sum[at] : 0;
         products -= int(OFFSET) * x_sum;
@@ -117,9 +117,9 @@ void leave_scales(uint n)
 {
     for (uint m = team; m < n; m += TEAMS) {
         place p = place_of(m);
-        precise float t = scale_at(row_of[0], p.b) * d[p.b];
+        precise float t = scale_at(row_of[0], p.b) * d[p.x];
         terms[term_at(m)] = t;
-        precise float tm = MINIMA > 0 ? half_at(at_minimum, row_of[0], p.b) * d[p.b] : 0.0;
+        precise float tm = MINIMA > 0 ? half_at(at_minimum, row_of[0], p.b) * d[p.x] : 0.0;
         if (MINIMA > 0) least_terms[term_at(m)] = tm;
     }
 }
