@@ -70,18 +70,25 @@ bool hth_device_is_usable_gpu(const hth_device_info *info)
     return info->kind == HTH_DEVICE_DISCRETE && !info->unsupported_reason[0];
 }
 
+/* Loaders list the GPU of the screen first, and a card once for each of its drivers. */
+static bool is_better(const hth_device_info *a, const hth_device_info *b)
+{
+    if (!hth_device_is_usable_gpu(a) || !b) return hth_device_is_usable_gpu(a);
+    if (a->memory != b->memory) return a->memory > b->memory;
+    return __builtin_popcount(a->features) > __builtin_popcount(b->features);
+}
+
 bool hth_device_find_discrete(char name[32])
 {
     hth_device_info found[HTH_MAX_DEVICE];
+    const hth_device_info *best = NULL;
     char note[200];
     size_t n;
     hth_device_list(found, HTH_MAX_DEVICE, &n, note);
-    for (size_t i = 0; i < n; i++) {
-        if (!hth_device_is_usable_gpu(&found[i])) continue;
-        snprintf(name, 32, "vulkan:%zu", i);
-        return true;
-    }
-    return false;
+    for (size_t i = 0; i < n; i++)
+        if (is_better(&found[i], best)) best = &found[i];
+    if (best) snprintf(name, 32, "vulkan:%zu", (size_t)(best - found));
+    return best != NULL;
 }
 
 uint64_t hth_device_free_memory(const hth_device_info *info)
@@ -90,6 +97,11 @@ uint64_t hth_device_free_memory(const hth_device_info *info)
     uint64_t has = info->budget > 0 && info->budget < info->memory ? info->budget : info->memory;
     uint64_t margin = info->memory / 20 > least_margin ? info->memory / 20 : least_margin;
     return info->kind == HTH_DEVICE_REF ? has : has > margin ? has - margin : 0;
+}
+
+uint64_t hth_device_patience_ns(const hth_device_info *info)
+{
+    return (info->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
 }
 
 enum { UUID_DIGITS = 32, DASHED_DIGITS = 36 };

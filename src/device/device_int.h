@@ -116,6 +116,8 @@ struct hth_backend {
     hth_fence (*completed_value)(hth_device *d);
     /* OK: reached. DEVICE with late: not within timeout_ns, which is part of d->timeout_ns; without: never. */
     hearth_status (*wait)(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late, hearth_error *err);
+    /* Whether the command list that completes at a fence, which was reached, did what it contains. NULL: always. */
+    bool (*did_run)(const hth_device *d, hth_fence fence);
     /* As in device.h; NULL: the monotonic clock, which does not advance on request. */
     uint64_t (*time)(const hth_device *d);
     void (*advance_clock)(hth_device *d, uint64_t time_ns);

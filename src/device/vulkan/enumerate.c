@@ -9,8 +9,8 @@ static hth_device_kind kind_of(VkPhysicalDeviceType type)
 {
     switch (type) {
     case VK_PHYSICAL_DEVICE_TYPE_CPU: return HTH_DEVICE_CPU;
-    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return HTH_DEVICE_INTEGRATED;
-    default: return HTH_DEVICE_DISCRETE;
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return HTH_DEVICE_DISCRETE;
+    default: return HTH_DEVICE_INTEGRATED; /* layered and virtual devices too: what they run on is not known */
     }
 }
 
@@ -204,8 +204,10 @@ static hearth_status fill_physical_device(const hth_vk_instance *vk, VkPhysicalD
                                                .pNext = &floats};
     VkPhysicalDeviceSubgroupProperties subgroups = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, .pNext = &driver};
+    VkPhysicalDeviceMaintenance3Properties sizes = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES, .pNext = &subgroups};
     VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
-                                       .pNext = &subgroups};
+                                       .pNext = &sizes};
     VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
                                               .pNext = &id};
     vk->vkGetPhysicalDeviceProperties2(device, &properties);
@@ -222,6 +224,8 @@ static hearth_status fill_physical_device(const hth_vk_instance *vk, VkPhysicalD
     info->alignment = (uint32_t)p->limits.minStorageBufferOffsetAlignment;
     info->max_shared_memory = p->limits.maxComputeSharedMemorySize;
     info->max_workgroup_size = p->limits.maxComputeWorkGroupInvocations;
+    memcpy(info->max_groups, p->limits.maxComputeWorkGroupCount, sizeof info->max_groups);
+    info->max_allocation = sizes.maxMemoryAllocationSize;
     info->subgroup_size = subgroups.subgroupSize;
     hearth_status st = find_memory(vk, device, f, err);
     if (st == HEARTH_OK) st = find_features(vk, device, info, err);
