@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "engine/session_int.h"
 #include "support/models/tiny_model.h"
+#include "support/models/tiny_requests.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -378,34 +379,12 @@ TEST(each_allocation_may_fail)
 
 /* ---- requests ------------------------------------------------------------------------------------------- */
 
-typedef struct outcome {
-    int32_t tokens[N_CTX];
-    size_t n;
-    uint64_t hash;
-    hearth_request_state last;
-    hearth_draft_stats draft;
-} outcome;
-
-static bool note(void *user, const hearth_request_event *e)
-{
-    outcome *o = user;
-    for (size_t i = 0; e->logits && i < N; i++) {
-        uint32_t bits;
-        memcpy(&bits, &e->logits[i], sizeof bits);
-        o->hash = o->hash * 1099511628211u + bits;
-    }
-    if (e->state == HEARTH_REQUEST_TOKEN) o->tokens[o->n++] = e->token;
-    else o->last = e->state;
-    o->draft = e->draft;
-    return true;
-}
-
 enum { N_REQUEST = 24 };
 
 /* Requests of two owners that begin alike, some with a constraint, at several temperatures; in two rounds, so
  * that the second ones find what the first ones computed. */
 static hearth_draft_stats run_requests(const hearth_model *m, uint32_t n_draft, uint32_t n_position,
-                                       outcome *out)
+                                       request_outcome *out)
 {
     const hearth_scheduler_options o = {
         .n_ctx = 160, .n_position = n_position, .n_running = 6, .n_thread = 1, .draft = {.n_draft = n_draft}};
@@ -424,7 +403,7 @@ static hearth_draft_stats run_requests(const hearth_model *m, uint32_t n_draft, 
         sampler.repeat_penalty = i % 4 == 1 ? 1.1f : 1.0f;
         for (size_t k = 0; k < n; k++) prompt[k] = (int32_t)((k * k * 3 + k * (k > 25 ? (size_t)i : 1)) % N);
         if (i % 5 == 4) CHECK_OK(hearth_constraint_open(m, &c, &constraints[i], err));
-        out[i] = (outcome){.n = 0};
+        out[i] = (request_outcome){.n = 0};
         const hearth_request q = {.tokens = prompt,
                                   .n_token = n,
                                   .max_token = 40,
@@ -432,7 +411,7 @@ static hearth_draft_stats run_requests(const hearth_model *m, uint32_t n_draft, 
                                   .sampler = &sampler,
                                   .constraint = constraints[i],
                                   .owner = (uint64_t)i % 2,
-                                  .fn = note,
+                                  .fn = request_note,
                                   .user = &out[i]};
         CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
         if (i == N_REQUEST / 2)
@@ -453,18 +432,13 @@ TEST(requests_get_the_same_tokens_and_logits)
     for (int k = 0; k < 2; k++) {
         gguf_bytes file = make_file(kinds[k]);
         hearth_model *m = open_bytes(&file, NULL);
-        outcome plain[N_REQUEST], drafted[N_REQUEST];
+        request_outcome plain[N_REQUEST], drafted[N_REQUEST];
         static const uint32_t n_drafts[] = {2, 7, HEARTH_DRAFT_AUTO, 4};
         (void)run_requests(m, 0, 16 * 160, plain);
         for (int d = 0; d < 4; d++) {
             /* The last time with so few pages that requests wait for one another, and the block has too few. */
             hearth_draft_stats s = run_requests(m, n_drafts[d], d == 3 ? 224 : 16 * 160, drafted);
-            for (int i = 0; i < N_REQUEST; i++) {
-                CHECK_INT(drafted[i].n, plain[i].n);
-                CHECK_BYTES(drafted[i].tokens, plain[i].tokens, plain[i].n * sizeof *plain[i].tokens);
-                CHECK(drafted[i].hash == plain[i].hash);
-                CHECK_INT(drafted[i].last, plain[i].last);
-            }
+            request_expect_same(plain, drafted, N_REQUEST);
             if (n_drafts[d] != HEARTH_DRAFT_AUTO) CHECK(s.n_drafted > N_REQUEST);
             if (k == 0 && d == 0) { /* where the next token is the likeliest one, all are right */
                 CHECK(drafted[0].draft.n_drafted >= 20);
