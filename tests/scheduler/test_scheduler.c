@@ -208,6 +208,51 @@ TEST(a_request_gets_the_same_in_any_schedule)
     CHECK(n_preempted > 0 && n_cached > 0 && n_accepted > 0);
 }
 
+/* A prompt that is evaluated for later requests: nothing is sampled of it, with drafts and other requests beside it. */
+TEST(a_prompt_alone_is_evaluated_and_kept)
+{
+    for (int k = 0; k < N_KIND; k++) {
+        fixture f;
+        test_random r = {31};
+        wanted first, one, beside, next;
+        open_model(&f, kinds[k]);
+        const hearth_scheduler_options o = {.n_ctx = N_CTX, .n_thread = 1, .draft = {.n_draft = 3}};
+        hearth_scheduler *s = open_scheduler(&f, &o);
+        make_wanted(&r, &first, NULL, 0);
+        make_wanted(&r, &beside, NULL, 0);
+        one = first;
+        one.n = 1, first.n = 70, beside.max_token = 12;
+        run_alone(&f, &beside);
+        wanted *const prompts[] = {&one, &first};
+        uint64_t id;
+        add(s, &beside);
+        for (int i = 0; i < 2; i++) {
+            hearth_request q = request_of(prompts[i]);
+            q.prompt_only = true;
+            CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
+        }
+        while (hearth_scheduler_step(s)) {
+        }
+        expect_equal(&beside);
+        for (int i = 0; i < 2; i++) {
+            CHECK_INT(prompts[i]->among.last, HEARTH_REQUEST_LENGTH);
+            CHECK_INT(prompts[i]->among.n_last, 1);
+            CHECK_INT(prompts[i]->among.n, 0);
+        }
+        CHECK_INT(hearth_scheduler_get_stats(s).n_generated, beside.among.n);
+        next = first;
+        next.n += 5, next.max_token = 8;
+        run_alone(&f, &next);
+        add(s, &next);
+        while (hearth_scheduler_step(s)) {
+        }
+        expect_equal(&next);
+        CHECK_INT(next.among.n_cached, first.n);
+        hearth_scheduler_close(s);
+        close_model(&f);
+    }
+}
+
 /* A second turn of a chat: the first one's tokens, what came of it, and more. */
 TEST(a_second_turn_evaluates_its_new_tokens_only)
 {
