@@ -379,6 +379,22 @@ def a_prompt_is_repeated_with_its_probabilities():
 
 
 @case
+def names_of_long_tokens_are_whole():
+    ask = {"max_tokens": 1, "logprobs": 5, "temperature": 0}
+    with Server("-t", "1") as s:
+        ids = s.post("/tokenize", {"content": STORY, "add_special": True}).json()["tokens"]
+        found, = s.post("/v1/completions", {**ask, "prompt": ids}).json()["choices"][0]["logprobs"]["top_logprobs"]
+    names = list(found)
+    long = {names[0]: "a" * 700 + "b", names[1]: "a" * 700 + "c"}
+    with open(MODEL, "rb") as f:
+        renamed = [(old.replace(" ", "\u2581"), new) for old, new in long.items()]
+        model = scratch("long-tokens.gguf", chat_model.with_template(f.read(), None, renamed=renamed))
+    with Server("-t", "1", model=model) as s:
+        again, = s.post("/v1/completions", {**ask, "prompt": ids}).json()["choices"][0]["logprobs"]["top_logprobs"]
+    check(again == {long.get(name, name): value for name, value in found.items()}, again, found)
+
+
+@case
 def choices_begin_after_one_that_ends_at_once():
     with Server("-t", "1") as s:
         ends = {"2": 100}  # the end of a text is the first token
