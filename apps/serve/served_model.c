@@ -1,6 +1,7 @@
 /* Opens and closes a model that is served. */
 #include "serve/api/generation.h"
 
+#include "common/chat_format.h"
 #include "common/output.h"
 #include "engine/engine.h"
 
@@ -37,6 +38,11 @@ static hearth_status describe(served_model *m, hearth_error *err)
     model_facts facts = {0};
     hearth_status st = model_facts_take(&facts, m->model, m->scheduling.n_ctx, err);
     if (st != HEARTH_OK) return st;
+    if (m->format &&
+        (st = model_facts_set_template(&facts, m->format->text, m->format->n, err)) != HEARTH_OK) {
+        model_facts_free(&facts);
+        return st;
+    }
     facts.has_chat = m->chat != NULL;
     if (hth_model_hash(m->model->file, &hash, &ignored) == HEARTH_OK)
         snprintf(digest, sizeof digest, "%016llx", (unsigned long long)hash);
@@ -73,7 +79,8 @@ hearth_status served_model_open(served_model *m, hearth_error *err)
     if (st == HEARTH_OK) {
         hearth_model_get_info(m->model, &m->info);
         /* A model without a chat template serves all that needs none. */
-        if (hearth_chat_open(m->model, NULL, &m->chat, &m->chat_error) != HEARTH_OK) m->chat = NULL;
+        if (!m->chat && hearth_chat_open(m->model, NULL, &m->chat, &m->chat_error) != HEARTH_OK)
+            m->chat = NULL;
         st = describe(m, err);
     }
     if (st == HEARTH_OK && !live_figures_open(m)) st = hth_fail_memory(err, sizeof m->live, "figures");
