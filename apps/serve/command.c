@@ -8,6 +8,7 @@
 
 #if HEARTH_SERVE
 
+#include "base/folder.h"
 #include "engine/engine.h"
 #include "serve/engine.h"
 #include "serve/model_list.h"
@@ -18,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #endif
@@ -206,10 +206,10 @@ static void say_ready(void) { notify_manager("READY=1"); }
 static hearth_status make_kept_folder(const char *folder, hearth_error *err)
 {
     char *path;
+    hearth_error why;
     if (!folder) return HEARTH_OK;
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
-        return hth_fail(err, HEARTH_ERROR_IO, "--kv-dir %s: the folder cannot be made: %s", folder,
-                        strerror(errno));
+    if (hth_folder_make(folder, 0700, &why) != HEARTH_OK)
+        return hth_fail(err, HEARTH_ERROR_IO, "--kv-dir %s", why.message);
     if (asprintf(&path, "%s/hearth-XXXXXX", folder) < 0)
         return hth_fail_memory(err, strlen(folder), "a path");
     int fd = mkstemp(path), reason = errno;

@@ -1,22 +1,20 @@
 /* Opens and closes a model that is served. */
 #include "serve/api/generation.h"
 
+#include "base/folder.h"
 #include "common/chat_format.h"
 #include "common/output.h"
 #include "engine/engine.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* The folder of one of several models is made; that of the only one was made before (command.c). */
 static hearth_status restore(served_model *m, hearth_error *err)
 {
     if (!m->kept) return HEARTH_OK;
-    if (m->engine->n_model > 1 && mkdir(m->kept, 0700) != 0 && errno != EEXIST)
-        return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot be made: %s", m->kept, strerror(errno));
-    return hearth_scheduler_restore(m->scheduler, m->kept, err);
+    hearth_status st = m->engine->n_model > 1 ? hth_folder_make(m->kept, 0700, err) : HEARTH_OK;
+    return st == HEARTH_OK ? hearth_scheduler_restore(m->scheduler, m->kept, err) : st;
 }
 
 void served_model_keep(served_model *m, hearth_progress_fn *goes_on, void *user)
