@@ -330,6 +330,7 @@ TEST(without_room_for_its_session_there_is_no_block)
     fixture f;
     begin(&f, BY_TOKEN, 0, 64);
     hth_budget *b = &f.model->budget;
+    const uint64_t without = b->sessions;
     use_drafts(f.session, HEARTH_DRAFT_AUTO);
     CHECK(f.session->drafts && f.session->drafts->mtp);
     uint64_t limit = b->sessions + b->fixed + b->cap.min;
@@ -339,10 +340,74 @@ TEST(without_room_for_its_session_there_is_no_block)
         use_drafts(f.session, HEARTH_DRAFT_AUTO);
         b->limit = 0;
         CHECK(f.session->drafts && (f.session->drafts->mtp == NULL) == (lacks == 1));
+        CHECK((f.model->mtp == NULL) ==
+              (lacks == 1)); /* nor do its weights stay, and what they took is given back */
         evaluate_text(&f, N_PROMPT);
         go_on(&f, 10);
+        if (lacks == 0) continue;
+        use_drafts(f.session, 0);
+        CHECK_INT(b->sessions, without);
     }
     end(&f);
+}
+
+/* Another session has the block: where there is no room for a second one's drafts, it stays. */
+TEST(a_block_that_others_use_stays)
+{
+    fixture f;
+    hearth_session *second = NULL;
+    const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = 64, .n_thread = 1};
+    begin(&f, BY_TOKEN, 2, 64);
+    CHECK_OK(hearth_session_open(f.model, &o, &second, err));
+    f.model->budget.limit = f.model->budget.sessions + HTH_DRAFT_MAX * N * sizeof(float) + 1000;
+    use_drafts(second, HEARTH_DRAFT_AUTO);
+    f.model->budget.limit = 0;
+    CHECK(second->drafts && !second->drafts->mtp && f.model->mtp);
+    hearth_session_close(second);
+    evaluate_text(&f, N_PROMPT);
+    go_on_right(&f, 9, 3);
+    end(&f);
+}
+
+/* One head of keys and values in layer i. */
+static void take_heads(tiny_model *m, int i)
+{
+    static const char *const names[] = {"attn_k.weight", "attn_v.weight", "attn_k.bias", "attn_v.bias"};
+    for (int k = 0; k < 4; k++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.%s", i, names[k]);
+        tiny_find(m, name)->dim[k < 2] = D / TINY_HEADS;
+    }
+}
+
+/* Arrays by layer may leave the block out. Then it has what the last of its layers has; its tensors tell whether that is
+ * so, and only if it is not there is something to say. */
+TEST(a_block_without_an_entry_in_an_array_is_as_its_layers)
+{
+    static const uint32_t heads[3][2] = {
+        {TINY_HEADS_KV, TINY_HEADS_KV}, {1, TINY_HEADS_KV}, {TINY_HEADS_KV, 1}};
+    for (int k = 0; k < 3; k++) {
+        tiny_model m;
+        fixture f = {.next = 0};
+        const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = 64, .n_thread = 1};
+        tiny_begin(&m);
+        tiny_become(&m, "glm4moe");
+        tiny_add_mtp(&m); /* as the last layer is here */
+        tiny_set_array(&m, "glm4moe.attention.head_count_kv", heads[k], 2);
+        if (k > 0) take_heads(&m, k - 1);
+        f.file = tiny_take(&m);
+        f.model = open_bytes(&f.file, NULL);
+        CHECK_OK(hearth_session_open(f.model, &o, &f.session, err));
+        test_log_start();
+        use_drafts(f.session, HEARTH_DRAFT_AUTO);
+        CHECK_INT(test_n_warning("MTP block"), k == 2);
+        CHECK_INT(test_n_warning("; glm4moe.attention.head_count_kv has no entry for this block"), k == 2);
+        test_log_stop();
+        CHECK((f.session->drafts->mtp != NULL) == (k < 2));
+        evaluate_text(&f, N_PROMPT);
+        for (int i = 0; i < 5; i++) CHECK_OK(hearth_session_eval(f.session, &f.next, 1, err));
+        end(&f);
+    }
 }
 
 /* Without memory there are no such drafts, or an error, and nothing is lost. */
