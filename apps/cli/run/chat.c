@@ -107,14 +107,21 @@ typedef struct answer {
     buffer text;
     id_list ids;
     uint64_t n_token;
+    hearth_answer_kind kind; /* of the last part that was shown, if has_part */
+    bool has_part;
     const char *end; /* why it ended; NULL: continues */
 } answer;
 
-/* On a terminal reasoning is dim, and its marks are left out. */
+/* On a terminal reasoning is dim, and its marks are left out, as those of calls. What is of another kind has a line of its
+ * own; arguments stand behind the name of their function. */
 static void show_part(void *user, hearth_answer_kind kind, const char *text, size_t n)
 {
     answer *an = user;
-    if (!wrap_dim(&an->wrap, kind == HEARTH_ANSWER_REASONING) || !wrap_write(&an->wrap, text, n))
+    bool differs = an->has_part && (kind != an->kind || kind == HEARTH_ANSWER_CALL), ok = true;
+    if (differs && kind == HEARTH_ANSWER_ARGUMENTS) ok = wrap_write(&an->wrap, " ", 1);
+    else if (differs) ok = wrap_line(&an->wrap);
+    an->kind = kind, an->has_part = true;
+    if (!ok || !wrap_dim(&an->wrap, kind == HEARTH_ANSWER_REASONING) || !wrap_write(&an->wrap, text, n))
         an->end = "output closed";
 }
 
