@@ -126,6 +126,7 @@ bool wrap_dim(wrap *w, bool dim)
 bool wrap_line(wrap *w)
 {
     if (!put_word(w)) return false;
+    w->spaces = 0;
     bool begins = w->breaks != text_breaks() || w->column == 0;
     return (begins || new_line(w)) && flush_stdout();
 }
