@@ -1,3 +1,4 @@
+/* Notes the events of a request, and compares two. */
 #include "support/models/tiny_requests.h"
 
 #include "base/hash.h"
