@@ -112,8 +112,8 @@ typedef struct answer {
     const char *end; /* why it ended; NULL: continues */
 } answer;
 
-/* On a terminal reasoning is dim, and its marks are left out, as those of calls. What is of another kind has a line of its
- * own; arguments stand behind the name of their function. */
+/* On a terminal reasoning is dim, and its marks are left out, as those of calls. What is of another kind has a line of
+ * its own; arguments stand behind the name of their function. */
 static void show_part(void *user, hearth_answer_kind kind, const char *text, size_t n)
 {
     answer *an = user;

@@ -163,7 +163,7 @@ uint64_t random_number(void);
  * the requests of clients that are gone, and pauses those of clients that do not read; ends those that take longer than
  * allowed. Returns when the next one does (UINT64_MAX: none). */
 uint64_t generations_tend(served_model *served);
-/* Whether that has something to do at once, though no request may be left: choices may begin, or what is broken ends. */
+/* Whether that has something to do at once, though no request may be left: choices may begin, what is broken ends. */
 bool generations_go_on(const served_model *served);
 void generations_cancel_all(served_model *served);
 
