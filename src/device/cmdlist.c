@@ -58,7 +58,8 @@ static bool check_range(hth_cmdlist *t, hth_buffer_range *s, bool bound)
 {
     const hth_device_info *info = &t->device->info;
     t->error.status = hth_buffer_range_check(s, &t->error);
-    if (t->error.status == HEARTH_OK && bound && (s->offset % info->alignment != 0 || s->size > info->max_binding_size))
+    if (t->error.status == HEARTH_OK && bound &&
+        (s->offset % info->alignment != 0 || s->size > info->max_binding_size))
         t->error.status =
             hth_fail(&t->error, HEARTH_ERROR_UNSUPPORTED,
                      "%s: %llu bytes from %llu on cannot be bound: at most %llu, at multiples of %u",
@@ -79,7 +80,8 @@ static hth_cmd *add_cmd(hth_cmdlist *t, hth_cmd_kind kind, const hth_buffer_rang
     for (size_t i = 0; i < n_ranges; i++) {
         hth_buffer_range s = ranges[i];
         bool is_grid = kind == HTH_CMD_DISPATCH_INDIRECT && i + 1 == n_ranges;
-        if (!check_range(t, &s, (kind == HTH_CMD_DISPATCH || kind == HTH_CMD_DISPATCH_INDIRECT) && !is_grid)) return NULL;
+        if (!check_range(t, &s, (kind == HTH_CMD_DISPATCH || kind == HTH_CMD_DISPATCH_INDIRECT) && !is_grid))
+            return NULL;
         all[t->n_range + i] = s;
     }
     hth_cmd *cmd = &cmds[t->n_cmd++];
@@ -88,12 +90,24 @@ static hth_cmd *add_cmd(hth_cmdlist *t, hth_cmd_kind kind, const hth_buffer_rang
     return cmd;
 }
 
+/* Grids in memory are not checked: they are not larger than those recorded for the same shader. */
+static bool check_grid(hth_cmdlist *t, const hth_pipeline *pipeline, const uint32_t grid[3])
+{
+    const uint32_t *max = t->device->info.max_groups;
+    for (int i = 0; i < 3 && t->error.status == HEARTH_OK; i++)
+        if (max[i] > 0 && grid[i] > max[i])
+            t->error.status =
+                hth_fail(&t->error, HEARTH_ERROR_UNSUPPORTED, "%s: %u workgroups of %s: at most %u",
+                         t->device->info.name, grid[i], hth_shader_infos[pipeline->id].name, max[i]);
+    return t->error.status == HEARTH_OK;
+}
+
 static void add_dispatch(hth_cmdlist *t, hth_cmd_kind kind, const hth_pipeline *pipeline,
-                         const hth_buffer_range *ranges,
-                         size_t n_ranges, const void *push, const uint32_t grid[3])
+                         const hth_buffer_range *ranges, size_t n_ranges, const void *push,
+                         const uint32_t grid[3])
 {
     const hth_shader_info *shader = &hth_shader_infos[pipeline->id];
-    if (t->error.status != HEARTH_OK) return;
+    if (t->error.status != HEARTH_OK || !check_grid(t, pipeline, grid)) return;
     uint8_t *bytes = grow(t, t->push, t->n_push, shader->push_size, &t->push_capacity, 1);
     if (!bytes) return;
     t->push = bytes;
@@ -106,15 +120,16 @@ static void add_dispatch(hth_cmdlist *t, hth_cmd_kind kind, const hth_pipeline *
     t->n_push += shader->push_size;
 }
 
-void hth_cmdlist_dispatch(hth_cmdlist *t, const hth_pipeline *pipeline, const hth_buffer_range *bind, const void *push,
-                  uint32_t gx, uint32_t gy, uint32_t gz)
+void hth_cmdlist_dispatch(hth_cmdlist *t, const hth_pipeline *pipeline, const hth_buffer_range *bind,
+                          const void *push, uint32_t gx, uint32_t gy, uint32_t gz)
 {
     const uint32_t grid[3] = {gx, gy, gz};
-    add_dispatch(t, HTH_CMD_DISPATCH, pipeline, bind, strlen(hth_shader_infos[pipeline->id].bindings), push, grid);
+    add_dispatch(t, HTH_CMD_DISPATCH, pipeline, bind, strlen(hth_shader_infos[pipeline->id].bindings), push,
+                 grid);
 }
 
-void hth_cmdlist_dispatch_indirect(hth_cmdlist *t, const hth_pipeline *pipeline, const hth_buffer_range *bind, const void *push,
-                     hth_buffer_range grid)
+void hth_cmdlist_dispatch_indirect(hth_cmdlist *t, const hth_pipeline *pipeline, const hth_buffer_range *bind,
+                                   const void *push, hth_buffer_range grid)
 {
     static const uint32_t none[3];
     hth_buffer_range all[HTH_SHADER_MAX_BIND + 1];
@@ -131,7 +146,8 @@ void hth_cmdlist_hint_bytes(hth_cmdlist *t, uint64_t bytes)
     t->cmds[t->n_cmd - 1].read_bytes = bytes;
 }
 
-void hth_cmdlist_hint_bytes_masked(hth_cmdlist *t, uint64_t bytes, hth_buffer_range marks, uint32_t first, uint32_t n)
+void hth_cmdlist_hint_bytes_masked(hth_cmdlist *t, uint64_t bytes, hth_buffer_range marks, uint32_t first,
+                                   uint32_t n)
 {
     if (t->error.status != HEARTH_OK || !check_range(t, &marks, false)) return;
     hth_cmdlist_hint_bytes(t, bytes);

@@ -12,6 +12,7 @@
 static _Atomic uint64_t opened_fail_at;
 static _Atomic int opened_fail_with;
 static _Atomic bool opened_failed;
+static _Atomic bool opened_times_commands;
 
 hearth_status hth_device_begin_call(hth_device *d, hearth_error *err)
 {
@@ -69,18 +70,25 @@ bool hth_device_is_usable_gpu(const hth_device_info *info)
     return info->kind == HTH_DEVICE_DISCRETE && !info->unsupported_reason[0];
 }
 
+/* Loaders list the GPU of the screen first, and a card once for each of its drivers. */
+static bool is_better(const hth_device_info *a, const hth_device_info *b)
+{
+    if (!hth_device_is_usable_gpu(a) || !b) return hth_device_is_usable_gpu(a);
+    if (a->memory != b->memory) return a->memory > b->memory;
+    return __builtin_popcount(a->features) > __builtin_popcount(b->features);
+}
+
 bool hth_device_find_discrete(char name[32])
 {
     hth_device_info found[HTH_MAX_DEVICE];
+    const hth_device_info *best = NULL;
     char note[200];
     size_t n;
     hth_device_list(found, HTH_MAX_DEVICE, &n, note);
-    for (size_t i = 0; i < n; i++) {
-        if (!hth_device_is_usable_gpu(&found[i])) continue;
-        snprintf(name, 32, "vulkan:%zu", i);
-        return true;
-    }
-    return false;
+    for (size_t i = 0; i < n; i++)
+        if (is_better(&found[i], best)) best = &found[i];
+    if (best) snprintf(name, 32, "vulkan:%zu", (size_t)(best - found));
+    return best != NULL;
 }
 
 uint64_t hth_device_free_memory(const hth_device_info *info)
@@ -89,6 +97,11 @@ uint64_t hth_device_free_memory(const hth_device_info *info)
     uint64_t has = info->budget > 0 && info->budget < info->memory ? info->budget : info->memory;
     uint64_t margin = info->memory / 20 > least_margin ? info->memory / 20 : least_margin;
     return info->kind == HTH_DEVICE_REF ? has : has > margin ? has - margin : 0;
+}
+
+uint64_t hth_device_patience_ns(const hth_device_info *info)
+{
+    return (info->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
 }
 
 enum { UUID_DIGITS = 32, DASHED_DIGITS = 36 };
@@ -147,6 +160,7 @@ hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hea
     if (!d) return hth_fail_memory(err, sizeof *d, "a device");
     d->backend = back;
     d->opened_ns = hth_clock_ns();
+    d->times_commands = atomic_load(&opened_times_commands);
     hth_device_inject_fault(d, atomic_load(&opened_fail_at), (hearth_status)atomic_load(&opened_fail_with));
     snprintf(d->info.name, sizeof d->info.name, "%s", named.name);
     hearth_status st = hth_device_begin_call(d, err);
@@ -193,6 +207,29 @@ uint64_t hth_device_budget(const hth_device *d)
 {
     uint64_t says = d->backend->budget ? d->backend->budget(d) : 0;
     return says > 0 && says < d->limit ? says : d->limit;
+}
+
+void hth_device_time_commands_on_open(bool on) { atomic_store(&opened_times_commands, on); }
+
+static void pass_time(hth_cmd *c, hth_command_time_fn *fn, void *user)
+{
+    static const char *const others[] = {[HTH_CMD_COPY] = "copy", [HTH_CMD_BARRIER] = "barrier"};
+    hth_command_time time = {.read_bytes = c->read_bytes, .n_run = c->n_run, .ns = c->ns};
+    if (c->pipeline) {
+        const hth_shader_info *shader = &hth_shader_infos[c->pipeline->id];
+        time.name = shader->name, time.consts = c->pipeline->consts, time.n_const = shader->n_const;
+        memcpy(time.grid, c->grid, sizeof time.grid);
+    } else time.name = others[c->kind];
+    if (c->n_run > 0) fn(user, &time);
+    c->n_run = c->ns = 0;
+}
+
+void hth_device_command_times(hth_device *d, hth_command_time_fn *fn, void *user)
+{
+    for (hth_cmdlist *t = d->cmdlists; t; t = t->next) {
+        if (d->backend->cmdlist_read_times) d->backend->cmdlist_read_times(t);
+        for (size_t i = 0; i < t->n_cmd; i++) pass_time(&t->cmds[i], fn, user);
+    }
 }
 
 hearth_status hth_pipeline_get(hth_device *d, hth_shader_id id, const uint32_t *consts,

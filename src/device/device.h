@@ -46,6 +46,8 @@ typedef struct hth_device_info {
     uint32_t alignment;          /* of a buffer range's offset, bytes */
     uint32_t max_shared_memory;  /* bytes of shared memory of a workgroup */
     uint32_t max_workgroup_size; /* invocations */
+    uint32_t max_groups[3];      /* workgroups of a dispatch; 0: any number */
+    uint64_t max_allocation;     /* bytes of a buffer; 0: any number */
     uint32_t subgroup_size;      /* invocations, default size */
     uint32_t features;           /* HTH_FEATURE_*: those in use */
     uint32_t unused_features;    /* HTH_FEATURE_*: present but not used */
@@ -63,11 +65,15 @@ enum { HTH_MAX_DEVICE = 16 }; /* Vulkan devices that are enumerated */
  * used. note: why there is no Vulkan device, or empty. */
 void hth_device_list(hth_device_info *out, size_t capacity, size_t *n, char note[200]);
 
-/* The first usable discrete GPU, as "vulkan:N"; false: none. */
+/* The usable discrete GPU with most memory, of equals that with most features, as "vulkan:N"; false: none. */
 bool hth_device_find_discrete(char name[32]);
 bool hth_device_is_usable_gpu(const hth_device_info *info);
 /* Bytes that a model may use: leaves a margin for other processes and for the driver. */
 uint64_t hth_device_free_memory(const hth_device_info *info);
+
+/* How long one submission may take before the device counts as hung, in nanoseconds: a GPU completes some in far less;
+ * others, like drivers that compute on the CPU, share what they run on with other work. */
+uint64_t hth_device_patience_ns(const hth_device_info *info);
 
 /* ---- a device ----------------------------------------------------------------------------------- */
 
@@ -211,6 +217,24 @@ hearth_status hth_device_download(hth_buffer_range from, void *to, hearth_error 
 uint64_t hth_device_time(const hth_device *device);
 /* Accounts for time_ns of host computation; moves a virtual clock, otherwise does nothing. */
 void hth_device_advance_clock(hth_device *device, uint64_t time_ns);
+
+/* ---- for measurements --------------------------------------------------------------------------------- */
+
+/* One recorded command of a live command list. */
+typedef struct hth_command_time {
+    const char *name;       /* of the shader, or "copy", "barrier" */
+    const uint32_t *consts; /* [n_const of the shader]; NULL for other commands */
+    uint32_t n_const, grid[3];
+    uint64_t read_bytes;    /* hth_cmdlist_hint_bytes */
+    uint64_t n_run, ns;     /* completed runs that were read, and the sum of their times */
+} hth_command_time;
+typedef void hth_command_time_fn(void *user, const hth_command_time *time);
+
+/* Vulkan: devices opened from now on write a timestamp after each command. The time of a command ends when it and all
+ * commands before it are complete, so those without a barrier between them share one. Costs some microseconds each. */
+void hth_device_time_commands_on_open(bool on);
+/* Passes all commands that ran since the last call, and sets their times to zero. Nothing may be in flight. */
+void hth_device_command_times(hth_device *device, hth_command_time_fn *fn, void *user);
 
 /* ---- for tests ---------------------------------------------------------------------------------------- */
 

@@ -32,6 +32,7 @@ struct hth_device {
     const hth_fault *faults; /* of the back end */
     size_t n_fault;
     uint64_t opened_ns; /* on the monotonic clock */
+    bool times_commands;
 };
 
 struct hth_buffer {
@@ -72,6 +73,7 @@ typedef struct hth_cmd {
     uint64_t read_bytes;   /* hth_cmdlist_hint_bytes; 0: unknown */
     hth_buffer_range mask; /* buffer NULL: none; else read_bytes counts once per set bit of n_bit bits */
     uint32_t first_bit, n_bit;
+    uint64_t n_run, ns; /* device.h: hth_command_time */
 } hth_cmd;
 
 struct hth_cmdlist {
@@ -106,6 +108,7 @@ struct hth_backend {
     void (*pipeline_free)(hth_device *d, hth_pipeline *p);
     hearth_status (*cmdlist_end)(hth_cmdlist *t, hearth_error *err);
     void (*cmdlist_free)(hth_cmdlist *t);
+    void (*cmdlist_read_times)(hth_cmdlist *t); /* adds those of its last run, if that is complete; NULL: has none */
     /* Command list i completes at fence first + i. */
     hearth_status (*submit)(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first,
                             hearth_error *err);
@@ -113,6 +116,8 @@ struct hth_backend {
     hth_fence (*completed_value)(hth_device *d);
     /* OK: reached. DEVICE with late: not within timeout_ns, which is part of d->timeout_ns; without: never. */
     hearth_status (*wait)(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late, hearth_error *err);
+    /* Whether the command list that completes at a fence, which was reached, did what it contains. NULL: always. */
+    bool (*did_run)(const hth_device *d, hth_fence fence);
     /* As in device.h; NULL: the monotonic clock, which does not advance on request. */
     uint64_t (*time)(const hth_device *d);
     void (*advance_clock)(hth_device *d, uint64_t time_ns);

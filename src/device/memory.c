@@ -29,6 +29,9 @@ static hearth_status make_buffer(hth_device *d, hth_memory memory, uint64_t size
         return hth_fail(err, HEARTH_ERROR_MEMORY, "%s: %s: %s wanted, %s of %s are in use", d->info.name,
                         what, hth_format_bytes(size).text, hth_format_bytes(d->used).text,
                         hth_format_bytes(d->limit).text);
+    if (d->info.max_allocation > 0 && held > d->info.max_allocation)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s: %s wanted, its driver allocates at most %s at once",
+                        d->info.name, what, hth_format_bytes(size).text, hth_format_bytes(d->info.max_allocation).text);
     hth_buffer *b = hth_alloc(1, sizeof *b);
     if (!b) return hth_fail_memory(err, sizeof *b, "a buffer");
     *b = (hth_buffer){.device = d, .memory = memory, .size = size, .allocated = held};

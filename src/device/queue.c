@@ -63,11 +63,21 @@ static hearth_status wait_in_intervals(hth_device *d, hth_fence fence, uint64_t 
     return st;
 }
 
+/* A fence was reached: whether that is true. */
+static hearth_status check_run(hth_device *d, hth_fence fence, hearth_error *err)
+{
+    if (!d->backend->did_run || d->backend->did_run(d, fence)) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_DEVICE,
+                    "%s: its driver says that command list %llu is complete, but it did not run",
+                    d->info.name, (unsigned long long)fence);
+}
+
 hearth_status hth_queue_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, hearth_error *err)
 {
     hearth_status st = hth_device_begin_call(d, err);
     if (st != HEARTH_OK) return st;
-    return hth_device_end_call(d, wait_in_intervals(d, fence, timeout_ns, err));
+    st = wait_in_intervals(d, fence, timeout_ns, err);
+    return hth_device_end_call(d, st == HEARTH_OK ? check_run(d, fence, err) : st);
 }
 
 hearth_status hth_queue_wait_spin(hth_device *d, hth_fence fence, uint64_t timeout_ns, hearth_error *err)
@@ -76,7 +86,7 @@ hearth_status hth_queue_wait_spin(hth_device *d, hth_fence fence, uint64_t timeo
     uint64_t start = hth_device_time(d);
     while (!hth_queue_is_complete(d, fence))
         if (hth_device_time(d) - start > SPIN_NS) return hth_queue_wait(d, fence, timeout_ns, err);
-    return HEARTH_OK;
+    return hth_device_end_call(d, check_run(d, fence, err));
 }
 
 hearth_status hth_queue_drain(hth_device *d, uint64_t timeout_ns, hearth_error *err)
@@ -86,7 +96,8 @@ hearth_status hth_queue_drain(hth_device *d, uint64_t timeout_ns, hearth_error *
     hth_fence reached;
     int n_failed = 0;
     if (d->lost) return hth_device_begin_call(d, err); /* reports the lost device */
-    while (n_failed < TRIES && st != HEARTH_ERROR_DEVICE && (reached = d->backend->completed_value(d)) < d->last) {
+    while (n_failed < TRIES && st != HEARTH_ERROR_DEVICE &&
+           (reached = d->backend->completed_value(d)) < d->last) {
         hth_fence next = d->last - reached < AT_ONCE ? d->last : reached + AT_ONCE;
         st = d->host_value < d->max_wait_value ? hth_queue_signal(d, d->max_wait_value, err) : HEARTH_OK;
         if (st == HEARTH_OK) st = hth_queue_wait(d, next, timeout_ns, err);

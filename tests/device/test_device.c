@@ -155,6 +155,34 @@ ON_EACH(command_lists_run_in_order_once_their_host_semaphore_is_signalled)
     close_it(t.d);
 }
 
+static void count_times(void *user, const hth_command_time *time)
+{
+    uint64_t *n_run = user;
+    n_run[strcmp(time->name, "add") == 0 ? 0 : strcmp(time->name, "fill") == 0 ? 1 : 2] += time->n_run;
+    CHECK((time->grid[0] == 1) == (time->consts != NULL) && time->ns < 1000000000);
+}
+
+/* Vulkan alone has timestamps. Times of a run that was followed by another one are kept. */
+ON_EACH(commands_are_timed_if_asked_for)
+{
+    const uint64_t n = strcmp(under_test, "vulkan:0") == 0;
+    uint64_t n_run[3] = {0}; /* add, fill, barrier */
+    task t = {0};
+    hth_fence fence;
+    hth_device_time_commands_on_open(true);
+    CHECK_OK(open_it(0, &t.d, err));
+    hth_device_time_commands_on_open(false);
+    CHECK_OK(record(&t, err));
+    CHECK_OK(run(&t, 2.0f, err));
+    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{t.first, 0}}, 1, &fence, err));
+    CHECK_OK(hth_queue_wait(t.d, fence, 1000000000, err));
+    hth_device_command_times(t.d, count_times, n_run);
+    CHECK(n_run[0] == 3 * n && n_run[1] == 2 * n && n_run[2] == 2 * n);
+    hth_device_command_times(t.d, count_times, n_run);
+    CHECK(n_run[0] == 3 * n);
+    close_it(t.d);
+}
+
 ON_EACH(a_command_list_that_is_never_signalled_is_a_device_failure)
 {
     task t = {0};

@@ -146,8 +146,17 @@ hearth_status hth_vk_cmdlist_end(hth_cmdlist *t, hearth_error *err)
     if (st != HEARTH_OK) goto done;
     memory_barrier(vk, own->commands, WORK | VK_PIPELINE_STAGE_HOST_BIT, WRITES | VK_ACCESS_HOST_WRITE_BIT, WORK,
               READS | WRITES);
-    for (size_t i = 0; st == HEARTH_OK && i < t->n_cmd; i++) st = record(t, &t->cmds[i], err);
-    memory_barrier(vk, own->commands, WORK, WRITES, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+    st = hth_vk_times_open(t, err);
+    hth_vk_times_write(t, 0);
+    for (size_t i = 0; st == HEARTH_OK && i < t->n_cmd; i++) {
+        st = record(t, &t->cmds[i], err);
+        hth_vk_times_write(t, (uint32_t)i + 1);
+    }
+    memory_barrier(vk, own->commands, WORK, WRITES, VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+                   VK_ACCESS_HOST_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
+    hth_vk_proof_record(t);
+    memory_barrier(vk, own->commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT,
+                   VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
     if (st == HEARTH_OK) {
         VkResult r = vk->call.vkEndCommandBuffer(own->commands);
         if (r != VK_SUCCESS) st = hth_vk_fail(err, d, "vkEndCommandBuffer", r);
@@ -161,8 +170,12 @@ void hth_vk_cmdlist_free(hth_cmdlist *t)
 {
     hth_vk_device *vk = t->device->priv;
     hth_vk_cmdlist *own = t->priv;
+    if (vk->hangs) goto done;
+    hth_vk_proof_free(t);
     if (own->commands) vk->call.vkFreeCommandBuffers(vk->handle, vk->commands, 1, &own->commands);
     if (own->pool) vk->call.vkDestroyDescriptorPool(vk->handle, own->pool, NULL);
+    if (own->times) vk->call.vkDestroyQueryPool(vk->handle, own->times, NULL);
+done:
     hth_free(own);
     t->priv = NULL;
 }

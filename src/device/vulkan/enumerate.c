@@ -9,24 +9,26 @@ static hth_device_kind kind_of(VkPhysicalDeviceType type)
 {
     switch (type) {
     case VK_PHYSICAL_DEVICE_TYPE_CPU: return HTH_DEVICE_CPU;
-    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return HTH_DEVICE_INTEGRATED;
-    default: return HTH_DEVICE_DISCRETE;
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return HTH_DEVICE_DISCRETE;
+    default: return HTH_DEVICE_INTEGRATED; /* layered and virtual devices too: what they run on is not known */
     }
 }
 
 /* A compute queue family, preferably without graphics: its waits do not delay rendering. UINT32_MAX: none. */
-static uint32_t find_family(const hth_vk_instance *vk, VkPhysicalDevice device)
+static void find_family(const hth_vk_instance *vk, hth_vk_physical_device *f)
 {
     enum { MAX = 16 };
     VkQueueFamilyProperties families[MAX];
-    uint32_t n = MAX, found = UINT32_MAX;
-    vk->vkGetPhysicalDeviceQueueFamilyProperties(device, &n, families);
+    uint32_t n = MAX;
+    vk->vkGetPhysicalDeviceQueueFamilyProperties(f->handle, &n, families);
+    f->family = UINT32_MAX;
     for (uint32_t i = n; i-- > 0;) {
         VkQueueFlags flags = families[i].queueFlags;
         if (!(flags & VK_QUEUE_COMPUTE_BIT)) continue;
-        if (found == UINT32_MAX || !(flags & VK_QUEUE_GRAPHICS_BIT)) found = i;
+        if (f->family == UINT32_MAX || !(flags & VK_QUEUE_GRAPHICS_BIT)) f->family = i;
     }
-    return found;
+    uint32_t n_bit = f->family == UINT32_MAX ? 0 : families[f->family].timestampValidBits;
+    f->timestamp_mask = n_bit == 0 ? 0 : UINT64_MAX >> (64 - n_bit);
 }
 
 static hearth_status find_extension(const hth_vk_instance *vk, VkPhysicalDevice device, const char *name,
@@ -202,15 +204,18 @@ static hearth_status fill_physical_device(const hth_vk_instance *vk, VkPhysicalD
                                                .pNext = &floats};
     VkPhysicalDeviceSubgroupProperties subgroups = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, .pNext = &driver};
+    VkPhysicalDeviceMaintenance3Properties sizes = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES, .pNext = &subgroups};
     VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
-                                       .pNext = &subgroups};
+                                       .pNext = &sizes};
     VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
                                               .pNext = &id};
     vk->vkGetPhysicalDeviceProperties2(device, &properties);
     const VkPhysicalDeviceProperties *p = &properties.properties;
     hth_device_info *info = &f->info;
-    *f = (hth_vk_physical_device){.handle = device, .family = find_family(vk, device),
-                                  .float_controls = float_controls_of(&floats)};
+    *f = (hth_vk_physical_device){.handle = device, .float_controls = float_controls_of(&floats),
+                                  .timestamp_ns = p->limits.timestampPeriod};
+    find_family(vk, f);
     info->kind = kind_of(p->deviceType);
     snprintf(info->name, sizeof info->name, "%s", p->deviceName);
     snprintf(info->driver, sizeof info->driver, "%.100s %.100s", driver.driverName, driver.driverInfo);
@@ -219,6 +224,8 @@ static hearth_status fill_physical_device(const hth_vk_instance *vk, VkPhysicalD
     info->alignment = (uint32_t)p->limits.minStorageBufferOffsetAlignment;
     info->max_shared_memory = p->limits.maxComputeSharedMemorySize;
     info->max_workgroup_size = p->limits.maxComputeWorkGroupInvocations;
+    memcpy(info->max_groups, p->limits.maxComputeWorkGroupCount, sizeof info->max_groups);
+    info->max_allocation = sizes.maxMemoryAllocationSize;
     info->subgroup_size = subgroups.subgroupSize;
     hearth_status st = find_memory(vk, device, f, err);
     if (st == HEARTH_OK) st = find_features(vk, device, info, err);

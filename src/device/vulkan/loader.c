@@ -64,7 +64,10 @@ static hearth_status fail_entry(const char *name, hearth_error *err)
 
 static hearth_status open_loader(hth_vk_instance *vk, hearth_error *err)
 {
-    vk->library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
+    /* Debian's name, Android's, macOS's */
+    static const char *const names[] = {"libvulkan.so.1", "libvulkan.so", "libvulkan.1.dylib"};
+    for (size_t i = 0; !vk->library && i < sizeof names / sizeof *names; i++)
+        vk->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!vk->library)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "no Vulkan loader (libvulkan.so.1) on this machine");
     void *symbol = dlsym(vk->library, "vkGetInstanceProcAddr");

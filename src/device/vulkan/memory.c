@@ -9,15 +9,16 @@
 /* Bytes of one chunk of an upload. */
 static const uint64_t CHUNK = (uint64_t)32 << 20;
 
-/* The first type among `allowed` with all wanted properties, preferably with the liked ones; UINT32_MAX: none. */
+/* The first type among `allowed` with all wanted properties, preferably with the preferred ones; UINT32_MAX: none. */
 static uint32_t find_type(const hth_vk_device *vk, uint32_t allowed, VkMemoryPropertyFlags wanted,
                           VkMemoryPropertyFlags preferred)
 {
     uint32_t found = UINT32_MAX;
-    for (uint32_t i = vk->memory.memoryTypeCount; i-- > 0;) {
+    for (uint32_t i = 0; i < vk->memory.memoryTypeCount; i++) {
         VkMemoryPropertyFlags flags = vk->memory.memoryTypes[i].propertyFlags;
         if (!(allowed >> i & 1) || (flags & wanted) != wanted) continue;
-        if (found == UINT32_MAX || (flags & preferred) == preferred) found = i;
+        if ((flags & preferred) == preferred) return i;
+        if (found == UINT32_MAX) found = i;
     }
     return found;
 }
@@ -81,8 +82,8 @@ void hth_vk_buffer_free(hth_buffer *b)
 {
     hth_vk_device *vk = b->device->priv;
     hth_vk_buffer *own = b->priv;
-    if (own->handle) vk->call.vkDestroyBuffer(vk->handle, own->handle, NULL);
-    if (own->memory) vk->call.vkFreeMemory(vk->handle, own->memory, NULL);
+    if (own->handle && !vk->hangs) vk->call.vkDestroyBuffer(vk->handle, own->handle, NULL);
+    if (own->memory && !vk->hangs) vk->call.vkFreeMemory(vk->handle, own->memory, NULL);
     hth_free(own);
     b->priv = NULL;
 }

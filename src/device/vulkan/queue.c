@@ -15,8 +15,11 @@ static hearth_status submit_some(hth_device *d, const hth_submit_info *submits, 
     VkTimelineSemaphoreSubmitInfo times[AT_ONCE];
     uint64_t fences[AT_ONCE];
     for (uint32_t i = 0; i < n; i++) {
+        hth_vk_cmdlist *own = submits[i].cmdlist->priv;
         bool waits = submits[i].wait > 0;
         fences[i] = first + i;
+        hth_vk_proof_submit(submits[i].cmdlist, fences[i]);
+        if (own->times) hth_vk_times_read(submits[i].cmdlist), own->run = fences[i];
         times[i] = (VkTimelineSemaphoreSubmitInfo){.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
                                                    .waitSemaphoreValueCount = waits,
                                                    .pWaitSemaphoreValues = &submits[i].wait,
@@ -28,7 +31,7 @@ static hearth_status submit_some(hth_device *d, const hth_submit_info *submits, 
                                   .pWaitSemaphores = &vk->host_semaphore,
                                   .pWaitDstStageMask = &WORK,
                                   .commandBufferCount = 1,
-                                  .pCommandBuffers = &((hth_vk_cmdlist *)submits[i].cmdlist->priv)->commands,
+                                  .pCommandBuffers = &own->commands,
                                   .signalSemaphoreCount = 1,
                                   .pSignalSemaphores = &vk->done};
     }
@@ -36,7 +39,8 @@ static hearth_status submit_some(hth_device *d, const hth_submit_info *submits, 
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkQueueSubmit", r);
 }
 
-hearth_status hth_vk_submit(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first, hearth_error *err)
+hearth_status hth_vk_submit(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first,
+                            hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     for (size_t i = 0; st == HEARTH_OK && i < n; i += AT_ONCE) {
@@ -76,7 +80,8 @@ hearth_status hth_vk_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, b
     VkResult r = vk->call.vkWaitSemaphores(vk->handle, &info, timeout_ns);
     *late = r == VK_TIMEOUT;
     if (r == VK_TIMEOUT)
-        return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: command list %llu is not done after %.1f s: %llu command lists are",
+        return hth_fail(err, HEARTH_ERROR_DEVICE,
+                        "%s: command list %llu is not done after %.1f s: %llu command lists are",
                         d->info.name, (unsigned long long)fence, (double)d->timeout_ns * 1e-9,
                         (unsigned long long)hth_vk_completed_value(d));
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkWaitSemaphores", r);
@@ -91,8 +96,7 @@ hearth_status hth_vk_commands_begin(hth_device *d, VkCommandBuffer *out, hearth_
                                         .commandPool = vk->commands,
                                         .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
                                         .commandBufferCount = 1};
-    VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
-                                      .flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT};
+    VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
     VkResult r = vk->call.vkAllocateCommandBuffers(vk->handle, &info, out);
     if (r != VK_SUCCESS) {
         *out = NULL;
@@ -105,15 +109,42 @@ hearth_status hth_vk_commands_begin(hth_device *d, VkCommandBuffer *out, hearth_
     return hth_vk_fail(err, d, "vkBeginCommandBuffer", r);
 }
 
+/* Submits `info`, if it is not NULL, and waits for it and all before it. */
+static hearth_status submit_and_finish(hth_device *d, const VkSubmitInfo *info, uint64_t timeout_ns,
+                                       hearth_error *err)
+{
+    hth_vk_device *vk = d->priv;
+    VkFenceCreateInfo plain = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
+    VkFence fence;
+    const char *call = "vkCreateFence";
+    VkResult r = vk->call.vkCreateFence(vk->handle, &plain, NULL, &fence);
+    if (r != VK_SUCCESS) return hth_vk_fail(err, d, call, r);
+    r = vk->call.vkQueueSubmit(vk->queue, info != NULL, info, fence), call = "vkQueueSubmit";
+    if (r == VK_SUCCESS)
+        r = vk->call.vkWaitForFences(vk->handle, 1, &fence, VK_TRUE, timeout_ns), call = "vkWaitForFences";
+    vk->hangs = r == VK_TIMEOUT;
+    if (vk->hangs)
+        return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: what was submitted is not done after %.0f s",
+                        d->info.name, (double)timeout_ns * 1e-9);
+    vk->call.vkDestroyFence(vk->handle, fence, NULL);
+    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, call, r);
+}
+
+void hth_vk_finish(hth_device *d)
+{
+    const uint64_t lost_ns = 2000000000;
+    const hth_vk_device *vk = d->priv;
+    if (!vk->hangs) submit_and_finish(d, NULL, d->lost ? lost_ns : hth_device_patience_ns(&d->info), NULL);
+}
+
 hearth_status hth_vk_run_once(hth_device *d, VkCommandBuffer commands, hearth_error *err)
 {
     hth_vk_device *vk = d->priv;
     VkSubmitInfo info = {
         .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
     VkResult r = vk->call.vkEndCommandBuffer(commands);
-    const char *call = "vkEndCommandBuffer";
-    if (r == VK_SUCCESS) r = vk->call.vkQueueSubmit(vk->queue, 1, &info, NULL), call = "vkQueueSubmit";
-    if (r == VK_SUCCESS) r = vk->call.vkDeviceWaitIdle(vk->handle), call = "vkDeviceWaitIdle";
-    vk->call.vkFreeCommandBuffers(vk->handle, vk->commands, 1, &commands);
-    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, call, r);
+    hearth_status st = r == VK_SUCCESS ? submit_and_finish(d, &info, hth_device_patience_ns(&d->info), err)
+                                       : hth_vk_fail(err, d, "vkEndCommandBuffer", r);
+    if (!vk->hangs) vk->call.vkFreeCommandBuffers(vk->handle, vk->commands, 1, &commands);
+    return st;
 }

@@ -120,6 +120,7 @@ static hearth_status make_rest(hth_device *d, hearth_error *err)
     if (r != VK_SUCCESS) return hth_vk_fail(err, d, "vkCreateCommandPool", r);
     hearth_status st = make_timeline(d, &vk->done, err);
     if (st == HEARTH_OK) st = make_timeline(d, &vk->host_semaphore, err);
+    if (st == HEARTH_OK) st = hth_vk_proofs_open(d, err);
     if (st == HEARTH_OK) hth_vk_pipeline_cache_open(d);
     return st;
 }
@@ -127,12 +128,15 @@ static hearth_status make_rest(hth_device *d, hearth_error *err)
 static void close_device(hth_device *d)
 {
     hth_vk_device *vk = d->priv;
+    hth_vk_proofs_close(d);
+    if (vk->hangs) goto done; /* the driver's threads may run in its library */
     if (vk->host_semaphore) vk->call.vkDestroySemaphore(vk->handle, vk->host_semaphore, NULL);
     if (vk->done) vk->call.vkDestroySemaphore(vk->handle, vk->done, NULL);
     hth_vk_pipeline_cache_close(d);
     if (vk->commands) vk->call.vkDestroyCommandPool(vk->handle, vk->commands, NULL);
     if (vk->handle && vk->call.vkDestroyDevice) vk->call.vkDestroyDevice(vk->handle, NULL);
     hth_vk_instance_close(&vk->instance);
+done:
     hth_free(vk);
 }
 
@@ -153,9 +157,8 @@ static hearth_status open_device(hth_device *d, const hth_device_spec *spec, hea
 /* Completes everything submitted; releases command lists that still wait for the host semaphore. */
 static void stop(hth_device *d)
 {
-    hth_vk_device *vk = d->priv;
-    hth_vk_signal(d, UINT64_MAX - 1, NULL);
-    vk->call.vkDeviceWaitIdle(vk->handle);
+    if (d->max_wait_value > d->host_value) hth_vk_signal(d, d->max_wait_value, NULL);
+    hth_vk_finish(d);
 }
 
 static uint64_t n_validation_error(const hth_device *d)
@@ -193,8 +196,10 @@ const hth_backend hth_backend_vulkan = {
     .pipeline_free = hth_vk_pipeline_free,
     .cmdlist_end = hth_vk_cmdlist_end,
     .cmdlist_free = hth_vk_cmdlist_free,
+    .cmdlist_read_times = hth_vk_times_read,
     .submit = hth_vk_submit,
     .signal = hth_vk_signal,
     .completed_value = hth_vk_completed_value,
     .wait = hth_vk_wait,
+    .did_run = hth_vk_did_run,
 };

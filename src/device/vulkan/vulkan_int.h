@@ -54,6 +54,8 @@ hearth_status hth_vk_fail(hearth_error *err, const hth_device *d, const char *ca
 typedef struct hth_vk_physical_device {
     VkPhysicalDevice handle;
     uint32_t family; /* compute queue family */
+    uint64_t timestamp_mask; /* valid bits of its timestamps; 0: it has none */
+    double timestamp_ns;     /* of one tick */
     uint32_t float_controls; /* HTH_VK_*: supported float controls */
     uint32_t heap;   /* index of the largest device-local heap */
     bool has_memory_budget;
@@ -69,6 +71,8 @@ uint64_t hth_vk_budget(const hth_device *d);
 
 /* ---- a device ------------------------------------------------------------------------------------------ */
 
+typedef struct hth_vk_proofs hth_vk_proofs; /* proof.c */
+
 typedef struct hth_vk_device {
     hth_vk_instance instance;
     hth_vk_physical_device physical;
@@ -81,6 +85,8 @@ typedef struct hth_vk_device {
     VkPipelineCache pipeline_cache; /* NULL: the driver could not create one */
     uint64_t pipeline_cache_hash;   /* of the loaded cache data */
     bool compiled;             /* some pipeline was compiled since */
+    hth_vk_proofs *proofs;
+    bool hangs;                /* what was submitted did not end: its objects stay until the process ends */
 } hth_vk_device;
 
 typedef struct hth_vk_buffer {
@@ -98,6 +104,9 @@ typedef struct hth_vk_pipeline {
 typedef struct hth_vk_cmdlist {
     VkCommandBuffer commands;
     VkDescriptorPool pool;
+    uint32_t proof;    /* proof.c: 1 + its slot; 0: none */
+    VkQueryPool times; /* a timestamp at the beginning and one after each command; NULL: none */
+    hth_fence run;     /* whose times were not read; 0: none */
 } hth_vk_cmdlist;
 
 /* memory.c */
@@ -114,6 +123,18 @@ void hth_vk_pipeline_cache_close(hth_device *d);
 /* cmdlist.c */
 hearth_status hth_vk_cmdlist_end(hth_cmdlist *t, hearth_error *err);
 void hth_vk_cmdlist_free(hth_cmdlist *t);
+/* proof.c: that command lists ran. */
+hearth_status hth_vk_proofs_open(hth_device *d, hearth_error *err);
+void hth_vk_proofs_close(hth_device *d);
+void hth_vk_proof_record(hth_cmdlist *t); /* the last command of a list */
+void hth_vk_proof_free(hth_cmdlist *t);
+void hth_vk_proof_submit(const hth_cmdlist *t, hth_fence fence);
+/* hth_backend.did_run. */
+bool hth_vk_did_run(const hth_device *d, hth_fence fence);
+/* command_times.c: timestamps of a command list, where the device times commands and its queue can. */
+hearth_status hth_vk_times_open(hth_cmdlist *t, hearth_error *err);
+void hth_vk_times_write(const hth_cmdlist *t, uint32_t i);
+void hth_vk_times_read(hth_cmdlist *t);
 /* queue.c */
 hearth_status hth_vk_submit(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first,
                             hearth_error *err);
@@ -122,6 +143,8 @@ hth_fence hth_vk_completed_value(hth_device *d);
 hearth_status hth_vk_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late, hearth_error *err);
 /* Submits commands and waits for completion: for loading. */
 hearth_status hth_vk_run_once(hth_device *d, VkCommandBuffer commands, hearth_error *err);
+/* Waits until all that was submitted is complete, for a limited time: see hth_vk_device.hangs. */
+void hth_vk_finish(hth_device *d);
 hearth_status hth_vk_commands_begin(hth_device *d, VkCommandBuffer *out, hearth_error *err);
 
 #endif

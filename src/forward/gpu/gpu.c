@@ -107,13 +107,6 @@ static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
     return st;
 }
 
-/* A GPU completes some submissions in far less (submit_budget.c); drivers that compute on the CPU share it with
- * other work. */
-static uint64_t timeout_for(const hth_device *device)
-{
-    return (hth_device_get_info(device)->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
-}
-
 hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, hth_device *device,
                            const hth_offload_params *params, hth_gpu_read_fn *read, void *user, hth_gpu **out,
                            hearth_error *err)
@@ -125,7 +118,7 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
                    .kernels = kernels,
                    .device = device,
                    .params = *params,
-                   .timeout_ns = timeout_for(device)};
+                   .timeout_ns = hth_device_patience_ns(hth_device_get_info(device))};
     g->params.n_hot = NULL;
     if (g->params.max_work == 0)
         g->params.max_work = hth_gpu_default_submit_work(hth_device_get_info(device));

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Runs the program on devices that are not here: tests/device/layer.c changes what a driver says and does. The text is
+the CPU's, or one line says what the device lacks; the program always ends.
+
+    tests/cli/test_devices.py build/hearth FOLDER_OF_THE_LAYER"""
+import os
+import sys
+import time
+
+LAYER = sys.argv[2]
+sys.argv = sys.argv[:2]
+from program import MODEL, case, cases, check, hearth, scratch  # noqa: E402: program.py reads the arguments
+
+WORDS = ["run", MODEL, "-p", "Once upon a time", "-n", "12", "--greedy", "-c", "64", "--batch", "8"]
+# What reports of such devices say: memory, limits, subgroups, float controls.
+DEVICES = {
+    "a GeForce": "kind=discrete memory=nvidia subgroup=32 shared=49152 invocations=1024 difference=2147483647",
+    "a Radeon with a window of 256 MiB": "kind=discrete memory=radv subgroup=64 shared=65536 difference=2147483647",
+    "an Arc": "kind=discrete memory=anv subgroup=16 groups=65535 shared=65536 invocations=1024",
+    "an Adreno": "kind=integrated memory=adreno subgroup=64 shared=32768 groups=65535 floats=0 binding=134217728",
+    "the least of Vulkan": "kind=discrete binding=134217728 allocation=1073741824 groups=65535 shared=16384 "
+                           "invocations=128 alignment=256 difference=2147483647 floats=0 dot=0",
+    "subgroups of 4": "kind=integrated subgroup=4",
+    "subgroups of 128": "kind=integrated subgroup=128",
+    "no integer dot products": "kind=discrete dot=0",
+    "no float controls": "kind=integrated floats=0",
+    "a Mali": "kind=integrated memory=adreno subgroup=16 shared=32768 groups=65535 invocations=512 floats=0",
+    "a Mac": "kind=integrated memory=anv subgroup=32 shared=32768 allocation=4294967296 floats=0",
+    "a small card": "kind=discrete memory=nvidia heap=536870912",
+}
+
+
+def with_layer(words, *args, **more):
+    """Runs the program under the layer; what it reports of calls that the device does not allow must be nothing."""
+    report = scratch("report")
+    if os.path.exists(report):
+        os.remove(report)
+    env = {"VK_INSTANCE_LAYERS": "VK_LAYER_HEARTH_test", "VK_LAYER_PATH": LAYER, "HEARTH_LAYER": f"{words} report={report}",
+           "HEARTH_CACHE": scratch("cache")}
+    r = hearth(*args, env=env, **more)
+    check(not os.path.exists(report), words, "not allowed:", os.path.exists(report) and open(report).read())
+    return r
+
+
+def text_of_the_cpu():
+    r = hearth(*WORDS, "--gpu", "none")
+    check(r.returncode == 0, r.stderr)
+    return r.stdout
+
+
+def same_text(words, *more):
+    """The CPU's text, and what was said."""
+    r = with_layer(words, *WORDS, "--gpu", "vulkan:0", *more)
+    check(r.returncode == 0, words, r.returncode, r.stderr)
+    check(r.stdout == text_of_the_cpu(), words, r.stdout, r.stderr)
+    return r.stderr.decode()
+
+
+@case
+def the_layer_changes_what_devices_says():
+    r = with_layer("kind=discrete name=Test-Card memory=nvidia", "devices")
+    check(b"Test-Card (card), 8.6 GB" in r.stdout, r.stdout)
+    r = with_layer("kind=other name=Test-Card", "devices")
+    check(b"card)" not in r.stdout and b"--gpu auto takes it" not in r.stdout, r.stdout)
+
+
+@case
+def texts_are_the_cpus_on_all_devices():
+    for name, words in DEVICES.items():
+        said = same_text(words + " name=Test-Device")
+        check("on Test-Device" in said and "failed" not in said, name, said)
+
+
+@case
+def auto_takes_cards_alone():
+    for kind, takes in (("discrete", True), ("integrated", False), ("virtual", False), ("other", False), ("cpu", False)):
+        r = with_layer(f"kind={kind} name=Test-Device", *WORDS)
+        check(r.returncode == 0 and (b"on Test-Device" in r.stderr) == takes, kind, r.stderr)
+
+
+SUBMISSIONS = 9, 14, 20  # steps at the beginning of a generation, and in its midst
+
+
+@case
+def a_lost_device_costs_no_text():
+    for n in SUBMISSIONS:
+        said = same_text(f"kind=discrete lost={n}")
+        check("it was lost" in said, n, said)
+
+
+@case
+def a_step_that_did_not_run_costs_no_text():
+    """A driver says after a reset that the work was done."""
+    for n in SUBMISSIONS:
+        said = same_text(f"kind=discrete jump={n}")
+        check("it did not run" in said, n, said)
+
+
+@case
+def a_device_that_hangs_costs_no_text_and_the_program_ends():
+    start = time.monotonic()
+    said = same_text("kind=discrete hang=14")
+    check("is not done after 10.0 s" in said, said)
+    check(time.monotonic() - start < 60, time.monotonic() - start)
+
+
+if __name__ == "__main__":
+    cases.run_cases(__file__)

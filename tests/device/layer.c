@@ -1,0 +1,411 @@
+/* A Vulkan layer that lies between a program and its driver, so that tests meet devices which are not here: other limits,
+ * kinds, memory, and failures of all calls. Explicit: VK_INSTANCE_LAYERS=VK_LAYER_HEARTH_test, VK_LAYER_PATH=its folder.
+ * HEARTH_LAYER says what it changes, read when an instance is made; words between spaces:
+ *
+ *     kind=cpu|integrated|discrete|virtual|other  of the device
+ *     name=TEXT          of the device, without spaces
+ *     binding=N          maxStorageBufferRange          allocation=N   maxMemoryAllocationSize; larger ones are refused
+ *     groups=N           maxComputeWorkGroupCount, each  shared=N       maxComputeSharedMemorySize
+ *     invocations=N      maxComputeWorkGroupInvocations, and of x
+ *     subgroup=N         subgroupSize                    alignment=N    minStorageBufferOffsetAlignment
+ *     difference=N       maxTimelineSemaphoreValueDifference; a larger step of a semaphore loses the device
+ *     floats=0           no float controls               dot=0          no integer dot products
+ *     memory=nvidia|radv|anv|adreno  types and heaps of such a device; what is not visible to the host cannot be mapped
+ *     heap=N             bytes of its largest heap       budget=N       heapBudget
+ *     hang=N             of those that raise a semaphore, submission N (from 1) and all later ones never run, and waits for them time out
+ *     jump=N             submission N does not run, but says that it did
+ *     lost=N             submission N and all later calls say VK_ERROR_DEVICE_LOST
+ *     report=FILE        lines about what a program did that the device does not allow
+ *
+ * Of several devices all are changed alike. Only for the entry points that the library uses (vk_functions.def). */
+#include <vulkan/vk_layer.h>
+#include <vulkan/vulkan.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TYPES = 8, MAX_HEAPS = 3 };
+
+/* ---- what is changed ------------------------------------------------------------------------------------ */
+
+typedef struct memory_table {
+    const char *name;
+    uint32_t n_type, n_heap;
+    VkMemoryType types[MAX_TYPES];
+    uint64_t heaps[MAX_HEAPS]; /* bytes; the first is the device's own */
+} memory_table;
+
+enum {
+    OWN = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
+    SEEN = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
+    CACHED = VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
+};
+static const uint64_t GIB = (uint64_t)1 << 30;
+
+/* As reports of such devices list them. */
+static const memory_table tables[] = {
+    {"nvidia",
+     5,
+     3,
+     {{0, 1}, {OWN, 0}, {SEEN, 1}, {SEEN | CACHED, 1}, {OWN | SEEN, 2}},
+     {8 * GIB, 16 * GIB, 246 << 20}},
+    {"radv",
+     4,
+     3,
+     {{OWN, 0}, {SEEN, 1}, {OWN | SEEN, 2}, {SEEN | CACHED, 1}},
+     {8 * GIB, 16 * GIB, 256 << 20}},
+    {"anv", 2, 1, {{OWN | SEEN, 0}, {OWN | SEEN | CACHED, 0}}, {12 * GIB}},
+    {"adreno", 3, 1, {{OWN, 0}, {OWN | SEEN, 0}, {OWN | SEEN | CACHED, 0}}, {6 * GIB}},
+};
+
+static char text[1024]; /* HEARTH_LAYER */
+static const memory_table *memory;
+static uint64_t n_submit;
+static uint32_t allocated_as[1 << 16]; /* type of allocation number i */
+static VkDeviceMemory allocations[1 << 16];
+static uint32_t n_allocation;
+static uint64_t semaphore_value[64];
+static VkSemaphore semaphores[64];
+static uint32_t n_semaphore;
+
+/* The value of a word; NULL: it is not there. */
+static const char *word(const char *key)
+{
+    static char value[256];
+    size_t n = strlen(key);
+    for (const char *s = text; *s;) {
+        size_t length = strcspn(s, " ");
+        if (length > n && strncmp(s, key, n) == 0 && s[n] == '=') {
+            snprintf(value, sizeof value, "%.*s", (int)(length - n - 1), s + n + 1);
+            return value;
+        }
+        s += length, s += strspn(s, " ");
+    }
+    return NULL;
+}
+
+static uint64_t number(const char *key, uint64_t otherwise)
+{
+    const char *value = word(key);
+    return value ? strtoull(value, NULL, 10) : otherwise;
+}
+
+static void report(const char *what, unsigned long long value)
+{
+    const char *path = word("report");
+    FILE *f = path ? fopen(path, "a") : NULL;
+    if (!f) return;
+    fprintf(f, "%s: %llu\n", what, value);
+    fclose(f);
+}
+
+static void read_words(void)
+{
+    const char *set = getenv("HEARTH_LAYER");
+    snprintf(text, sizeof text, "%s", set ? set : "");
+    n_submit = n_allocation = n_semaphore = 0;
+    memory = NULL;
+    const char *name = word("memory");
+    for (size_t i = 0; name && i < sizeof tables / sizeof *tables; i++)
+        if (strcmp(tables[i].name, name) == 0) memory = &tables[i];
+}
+
+/* ---- the chain -------------------------------------------------------------------------------------------- */
+
+static PFN_vkGetInstanceProcAddr next_instance_proc;
+static PFN_vkGetDeviceProcAddr next_device_proc;
+static VkInstance instance;
+static VkDevice device;
+
+/* Found while the instance is made: later the loader answers with the functions of the first layer. */
+static PFN_vkGetPhysicalDeviceProperties2 next_properties2;
+static PFN_vkGetPhysicalDeviceFeatures2 next_features2;
+static PFN_vkGetPhysicalDeviceMemoryProperties2 next_memory2;
+
+#define OF_INSTANCE(name) ((PFN_##name)next_instance_proc(instance, #name))
+#define OF_DEVICE(name) ((PFN_##name)next_device_proc(device, #name))
+
+static void *link_of(const void *chain, VkStructureType type)
+{
+    for (VkLayerInstanceCreateInfo *c = (void *)(uintptr_t)chain; c; c = (void *)(uintptr_t)c->pNext)
+        if (c->sType == type && c->function == VK_LAYER_LINK_INFO) return c;
+    return NULL;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo *info,
+                                                      const VkAllocationCallbacks *a, VkInstance *out)
+{
+    VkLayerInstanceCreateInfo *link = link_of(info->pNext, VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO);
+    if (!link) return VK_ERROR_INITIALIZATION_FAILED;
+    read_words();
+    next_instance_proc = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
+    link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+    VkResult r = ((PFN_vkCreateInstance)next_instance_proc(NULL, "vkCreateInstance"))(info, a, out);
+    if (r != VK_SUCCESS) return r;
+    instance = *out;
+    next_properties2 = OF_INSTANCE(vkGetPhysicalDeviceProperties2);
+    next_features2 = OF_INSTANCE(vkGetPhysicalDeviceFeatures2);
+    next_memory2 = OF_INSTANCE(vkGetPhysicalDeviceMemoryProperties2);
+    return r;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo *info,
+                                                    const VkAllocationCallbacks *a, VkDevice *out)
+{
+    VkLayerDeviceCreateInfo *link = link_of(info->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
+    if (!link) return VK_ERROR_INITIALIZATION_FAILED;
+    PFN_vkGetInstanceProcAddr next = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
+    next_device_proc = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
+    link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+    VkResult r = ((PFN_vkCreateDevice)next(instance, "vkCreateDevice"))(physical, info, a, out);
+    if (r == VK_SUCCESS) device = *out;
+    return r;
+}
+
+/* ---- the device ------------------------------------------------------------------------------------------- */
+
+static void change_limits(VkPhysicalDeviceProperties *p)
+{
+    static const struct {
+        const char *name;
+        VkPhysicalDeviceType type;
+    } kinds[] = {{"cpu", VK_PHYSICAL_DEVICE_TYPE_CPU},
+                 {"integrated", VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU},
+                 {"discrete", VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU},
+                 {"virtual", VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU},
+                 {"other", VK_PHYSICAL_DEVICE_TYPE_OTHER}};
+    const char *kind = word("kind");
+    for (size_t i = 0; kind && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].name, kind) == 0) p->deviceType = kinds[i].type;
+    const char *name = word("name");
+    if (name) snprintf(p->deviceName, sizeof p->deviceName, "%s", name);
+    VkPhysicalDeviceLimits *l = &p->limits;
+    l->maxStorageBufferRange = (uint32_t)number("binding", l->maxStorageBufferRange);
+    l->maxComputeSharedMemorySize = (uint32_t)number("shared", l->maxComputeSharedMemorySize);
+    l->maxComputeWorkGroupInvocations = (uint32_t)number("invocations", l->maxComputeWorkGroupInvocations);
+    l->maxComputeWorkGroupSize[0] = (uint32_t)number("invocations", l->maxComputeWorkGroupSize[0]);
+    l->minStorageBufferOffsetAlignment = number("alignment", l->minStorageBufferOffsetAlignment);
+    for (int i = 0; i < 3; i++)
+        l->maxComputeWorkGroupCount[i] = (uint32_t)number("groups", l->maxComputeWorkGroupCount[i]);
+}
+
+static VKAPI_ATTR void VKAPI_CALL properties2(VkPhysicalDevice physical, VkPhysicalDeviceProperties2 *p)
+{
+    next_properties2(physical, p);
+    change_limits(&p->properties);
+    for (VkBaseOutStructure *s = p->pNext; s; s = s->pNext) {
+        void *is = s;
+        if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES) {
+            VkPhysicalDeviceMaintenance3Properties *m = is;
+            m->maxMemoryAllocationSize = number("allocation", m->maxMemoryAllocationSize);
+        } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES) {
+            VkPhysicalDeviceSubgroupProperties *g = is;
+            g->subgroupSize = (uint32_t)number("subgroup", g->subgroupSize);
+        } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES &&
+                   number("floats", 1) == 0) {
+            VkPhysicalDeviceFloatControlsProperties *f = is;
+            f->shaderDenormPreserveFloat32 = f->shaderSignedZeroInfNanPreserveFloat32 = VK_FALSE;
+            f->shaderRoundingModeRTEFloat32 = VK_FALSE;
+        }
+    }
+}
+
+static VKAPI_ATTR void VKAPI_CALL features2(VkPhysicalDevice physical, VkPhysicalDeviceFeatures2 *p)
+{
+    next_features2(physical, p);
+    for (VkBaseOutStructure *s = p->pNext; s; s = s->pNext)
+        if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES &&
+            number("dot", 1) == 0)
+            ((VkPhysicalDeviceShaderIntegerDotProductFeatures *)(void *)s)->shaderIntegerDotProduct =
+                VK_FALSE;
+}
+
+static VKAPI_ATTR void VKAPI_CALL memory2(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties2 *p)
+{
+    next_memory2(physical, p);
+    VkPhysicalDeviceMemoryProperties *m = &p->memoryProperties;
+    if (memory) {
+        m->memoryTypeCount = memory->n_type, m->memoryHeapCount = memory->n_heap;
+        memcpy(m->memoryTypes, memory->types, sizeof memory->types);
+        for (uint32_t i = 0; i < memory->n_heap; i++)
+            m->memoryHeaps[i] =
+                (VkMemoryHeap){memory->heaps[i], i == 1 ? 0 : VK_MEMORY_HEAP_DEVICE_LOCAL_BIT};
+    }
+    m->memoryHeaps[0].size = number("heap", m->memoryHeaps[0].size);
+    for (VkBaseOutStructure *s = p->pNext; s; s = s->pNext)
+        if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT) {
+            VkPhysicalDeviceMemoryBudgetPropertiesEXT *b = (void *)s;
+            b->heapBudget[0] = number("budget", b->heapBudget[0]);
+        }
+}
+
+/* ---- memory ----------------------------------------------------------------------------------------------- */
+
+static VKAPI_ATTR void VKAPI_CALL requirements(VkDevice d, VkBuffer buffer, VkMemoryRequirements *r)
+{
+    OF_DEVICE(vkGetBufferMemoryRequirements)(d, buffer, r);
+    if (memory) r->memoryTypeBits = (1u << memory->n_type) - 1;
+}
+
+/* The driver's own type 0 serves for all. */
+static VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice d, const VkMemoryAllocateInfo *info,
+                                               const VkAllocationCallbacks *a, VkDeviceMemory *out)
+{
+    VkMemoryAllocateInfo own = *info;
+    if (info->allocationSize > number("allocation", UINT64_MAX)) {
+        report("allocated", info->allocationSize);
+        return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    }
+    if (memory) own.memoryTypeIndex = 0;
+    VkResult r = OF_DEVICE(vkAllocateMemory)(d, &own, a, out);
+    if (r == VK_SUCCESS && n_allocation < sizeof allocations / sizeof *allocations)
+        allocations[n_allocation] = *out, allocated_as[n_allocation++] = info->memoryTypeIndex;
+    return r;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL map(VkDevice d, VkDeviceMemory m, VkDeviceSize at, VkDeviceSize size,
+                                          VkMemoryMapFlags flags, void **out)
+{
+    for (uint32_t i = n_allocation; memory && i-- > 0;) {
+        if (allocations[i] != m) continue;
+        if (memory->types[allocated_as[i]].propertyFlags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) break;
+        report("mapped memory of type", allocated_as[i]);
+        return VK_ERROR_MEMORY_MAP_FAILED;
+    }
+    return OF_DEVICE(vkMapMemory)(d, m, at, size, flags, out);
+}
+
+/* ---- submissions ------------------------------------------------------------------------------------------ */
+
+/* What is lost does not run any more, so that its objects may be freed. */
+static bool is_lost(void)
+{
+    if (n_submit < number("lost", UINT64_MAX)) return false;
+    OF_DEVICE(vkDeviceWaitIdle)(device);
+    return true;
+}
+
+static bool hangs(void) { return n_submit >= number("hang", UINT64_MAX); }
+
+static uint64_t *value_of(VkSemaphore s)
+{
+    for (uint32_t i = 0; i < n_semaphore; i++)
+        if (semaphores[i] == s) return &semaphore_value[i];
+    uint32_t i = n_semaphore < 63 ? n_semaphore++ : 63;
+    semaphores[i] = s;
+    return &semaphore_value[i];
+}
+
+static bool is_step_allowed(VkSemaphore s, uint64_t value)
+{
+    uint64_t *now = value_of(s);
+    bool allowed = value - *now <= number("difference", UINT64_MAX);
+    if (!allowed) report("semaphore raised by", value - *now);
+    *now = value;
+    return allowed;
+}
+
+/* Raises what the submission would have raised. */
+static VkResult pretend(const VkSubmitInfo *info)
+{
+    VkResult r = VK_SUCCESS;
+    for (const VkBaseInStructure *s = info->pNext; s; s = s->pNext) {
+        if (s->sType != VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO) continue;
+        const VkTimelineSemaphoreSubmitInfo *t = (const void *)s;
+        for (uint32_t i = 0; r == VK_SUCCESS && i < info->signalSemaphoreCount; i++) {
+            VkSemaphoreSignalInfo signal = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO,
+                                            .semaphore = info->pSignalSemaphores[i],
+                                            .value = t->pSignalSemaphoreValues[i]};
+            r = OF_DEVICE(vkSignalSemaphore)(device, &signal);
+        }
+    }
+    return r;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t n, const VkSubmitInfo *infos,
+                                             VkFence fence)
+{
+    VkResult r = VK_SUCCESS;
+    for (uint32_t i = 0; r == VK_SUCCESS && i < n; i++) {
+        n_submit += infos[i].signalSemaphoreCount > 0;
+        if (is_lost()) return VK_ERROR_DEVICE_LOST;
+        if (hangs()) return VK_SUCCESS;
+        if (n_submit == number("jump", UINT64_MAX)) r = pretend(&infos[i]);
+        else r = OF_DEVICE(vkQueueSubmit)(queue, 1, &infos[i], VK_NULL_HANDLE);
+    }
+    if (r != VK_SUCCESS || hangs()) return r;
+    return fence ? OF_DEVICE(vkQueueSubmit)(queue, 0, NULL, fence) : r;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL wait_semaphores(VkDevice d, const VkSemaphoreWaitInfo *info,
+                                                      uint64_t timeout)
+{
+    if (is_lost()) return VK_ERROR_DEVICE_LOST;
+    return OF_DEVICE(vkWaitSemaphores)(d, info, timeout);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL wait_fences(VkDevice d, uint32_t n, const VkFence *fences, VkBool32 all,
+                                                  uint64_t timeout)
+{
+    if (is_lost()) return VK_ERROR_DEVICE_LOST;
+    return OF_DEVICE(vkWaitForFences)(d, n, fences, all, timeout);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL signal_semaphore(VkDevice d, const VkSemaphoreSignalInfo *info)
+{
+    if (is_lost() || !is_step_allowed(info->semaphore, info->value)) return VK_ERROR_DEVICE_LOST;
+    return OF_DEVICE(vkSignalSemaphore)(d, info);
+}
+
+/* ---- entry points ----------------------------------------------------------------------------------------- */
+
+#define HAS(entry, fn)                                                                                       \
+    if (strcmp(name, entry) == 0) return (PFN_vkVoidFunction)fn
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL layer_device_proc(VkDevice d, const char *name);
+
+static PFN_vkVoidFunction own_device_proc(const char *name)
+{
+    HAS("vkGetDeviceProcAddr", layer_device_proc);
+    HAS("vkGetBufferMemoryRequirements", requirements);
+    HAS("vkAllocateMemory", allocate);
+    HAS("vkMapMemory", map);
+    HAS("vkQueueSubmit", submit);
+    HAS("vkWaitSemaphores", wait_semaphores);
+    HAS("vkWaitForFences", wait_fences);
+    HAS("vkSignalSemaphore", signal_semaphore);
+    return NULL;
+}
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL layer_device_proc(VkDevice d, const char *name)
+{
+    PFN_vkVoidFunction own = own_device_proc(name);
+    return own ? own : next_device_proc(d, name);
+}
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL layer_instance_proc(VkInstance i, const char *name)
+{
+    HAS("vkGetInstanceProcAddr", layer_instance_proc);
+    HAS("vkCreateInstance", create_instance);
+    HAS("vkCreateDevice", create_device);
+    HAS("vkGetPhysicalDeviceProperties2", properties2);
+    HAS("vkGetPhysicalDeviceFeatures2", features2);
+    HAS("vkGetPhysicalDeviceMemoryProperties2", memory2);
+    PFN_vkVoidFunction own = own_device_proc(name);
+    return own || !next_instance_proc ? own : next_instance_proc(i, name);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface *v);
+
+__attribute__((visibility("default"))) VKAPI_ATTR VkResult VKAPI_CALL
+vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface *v)
+{
+    v->loaderLayerInterfaceVersion = 2;
+    v->pfnGetInstanceProcAddr = layer_instance_proc;
+    v->pfnGetDeviceProcAddr = layer_device_proc;
+    v->pfnGetPhysicalDeviceProcAddr = NULL;
+    return VK_SUCCESS;
+}
