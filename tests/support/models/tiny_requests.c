@@ -16,7 +16,7 @@ bool request_note(void *user, const hearth_request_event *e)
     if (e->logits) o->hash = request_hash(o->hash, e->logits);
     if (e->state != HEARTH_REQUEST_TOKEN) o->last = e->state, o->n_last++;
     else if (o->n < REQUEST_OUTCOME_TOKENS) o->tokens[o->n++] = e->token;
-    else CHECK(!"there is room for the tokens");
+    else CHECK(o->n < REQUEST_OUTCOME_TOKENS);
     if (e->error) o->error = *e->error;
     o->n_cached = e->n_cached, o->draft = e->draft;
     return o->n != o->stop_at;
