@@ -11,6 +11,7 @@ typedef struct json {
     unsigned depth;
     bool started[32]; /* a value was written at this depth */
     bool compact[32]; /* values of this depth are on one line */
+    bool failed;      /* set by a caller who had no memory for a value: the document is not whole */
 } json;
 
 /* Begins a document, which is an object. json_end closes it and ends the line. */

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "common/line_input.h"
 
+#include "base/folder.h"
 #include "common/input.h"
 #include "common/output.h"
 #include "common/text_file.h"
@@ -173,12 +174,9 @@ static void find_history(const char *name, char out[1024])
     if (state && state[0] == '/') n = snprintf(folder, sizeof folder, "%s/hearth", state);
     else if (home && home[0] == '/') n = snprintf(folder, sizeof folder, "%s/.local/state/hearth", home);
     if (n <= 0 || (size_t)n >= sizeof folder) return;
-    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(folder, 0700);
-        *slash = '/';
-    }
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST) return;
+    if (hth_folder_make_parents(folder, 0700, NULL) != HEARTH_OK ||
+        hth_folder_make(folder, 0700, NULL) != HEARTH_OK)
+        return;
     snprintf(out, 1024, "%s/%s", folder, name);
 }
 

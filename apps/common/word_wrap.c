@@ -123,4 +123,12 @@ bool wrap_dim(wrap *w, bool dim)
     return fputs(dim ? "\033[2m" : "\033[22m", stdout) != EOF && flush_stdout();
 }
 
+bool wrap_line(wrap *w)
+{
+    if (!put_word(w)) return false;
+    w->spaces = 0;
+    bool begins = w->breaks != text_breaks() || w->column == 0;
+    return (begins || new_line(w)) && flush_stdout();
+}
+
 bool wrap_end(wrap *w) { return put_word(w) && wrap_dim(w, false) && flush_stdout(); }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 typedef struct wrap {
-    bool on;         /* false: bytes are written unchanged, except for escapes */
+    bool on; /* false: bytes are written unchanged, except for escapes */
     bool can_dim, is_dim;
     unsigned column; /* column of the next character, */
     unsigned breaks; /* valid for this value of text_breaks */
@@ -24,6 +24,8 @@ bool wrap_write(wrap *w, const char *text, size_t n);
 /* What follows is dim, or as usual again: on a terminal that has colours, unless NO_COLOR is set. False: stdout
  * failed. */
 bool wrap_dim(wrap *w, bool dim);
+/* What follows begins a line. False: stdout failed. */
+bool wrap_line(wrap *w);
 /* Writes what is pending. What follows is not dim. */
 bool wrap_end(wrap *w);
 

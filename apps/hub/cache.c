@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "hub/parts.h"
 
+#include "base/folder.h"
 #include "base/same.h"
 
 #include <errno.h>
@@ -61,7 +62,7 @@ hearth_status hub_cache_lock(const char *repo, const char *etag, int *fd, hearth
     if (!hub_cache_root(root) || !folder_name(repo, folder) ||
         !hub_path(path, "%s/.locks/%s/%s.lock", root, folder, etag))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the path of the cache is too long");
-    hearth_status st = hub_make_folders(path, err);
+    hearth_status st = hth_folder_make_parents(path, 0777, err);
     if (st != HEARTH_OK) return st;
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (*fd < 0) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, strerror(errno));
@@ -102,7 +103,7 @@ static hearth_status write_ref(const hub_request *request, const char *folder, c
     bool same = old && strcmp(old, commit) == 0;
     free(old);
     if (same) return HEARTH_OK;
-    hearth_status st = hub_make_folders(path, err);
+    hearth_status st = hth_folder_make_parents(path, 0777, err);
     return st == HEARTH_OK ? write_small(path, commit, err) : st;
 }
 
@@ -118,7 +119,7 @@ hearth_status hub_cache_link(const hub_request *request, const hub_files *files,
         !hub_path(part, "%s.%ld.link", path, (long)getpid()))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: makes a path that is too long", file->path);
     hearth_status st = write_ref(request, folder, files->commit, err);
-    if (st == HEARTH_OK) st = hub_make_folders(path, err);
+    if (st == HEARTH_OK) st = hth_folder_make_parents(path, 0777, err);
     if (st != HEARTH_OK) return st;
     if (hth_same_file(path, blob)) return HEARTH_OK;
     /* Replaces a link that has another target or none. */

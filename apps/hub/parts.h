@@ -11,8 +11,6 @@
 bool hub_path(char out[HUB_PATH], const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Value of an environment variable; NULL: unset or empty. */
 const char *hub_variable(const char *name);
-/* Creates the missing folders above path. IO. */
-hearth_status hub_make_folders(const char *path, hearth_error *err);
 /* Whether a relative path stays below its folder and is printable: no component is empty, "." or "..", no
  * control byte, no backslash. */
 bool hub_is_safe_path(const char *path);

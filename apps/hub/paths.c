@@ -3,7 +3,6 @@
 #include "hub/parts.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,20 +26,6 @@ const char *hub_variable(const char *name)
 {
     const char *value = getenv(name);
     return value && value[0] ? value : NULL;
-}
-
-hearth_status hub_make_folders(const char *path, hearth_error *err)
-{
-    char part[HUB_PATH];
-    if (!hub_path(part, "%s", path)) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: is too long", path);
-    for (char *at = part + 1; *at; at++) {
-        if (*at != '/') continue;
-        *at = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot be made: %s", part, strerror(errno));
-        *at = '/';
-    }
-    return HEARTH_OK;
 }
 
 bool hub_is_safe_path(const char *path)

@@ -2,6 +2,7 @@
  * blob's lock, is resumed after an interruption, and is renamed only when size and SHA-256 match the announced
  * ones. */
 #define _GNU_SOURCE
+#include "base/folder.h"
 #include "base/format_bytes.h"
 #include "base/same.h"
 #include "hub/api.h"
@@ -89,7 +90,7 @@ static bool restart(part *t)
 static hearth_status open_part(part *t)
 {
     struct stat st;
-    hearth_status status = hub_make_folders(t->path, t->p->err);
+    hearth_status status = hth_folder_make_parents(t->path, 0777, t->p->err);
     if (status != HEARTH_OK) return status;
     t->fd = open(t->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (t->fd < 0 || fstat(t->fd, &st) != 0 || !S_ISREG(st.st_mode))
@@ -263,7 +264,8 @@ static hearth_status load_locked(part *t, const char *what)
 {
     char url[HUB_PATH];
     const hub_watch *w = &t->p->options->watch;
-    if (has_size(t->blob, t->file->size)) return HEARTH_OK; /* the previous holder of the lock has downloaded it */
+    if (has_size(t->blob, t->file->size))
+        return HEARTH_OK; /* the previous holder of the lock has downloaded it */
     if (!hub_api_url(t->p->http, &t->p->request, &t->p->files, t->file->path, url))
         return hth_fail(t->p->err, HEARTH_ERROR_ARGUMENT, "%s: makes an address that is too long",
                         t->file->path);
@@ -296,7 +298,7 @@ static hearth_status take_lock(const pull *p, const hub_file *file, int *fd)
 
 /* Provides one file of the model; *loaded counts bytes from the network. */
 static hearth_status fetch_file(pull *p, const hub_file *file, const char *what, char path[HUB_PATH],
-                           uint64_t *loaded)
+                                uint64_t *loaded)
 {
     char folder[HUB_PATH];
     part t = {.p = p, .file = file, .fd = -1};

@@ -1,12 +1,14 @@
 /* hearth serve: options, access, the model, and the two threads. */
 #define _GNU_SOURCE
 #include "cli/commands.h"
+#include "common/chat_format.h"
 #include "common/draft_args.h"
 #include "common/model_args.h"
 #include "common/output.h"
 
 #if HEARTH_SERVE
 
+#include "base/folder.h"
 #include "engine/engine.h"
 #include "serve/engine.h"
 #include "serve/model_list.h"
@@ -17,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #endif
@@ -26,7 +27,8 @@
 static const option_spec options[] = {
     OPT_TEXT("host", 0, "ADDR", "listen there; default 127.0.0.1 and ::1"),
     OPT_UINT("port", 0, "N", 0, 65535, "default 8080; 0: any that is free"),
-    OPT_FILE("unix-socket", 0, "PATH", "listen on a Unix socket instead"),
+    OPT_FILE("unix-socket", 0, "PATH", "listen there instead; with --host, --port too"),
+    OPT_FILE("template", 0, "NAME|FILE", "a chat format by name, or a file with a template"),
     OPT_TEXT("alias", 0, "NAME", "name of the model; default: the file's"),
     OPT_FILE("api-key-file", 0, "FILE", "keys, one a line; of mode 600"),
     OPT_FLAG("insecure-no-key", 0, "let other machines ask without a key"),
@@ -170,6 +172,7 @@ static hearth_status load(void *user, served_model *m, hearth_error *err)
     hearth_status st = try_open_model(a, m->path, &o, &m->model, err);
     if (st != HEARTH_OK) return st;
     warn_of_context(m->model, served_model_n_ctx(m));
+    if (m->format && (st = chat_format_open(m->format, m->model, &m->chat, err)) != HEARTH_OK) return st;
     return drafts_try_open(a, &m->scheduling.draft, &m->draft, err);
 }
 
@@ -203,10 +206,10 @@ static void say_ready(void) { notify_manager("READY=1"); }
 static hearth_status make_kept_folder(const char *folder, hearth_error *err)
 {
     char *path;
+    hearth_error why;
     if (!folder) return HEARTH_OK;
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
-        return hth_fail(err, HEARTH_ERROR_IO, "--kv-dir %s: the folder cannot be made: %s", folder,
-                        strerror(errno));
+    if (hth_folder_make(folder, 0700, &why) != HEARTH_OK)
+        return hth_fail(err, HEARTH_ERROR_IO, "--kv-dir %s", why.message);
     if (asprintf(&path, "%s/hearth-XXXXXX", folder) < 0)
         return hth_fail_memory(err, strlen(folder), "a path");
     int fd = mkstemp(path), reason = errno;
@@ -220,7 +223,7 @@ static hearth_status make_kept_folder(const char *folder, hearth_error *err)
                     strerror(reason));
 }
 
-static hearth_status list_models(const args *a, model_list *l, hearth_error *err)
+static hearth_status list_models(const args *a, const chat_format *format, model_list *l, hearth_error *err)
 {
     const char *path = args_operand(a, 0), *alias = args_text(a, "alias", NULL);
     const hearth_model_options o = wanted_model(a, path, 0);
@@ -231,6 +234,10 @@ static hearth_status list_models(const args *a, model_list *l, hearth_error *err
     if (st == HEARTH_OK) st = model_list_finish(l, &o, err);
     if (st == HEARTH_OK) st = make_kept_folder(args_text(a, "kv-dir", NULL), err);
     if (st == HEARTH_OK) st = model_list_keep(l, args_text(a, "kv-dir", NULL), err);
+    if (st == HEARTH_OK && format->text) {
+        l->at[0].format = format; /* of several it is refused */
+        st = model_facts_set_template(&l->at[0].facts, format->text, format->n, err);
+    }
     if (st != HEARTH_OK || !alias || l->n > 1) return st;
     free(l->at[0].id);
     l->at[0].id = strdup(alias);
@@ -240,7 +247,7 @@ static hearth_status list_models(const args *a, model_list *l, hearth_error *err
 /* What belongs to one model is refused with several. */
 static int check_single(const args *a, const model_list *l)
 {
-    static const char *const names[] = {"alias", "draft", "predictors", "thresholds"};
+    static const char *const names[] = {"alias", "template", "draft", "predictors", "thresholds"};
     for (size_t i = 0; l->n > 1 && i < sizeof names / sizeof *names; i++)
         if (args_has(a, names[i]))
             return usage_error("--%s belongs to one model, and %zu are served", names[i], l->n);
@@ -332,22 +339,28 @@ static int open_and_serve(const args *a, engine *e)
 static int run(const args *a)
 {
     hearth_error err;
+    static const char *const of_kept[] = {"kv-dir-size", "kv-dir-seconds"};
     model_list models = {0};
+    chat_format format;
     engine e = {.load = load,
                 .fits = fits,
                 .user = (void *)(uintptr_t)a,
                 .on_loaded = say_loaded,
                 .on_ready = say_ready};
     if (drafts_check(a)) return EXIT_USAGE;
-    if (args_has(a, "unix-socket") && args_has(a, "host"))
-        return usage_error("--unix-socket and --host contradict each other; give one of them");
+    for (int i = 0; i < 2; i++)
+        if (args_has(a, of_kept[i]) && !args_has(a, "kv-dir"))
+            return usage_error("--%s is about the folder of --kv-dir, which is not given", of_kept[i]);
+    if (!chat_format_read(args_text(a, "template", NULL), &format)) return EXIT_OTHER;
     read_engine(a, &e);
     engine_init(&e);
-    int status = list_models(a, &models, &err) == HEARTH_OK ? check_single(a, &models) : report(&err);
+    int status =
+        list_models(a, &format, &models, &err) == HEARTH_OK ? check_single(a, &models) : report(&err);
     e.models = models.at, e.n_model = models.n;
     for (size_t i = 0; i < models.n; i++) models.at[i].engine = &e;
     if (status == 0) status = open_and_serve(a, &e);
     model_list_free(&models);
+    chat_format_free(&format);
     return status;
 }
 
@@ -370,8 +383,7 @@ const command command_serve = {
     .details = "Answers at the paths of OpenAI's, llama.cpp's and Ollama's servers; at / is a\n"
                "page to chat with the model and see it work. MODEL is a file, a name, or a\n"
                "folder of models; of several, requests choose one, which is then loaded.\n"
-               "HEARTH_API_KEY is a key, as those of --api-key-file. SIGTERM and Ctrl-C let\n"
-               "running requests end.\n",
+               "HEARTH_API_KEY is a key too. SIGTERM and Ctrl-C let running requests end.\n",
     .example = "hearth serve model.gguf --port 8080",
     .groups = {options, model_options, gpu_options},
     .models = 1,

@@ -52,13 +52,14 @@ static uint64_t tend(engine *e)
     return next_ns;
 }
 
-/* A step of each model. False: none has one. */
+/* A step of each model. False: none has one, nor is anything to be done before the next one. */
 static bool step(engine *e)
 {
     bool has_stepped = false;
     hearth_scheduler_stats sum = e->ended;
     for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m)) {
         has_stepped |= hearth_scheduler_step(m->scheduler);
+        has_stepped |= generations_go_on(m);
         const hearth_scheduler_stats stats = hearth_scheduler_get_stats(m->scheduler);
         figures_add(&sum, &stats);
     }

@@ -18,7 +18,7 @@ typedef struct engine {
     served_model *models; /* [n_model] the first one is loaded at the start */
     size_t n_model;
     uint32_t max_loaded; /* models at once */
-    /* On the engine thread: opens the model, and its draft with options in scheduling. */
+    /* On the engine thread: opens the model, its draft with options in scheduling, its chat if a format is given. */
     hearth_status (*load)(void *user, served_model *m, hearth_error *err);
     /* Whether a model can have all of its weights in memory beside those that are loaded. */
     bool (*fits)(void *user, const served_model *m);

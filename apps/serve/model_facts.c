@@ -15,6 +15,16 @@ static hth_str text_of(const hth_gguf *file, const char *key)
     return v && v->type == HTH_GGUF_TEXT ? v->as.text : (hth_str){NULL, 0};
 }
 
+hearth_status model_facts_set_template(model_facts *f, const char *text, size_t n, hearth_error *err)
+{
+    char *copy = malloc(n + 1);
+    if (!copy) return hth_fail_memory(err, n, "a chat template");
+    memcpy(copy, text, n);
+    free(f->chat_template);
+    f->chat_template = copy, f->n_template = n, f->has_chat = true;
+    return HEARTH_OK;
+}
+
 static hearth_status take(model_facts *f, const hth_gguf *file, const hth_model *m, uint32_t n_ctx,
                           hearth_error *err)
 {
@@ -25,9 +35,6 @@ static hearth_status take(model_facts *f, const hth_gguf *file, const hth_model 
     *f = (model_facts){.architecture = h->arch->name,
                        .type = hub_main_type(file),
                        .name = strndup(name.bytes ? name.bytes : "", name.n),
-                       .chat_template = chat_template.bytes ? malloc(chat_template.n + 1) : NULL,
-                       .n_template = chat_template.n,
-                       .has_chat = chat_template.bytes != NULL,
                        .is_synthetic = name.bytes && strncmp(name.bytes, "synthetic", 9) == 0,
                        .file_size = hth_gguf_size(file),
                        .n_ctx = hth_context_for(h, n_ctx),
@@ -38,11 +45,13 @@ static hearth_status take(model_facts *f, const hth_gguf *file, const hth_model 
                        .n_head = h->n_head,
                        .n_head_kv = h->n_head_kv,
                        .n_vocab = h->n_vocab};
-    if (!f->name || (chat_template.bytes && !f->chat_template)) {
+    hearth_status st = f->name ? HEARTH_OK : hth_fail_memory(err, name.n, "what is known of a model");
+    if (st == HEARTH_OK && chat_template.bytes)
+        st = model_facts_set_template(f, chat_template.bytes, chat_template.n, err);
+    if (st != HEARTH_OK) {
         model_facts_free(f);
-        return hth_fail_memory(err, name.n + chat_template.n, "what is known of a model");
+        return st;
     }
-    if (f->chat_template) memcpy(f->chat_template, chat_template.bytes, chat_template.n);
     for (size_t i = 0; i < m->n_binding; i++) {
         const hth_binding *b = &m->bindings[i];
         f->n_parameter += b->matrix ? (uint64_t)b->matrix->n_row * b->matrix->n_col : b->n;

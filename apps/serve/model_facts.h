@@ -23,8 +23,10 @@ hearth_status model_facts_take(model_facts *f, const hearth_model *m, uint32_t n
 /* Reads them from a file; the options say which activation it has, and whether it may have unused tensors. As
  * hearth_model_open. *is_other: an error because it is another kind of file: a sidecar, a matrix of importance, a part
  * for images. */
-hearth_status model_facts_read(model_facts *f, const hth_gguf *file, const hearth_model_options *o, bool *is_other,
-                               hearth_error *err);
+hearth_status model_facts_read(model_facts *f, const hth_gguf *file, const hearth_model_options *o,
+                               bool *is_other, hearth_error *err);
+/* Another template than that of the file. MEMORY. */
+hearth_status model_facts_set_template(model_facts *f, const char *text, size_t n, hearth_error *err);
 void model_facts_free(model_facts *f);
 
 #endif

@@ -23,7 +23,7 @@ static bool end(json_line *l, char bracket, char **bytes, size_t *n)
     if (!l->j.out) return false;
     json_close(&l->j, bracket);
     fputc('\n', l->j.out);
-    bool failed = ferror(l->j.out) != 0;
+    bool failed = l->j.failed || ferror(l->j.out) != 0;
     if (fclose(l->j.out) != 0) failed = true;
     l->j.out = NULL;
     if (failed) {

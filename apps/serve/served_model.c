@@ -1,21 +1,20 @@
 /* Opens and closes a model that is served. */
 #include "serve/api/generation.h"
 
+#include "base/folder.h"
+#include "common/chat_format.h"
 #include "common/output.h"
 #include "engine/engine.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* The folder of one of several models is made; that of the only one was made before (command.c). */
 static hearth_status restore(served_model *m, hearth_error *err)
 {
     if (!m->kept) return HEARTH_OK;
-    if (m->engine->n_model > 1 && mkdir(m->kept, 0700) != 0 && errno != EEXIST)
-        return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot be made: %s", m->kept, strerror(errno));
-    return hearth_scheduler_restore(m->scheduler, m->kept, err);
+    hearth_status st = m->engine->n_model > 1 ? hth_folder_make(m->kept, 0700, err) : HEARTH_OK;
+    return st == HEARTH_OK ? hearth_scheduler_restore(m->scheduler, m->kept, err) : st;
 }
 
 void served_model_keep(served_model *m, hearth_progress_fn *goes_on, void *user)
@@ -37,6 +36,11 @@ static hearth_status describe(served_model *m, hearth_error *err)
     model_facts facts = {0};
     hearth_status st = model_facts_take(&facts, m->model, m->scheduling.n_ctx, err);
     if (st != HEARTH_OK) return st;
+    if (m->format &&
+        (st = model_facts_set_template(&facts, m->format->text, m->format->n, err)) != HEARTH_OK) {
+        model_facts_free(&facts);
+        return st;
+    }
     facts.has_chat = m->chat != NULL;
     if (hth_model_hash(m->model->file, &hash, &ignored) == HEARTH_OK)
         snprintf(digest, sizeof digest, "%016llx", (unsigned long long)hash);
@@ -73,7 +77,8 @@ hearth_status served_model_open(served_model *m, hearth_error *err)
     if (st == HEARTH_OK) {
         hearth_model_get_info(m->model, &m->info);
         /* A model without a chat template serves all that needs none. */
-        if (hearth_chat_open(m->model, NULL, &m->chat, &m->chat_error) != HEARTH_OK) m->chat = NULL;
+        if (!m->chat && hearth_chat_open(m->model, NULL, &m->chat, &m->chat_error) != HEARTH_OK)
+            m->chat = NULL;
         st = describe(m, err);
     }
     if (st == HEARTH_OK && !live_figures_open(m)) st = hth_fail_memory(err, sizeof m->live, "figures");

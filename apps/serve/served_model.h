@@ -19,12 +19,13 @@ typedef struct indexing {
 typedef struct served_model {
     struct engine *engine;
     /* Fixed before the server runs. */
-    char *path;        /* NULL: the embedded model */
-    char *id;          /* for clients */
-    char *kept;        /* folder of what is kept between runs; NULL: nothing is */
-    int64_t created;   /* seconds since 1970 */
-    bool is_of_folder; /* it was not named itself */
-    char listed[17];   /* a hash of its name, size and time: the same whether it is loaded or not */
+    char *path;                       /* NULL: the embedded model */
+    char *id;                         /* for clients */
+    const struct chat_format *format; /* of --template; NULL: the one of its file */
+    char *kept;                       /* folder of what is kept between runs; NULL: nothing is */
+    int64_t created;                  /* seconds since 1970 */
+    bool is_of_folder;                /* it was not named itself */
+    char listed[17]; /* a hash of its name, size and time: the same whether it is loaded or not */
     /* Changed with the engine's lock held. */
     model_facts facts;
     char digest[17]; /* of its weights (hth_model_hash); "": it was not loaded yet */

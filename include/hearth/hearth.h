@@ -644,6 +644,8 @@ typedef struct hearth_request {
     const int32_t *tokens; /* [n_token] the prompt; copied */
     size_t n_token;
     uint32_t max_token;                    /* to generate; 0: until the context ends */
+    bool prompt_only;                      /* nothing is generated: the prompt is evaluated and kept for later requests,
+                                              then LENGTH ends it */
     bool ignore_end;                       /* tokens that end generation are as others */
     const hearth_sampler_options *sampler; /* NULL: the defaults */
     hearth_constraint *constraint;         /* at the beginning of its text; the scheduler uses it until the request

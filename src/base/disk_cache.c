@@ -4,6 +4,7 @@
 #include "base/disk_cache.h"
 
 #include "base/alloc.h"
+#include "base/folder.h"
 #include "base/hash.h"
 #include "base/log.h"
 
@@ -52,23 +53,17 @@ static bool format(char *to, const char *a, const char *b, const char *c)
 
 static bool find_folder(char *to)
 {
-    const char *own = getenv("HEARTH_CACHE"), *cache = absolute_path("XDG_CACHE_HOME"), *home = absolute_path("HOME");
+    const char *own = getenv("HEARTH_CACHE"), *cache = absolute_path("XDG_CACHE_HOME"),
+               *home = absolute_path("HOME");
     if (own) return own[0] != '\0' && format(to, own, "", "");
     if (cache) return format(to, cache, "/hearth", "");
     return home && format(to, home, "/.cache/hearth", "");
 }
 
-/* Creates the folder and its parents, with mode 0700. */
-static bool make_folder(char *path)
+static bool make_folder(const char *path)
 {
-    for (char *at = path + 1; *at; at++) {
-        if (*at != '/') continue;
-        *at = '\0';
-        int failed = mkdir(path, 0700) != 0 && errno != EEXIST;
-        *at = '/';
-        if (failed) return false;
-    }
-    return mkdir(path, 0700) == 0 || errno == EEXIST;
+    return hth_folder_make_parents(path, 0700, NULL) == HEARTH_OK &&
+           hth_folder_make(path, 0700, NULL) == HEARTH_OK;
 }
 
 static bool read_all(int fd, void *to, size_t n)

@@ -3,6 +3,7 @@
  * tells takes 0.1 to 0.3 ms. */
 #include "engine/budget.h"
 
+#include "base/checked_math.h"
 #include "base/clock.h"
 #include "base/format_bytes.h"
 #include "base/log.h"
@@ -24,19 +25,16 @@ enum { CHECK_NS = 500000000, CHECK_SOON_NS = 50000000, SOON_HEADROOM = 512 << 20
 #define CALM_NS 5000000000u
 enum { SHRINK_PART = 256, SHRINK_MIN = 1 << 20, GROW_PART = 16 };
 
-static uint64_t max_of(uint64_t a, uint64_t b) { return a > b ? a : b; }
-static uint64_t min_of(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 int64_t hth_budget_headroom(const hth_system_memory *s, bool is_auto, bool pressed)
 {
     int64_t headroom = INT64_MAX, factor = pressed ? 2 : 1;
     if (s->total > 0 && s->available > 0) {
-        uint64_t margin = max_of(s->total / MACHINE_PART, MACHINE_MIN) / (is_auto ? 1 : 2);
-        headroom = (int64_t)min_of(s->available, INT64_MAX) - factor * (int64_t)margin;
+        uint64_t margin = hth_max_u64(s->total / MACHINE_PART, MACHINE_MIN) / (is_auto ? 1 : 2);
+        headroom = (int64_t)hth_min_u64(s->available, INT64_MAX) - factor * (int64_t)margin;
     }
     if (s->group_limit > 0) {
         uint64_t margin = (s->group_limit / GROUP_PART + GROUP_MIN) / (is_auto ? 1 : 2);
-        int64_t left = (int64_t)min_of(s->group_available, INT64_MAX) - factor * (int64_t)margin;
+        int64_t left = (int64_t)hth_min_u64(s->group_available, INT64_MAX) - factor * (int64_t)margin;
         if (left < headroom) headroom = left;
     }
     return headroom;
@@ -53,14 +51,14 @@ uint64_t hth_budget_follow(hth_budget_cap *c, const hth_system_memory *s, uint64
     int64_t headroom = hth_budget_headroom(s, c->is_auto, false);
     bool pressed = headroom < 0 || s->pressure >= PRESSURE || s->n_limit_event > c->n_limit_event;
     if (pressed) headroom = hth_budget_headroom(s, c->is_auto, true);
-    uint64_t left = max_of(min_of(add_headroom(touched, headroom), c->max), c->min);
+    uint64_t left = hth_max_u64(hth_min_u64(add_headroom(touched, headroom), c->max), c->min);
     c->n_limit_event = s->n_limit_event;
     if (left < c->now) {
         if (c->now - left > c->max / SHRINK_PART + SHRINK_MIN) c->now = left;
         c->is_calm = false;
     } else if (left - c->now > c->max / GROW_PART || (left == c->max && c->now < c->max)) {
         if (!c->is_calm) c->calm_since = now_ns, c->calm_left = left;
-        c->is_calm = true, c->calm_left = min_of(c->calm_left, left);
+        c->is_calm = true, c->calm_left = hth_min_u64(c->calm_left, left);
         if (now_ns - c->calm_since >= CALM_NS) c->now = c->calm_left, c->is_calm = false;
     } else {
         c->is_calm = false;
@@ -73,8 +71,8 @@ uint64_t hth_budget_follow(hth_budget_cap *c, const hth_system_memory *s, uint64
 /* What sessions and the system leave to the store. */
 static uint64_t size_of_store(const hth_budget *b)
 {
-    uint64_t others = b->fixed + max_of(b->announced, b->sessions);
-    return b->limit > 0 ? min_of(b->cap.now, b->limit > others ? b->limit - others : 0) : b->cap.now;
+    uint64_t others = b->fixed + hth_max_u64(b->announced, b->sessions);
+    return b->limit > 0 ? hth_min_u64(b->cap.now, b->limit > others ? b->limit - others : 0) : b->cap.now;
 }
 
 /* Called with the lock held. */
@@ -162,7 +160,7 @@ hearth_status hth_engine_take_memory(hearth_model *m, uint64_t size, hearth_erro
     hearth_status st = HEARTH_OK;
     pthread_mutex_lock(&b->lock);
     uint64_t others = b->fixed + b->cap.min;
-    if (b->limit > 0 && (size > b->limit || b->sessions + size > b->limit - min_of(others, b->limit))) {
+    if (b->limit > 0 && (size > b->limit || b->sessions + size > b->limit - hth_min_u64(others, b->limit))) {
         st = refuse(m, size, err);
     } else {
         b->sessions += size;
@@ -188,7 +186,8 @@ void hth_engine_give_memory(hearth_model *m, uint64_t size)
 /* Whether so much and the least of the store fit into the limit, which then leaves *max to it as it was opened. */
 static bool still_fits(const hth_budget *b, uint64_t fixed, uint64_t *max)
 {
-    uint64_t sessions = max_of(b->announced, b->sessions), left = b->limit - min_of(fixed, b->limit);
+    uint64_t sessions = hth_max_u64(b->announced, b->sessions),
+             left = b->limit - hth_min_u64(fixed, b->limit);
     if (left < sessions || left - sessions < b->cap.min) return false;
     *max = left - b->announced;
     return true;
@@ -204,11 +203,11 @@ hearth_status hth_engine_change_fixed(hearth_model *m, uint64_t fixed, hearth_er
         st = hth_fail(err, HEARTH_ERROR_MEMORY,
                       "%s: out of memory: with what comes back from the device it needs %s, the limit is %s",
                       hth_gguf_path(m->file),
-                      hth_format_bytes(fixed + b->cap.min + max_of(b->announced, b->sessions)).text,
+                      hth_format_bytes(fixed + b->cap.min + hth_max_u64(b->announced, b->sessions)).text,
                       hth_format_bytes(b->limit).text);
     } else {
         b->fixed = fixed;
-        b->cap.now = b->cap.now == b->cap.max ? max : min_of(b->cap.now, max);
+        b->cap.now = b->cap.now == b->cap.max ? max : hth_min_u64(b->cap.now, max);
         b->cap.max = max;
         if (m->streamed.store) hth_store_move(m->streamed.store, m->elsewhere, size_of_store(b));
         divide(m, "the device computes another part");

@@ -193,22 +193,6 @@ static hearth_status render(const hearth_chat *chat, const hearth_message *messa
     return st;
 }
 
-hearth_status hearth_chat_render(const hearth_chat *chat, const hearth_message *messages, size_t n_message,
-                                 const hearth_chat_options *options, char **text, size_t *n,
-                                 hearth_error *err)
-{
-    hth_rendered r;
-    *text = NULL;
-    *n = 0;
-    hearth_status st = render(chat, messages, n_message, options, &r, err);
-    if (st != HEARTH_OK) return st;
-    *text = r.text;
-    *n = r.n;
-    r.text = NULL;
-    hth_rendered_free(&r);
-    return HEARTH_OK;
-}
-
 /* Adds the begin-of-text token, if the vocabulary requires it and the template did not write it. An end-of-text
  * token, which some vocabularies require, must not precede an answer. */
 static hearth_status put_bos(const hth_tokenizer *tok, hth_ids *ids, hearth_error *err)
@@ -222,28 +206,60 @@ static hearth_status put_bos(const hth_tokenizer *tok, hth_ids *ids, hearth_erro
     return HEARTH_OK;
 }
 
-hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hearth_message *messages, size_t n_message,
-                                   const hearth_chat_options *options, int32_t **ids, size_t *n_ids,
-                                   hearth_error *err)
+static hearth_status tokenize(const hearth_chat *chat, const hth_rendered *r, hth_chat_prompt *out,
+                              hearth_error *err)
 {
-    hth_rendered r;
     hth_ids list = {0};
     size_t n_lost = 0;
-    *ids = NULL;
-    *n_ids = 0;
-    hearth_status st = render(chat, messages, n_message, options, &r, err);
-    if (st != HEARTH_OK) return st;
     const hth_tokenizer *tok = chat->model->tokenizer;
-    st = hth_tokenize_parts(tok, r.parts, r.n_part, 0, &list, &n_lost, err);
+    hearth_status st = hth_tokenize_parts(tok, r->parts, r->n_part, 0, &list, &n_lost, err);
     if (st == HEARTH_OK) st = put_bos(tok, &list, err);
-    hth_rendered_free(&r);
     if (st != HEARTH_OK) {
         hth_ids_free(&list);
         return st;
     }
     if (n_lost > 0)
         hth_log(HEARTH_LOG_WARN, "%zu bytes of the conversation are not in the vocabulary", n_lost);
-    *ids = list.id;
-    *n_ids = list.n;
+    out->ids = list.id;
+    out->n_ids = list.n;
     return HEARTH_OK;
+}
+
+hearth_status hth_chat_make_prompt(const hearth_chat *chat, const hearth_message *messages, size_t n_message,
+                                   const hearth_chat_options *options, bool with_ids, hth_chat_prompt *out,
+                                   hearth_error *err)
+{
+    hth_rendered r;
+    *out = (hth_chat_prompt){0};
+    hearth_status st = render(chat, messages, n_message, options, &r, err);
+    if (st == HEARTH_OK && with_ids) st = tokenize(chat, &r, out, err);
+    if (st == HEARTH_OK) {
+        out->text = r.text, out->n_text = r.n;
+        r.text = NULL;
+    }
+    hth_rendered_free(&r);
+    return st;
+}
+
+hearth_status hearth_chat_render(const hearth_chat *chat, const hearth_message *messages, size_t n_message,
+                                 const hearth_chat_options *options, char **text, size_t *n,
+                                 hearth_error *err)
+{
+    hth_chat_prompt made;
+    hearth_status st = hth_chat_make_prompt(chat, messages, n_message, options, false, &made, err);
+    *text = made.text;
+    *n = made.n_text;
+    return st;
+}
+
+hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hearth_message *messages, size_t n_message,
+                                   const hearth_chat_options *options, int32_t **ids, size_t *n_ids,
+                                   hearth_error *err)
+{
+    hth_chat_prompt made;
+    hearth_status st = hth_chat_make_prompt(chat, messages, n_message, options, true, &made, err);
+    hth_free(made.text);
+    *ids = made.ids;
+    *n_ids = made.n_ids;
+    return st;
 }

@@ -23,4 +23,16 @@ static inline const hth_call_format *hth_chat_calls(const hearth_chat *chat)
     return chat->calls ? chat->calls : hth_call_format_plain();
 }
 
+/* A conversation as a text, with a NUL behind it, and as ids; both are freed with hearth_free. */
+typedef struct hth_chat_prompt {
+    char *text;
+    size_t n_text;
+    int32_t *ids; /* NULL: they are not wanted */
+    size_t n_ids;
+} hth_chat_prompt;
+/* Renders once for what hearth_chat_render and hearth_chat_tokenize give. */
+hearth_status hth_chat_make_prompt(const hearth_chat *chat, const hearth_message *messages, size_t n_message,
+                                   const hearth_chat_options *options, bool with_ids, hth_chat_prompt *out,
+                                   hearth_error *err);
+
 #endif

@@ -37,7 +37,8 @@ struct hearth_model {
     hth_token_trie *trie; /* of the vocabulary, guarded by trie_lock; NULL: no constraint was opened yet */
     bool trie_is_counted; /* in the limit of memory */
     pthread_mutex_t mtp_lock;
-    hearth_model *mtp;            /* mtp.c, guarded by mtp_lock; NULL: no drafts wanted it yet */
+    hearth_model *mtp;            /* mtp.c, guarded by mtp_lock; NULL: no drafts wanted it yet, or could have it */
+    uint32_t n_mtp_user;
     hearth_model *part_of;        /* of that block: the model, whose limit of memory counts; else NULL */
     hearth_selector selector;     /* that the weights are laid out for; never AUTO */
     const char *selector_why;
@@ -268,8 +269,12 @@ uint32_t hth_session_n_row(const hearth_session *session);
 /* mtp.c: whether drafts may be made by a block of the model's file that predicts a token further, which is loaded once:
  * the file has one, and the model's weights are in memory. */
 bool hth_engine_may_have_mtp(const hearth_model *m);
-/* The block, which has sessions as a model has; the model closes it. FORMAT, UNSUPPORTED, IO; MEMORY. */
+/* The block for one more user; it has sessions as a model has. FORMAT, UNSUPPORTED, IO; MEMORY. */
 hearth_status hth_engine_open_mtp(hearth_model *m, hearth_model **out, hearth_error *err);
+/* A user has ended: the block stays for others until the model is closed. Or it could not use the block: then nothing of
+ * it stays, unless others have it. */
+void hth_engine_leave_mtp(hearth_model *m);
+void hth_engine_drop_mtp(hearth_model *m);
 void hth_engine_close_mtp(hearth_model *m);
 
 /* constraint.c: after all constraints are closed. */

@@ -1,5 +1,5 @@
 /* The block of a model's file that predicts a token further, as a model of its own: opened for the first drafts,
- * and closed with the model. It shares the file and the matrices of the ends; what it takes is counted in the
+ * and closed with the model, or when there turns out to be no room for drafts by it. It shares the file and the matrices of the ends; what it takes is counted in the
  * limit of the model. */
 #include "engine/engine.h"
 
@@ -22,6 +22,12 @@ static void close_block(hearth_model *b)
     hth_free(b);
 }
 
+/* What it takes of the model's limit. */
+static uint64_t counted_size(const hearth_model *m, const hearth_model *b)
+{
+    return m->mapped ? 0 : b->model->weight_size;
+}
+
 static hearth_status open_block(hearth_model *m, hearth_model **out, hearth_error *err)
 {
     const hearth_model_options options = {.n_thread = m->n_thread, .mmap = m->mapped};
@@ -38,7 +44,7 @@ static hearth_status open_block(hearth_model *m, hearth_model **out, hearth_erro
     hearth_status st = hth_model_open_mtp(m->model, &b->model, err);
     if (st == HEARTH_OK)
         st = hth_selector_choose(b->model, HEARTH_SELECTOR_DENSE, &b->selector, &b->selector_why, err);
-    if (st == HEARTH_OK && !m->mapped) size = b->model->weight_size;
+    if (st == HEARTH_OK) size = counted_size(m, b);
     if (st == HEARTH_OK) st = hth_engine_take_memory(m, size, err);
     if (st != HEARTH_OK) {
         close_block(b);
@@ -60,9 +66,27 @@ hearth_status hth_engine_open_mtp(hearth_model *m, hearth_model **out, hearth_er
     hearth_status st = HEARTH_OK;
     pthread_mutex_lock(&m->mtp_lock);
     if (!m->mtp) st = open_block(m, &m->mtp, err);
+    if (m->mtp) m->n_mtp_user++;
     *out = m->mtp;
     pthread_mutex_unlock(&m->mtp_lock);
     return st;
+}
+
+void hth_engine_leave_mtp(hearth_model *m)
+{
+    pthread_mutex_lock(&m->mtp_lock);
+    m->n_mtp_user--;
+    pthread_mutex_unlock(&m->mtp_lock);
+}
+
+void hth_engine_drop_mtp(hearth_model *m)
+{
+    pthread_mutex_lock(&m->mtp_lock);
+    if (--m->n_mtp_user == 0) {
+        hth_engine_give_memory(m, counted_size(m, m->mtp));
+        hth_engine_close_mtp(m);
+    }
+    pthread_mutex_unlock(&m->mtp_lock);
 }
 
 void hth_engine_close_mtp(hearth_model *m)

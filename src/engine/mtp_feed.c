@@ -8,8 +8,6 @@
 
 static size_t d_model(const hth_mtp_feed *f) { return f->block->model->model->hparams.d_model; }
 
-static uint32_t min_of(uint32_t a, uint32_t b) { return a < b ? a : b; }
-
 size_t hth_mtp_feed_size(const hth_model *model)
 {
     return (HTH_MTP_ROWS + 1) * (size_t)model->hparams.d_model * sizeof(float); /* d_model is limited */
@@ -51,7 +49,7 @@ void hth_mtp_feed_forget(hth_mtp_feed *f) { f->row_at = f->n_row = f->next = f->
 static void drop_rows_before(hth_mtp_feed *f, uint32_t position)
 {
     if (position <= f->row_at) return;
-    uint32_t n = min_of(position - f->row_at, f->n_row);
+    uint32_t n = hth_min_u32(position - f->row_at, f->n_row);
     f->n_row -= n, f->row_at = position;
     memmove(f->rows, f->rows + n * d_model(f), f->n_row * d_model(f) * sizeof *f->rows);
 }
@@ -60,7 +58,7 @@ static void drop_rows_before(hth_mtp_feed *f, uint32_t position)
 static void take_back(hth_mtp_feed *f, uint32_t n)
 {
     f->next -= n;
-    f->n_fed -= min_of(n, f->n_fed); /* rows before may have been unknown */
+    f->n_fed -= hth_min_u32(n, f->n_fed); /* rows before may have been unknown */
 }
 
 /* The text goes on with a token at `at`: nothing is known of later positions, and of that before only if the
@@ -75,7 +73,7 @@ static void go_to(hth_mtp_feed *f, uint32_t at, int32_t token)
         take_back(f, 1);
     (void)hearth_session_truncate(f->block, f->n_fed, &ignored); /* n_fed is not above its position */
     if (f->row_at > at) f->row_at = at, f->n_row = 0;
-    f->n_row = min_of(f->n_row, at - f->row_at);
+    f->n_row = hth_min_u32(f->n_row, at - f->row_at);
     if (f->next < f->row_at) f->next = f->row_at;
 }
 
@@ -88,8 +86,8 @@ static hearth_status evaluate(hth_mtp_feed *f, hearth_batch *batch, const hth_kv
 {
     hearth_status st = HEARTH_OK;
     while (st == HEARTH_OK && f->next < end) {
-        uint32_t n_page[HTH_N_KV_CLASS] = {0}, n = min_of(end - f->next, HTH_DEFAULT_BATCH),
-                 n_kept = f->next < at ? min_of(at - f->next, n) : 0, next = f->next + n_kept;
+        uint32_t n_page[HTH_N_KV_CLASS] = {0}, n = hth_min_u32(end - f->next, HTH_DEFAULT_BATCH),
+                 n_kept = f->next < at ? hth_min_u32(at - f->next, n) : 0, next = f->next + n_kept;
         hth_session_count_missing(f->block, n, n_page);
         if (!hth_kv_budget_has(pages, n_page)) break; /* this part of the text is left out */
         st = hth_batch_add(batch, f->block, tokens + f->next + 1, n, false, err);

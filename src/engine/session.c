@@ -230,8 +230,6 @@ static hearth_session *session_of(const hth_batch_token *token)
     return (hearth_session *)(void *)((char *)token->seq - offsetof(hearth_session, seq));
 }
 
-static uint32_t min_of(uint32_t a, uint32_t b) { return a < b ? a : b; }
-
 /* Calls fn for each sequence of the batch with the number of its tokens, which are adjacent. */
 static void for_each_sequence(const hth_batch_token *tokens, uint32_t n,
                               void (*fn)(hth_sequence *, uint32_t n_new))
@@ -307,7 +305,7 @@ static hearth_status rebuild_cache(hearth_batch *b, hearth_session *s, uint32_t 
     hearth_status st = HEARTH_OK;
     if (s->generation != b->generation) hth_sequence_truncate(&s->seq, 0);
     for (uint32_t first = s->seq.n_tok, k; st == HEARTH_OK && first < n; first += k) {
-        k = min_of(n - first, min_of(b->n_tok_max, hth_sequence_max_step(&s->seq)));
+        k = hth_min_u32(n - first, hth_min_u32(b->n_tok_max, hth_sequence_max_step(&s->seq)));
         for (uint32_t i = 0; i < k; i++)
             tokens[i] =
                 (hth_batch_token){.seq = &s->seq, .token = s->tokens[first + i], .position = first + i};

@@ -128,7 +128,9 @@ static void open_mtp(hth_drafter *d, const hearth_session_options *o, uint32_t n
         d->size += rows;
         return;
     }
+    bool is_open = d->model;
     close_steps(d);
+    if (is_open) hth_engine_drop_mtp(target);
     if (st != HEARTH_ERROR_MEMORY || d->options.n_draft != HEARTH_DRAFT_AUTO)
         hth_log(HEARTH_LOG_WARN, "%s: no drafts by its MTP block: %s", hth_gguf_path(target->file),
                 why.message);
@@ -200,7 +202,9 @@ hearth_status hth_drafter_open(const hearth_model *target, const hearth_draft_op
 void hth_drafter_close(hth_drafter *d)
 {
     if (!d) return;
+    bool has_mtp = d->model && d->source == HTH_DRAFT_MTP;
     close_steps(d);
+    if (has_mtp) hth_engine_leave_mtp(hth_engine_mutable(d->target));
     hth_free(d->offers);
     hth_free(d->rows);
     hth_pages_free(d->states, d->n_row * d->state_size);

@@ -46,6 +46,14 @@ static hearth_status bind_ends(hth_binder *b)
     return hth_bind_norm(b, 0, "nextn.shared_head_norm", &m->output_norm);
 }
 
+/* What was guessed of a block that arrays by layer leave out may be why its tensors do not fit. */
+static hearth_status add_lacking(const char *lacking, hearth_error *err)
+{
+    if (!err || !lacking[0]) return err ? err->status : HEARTH_ERROR_FORMAT;
+    const hearth_error why = *err;
+    return hth_fail(err, why.status, "%.350s; %s has no entry for this block", why.message, lacking);
+}
+
 hearth_status hth_model_open_mtp(const hth_model *of, hth_model **out, hearth_error *err)
 {
     *out = NULL;
@@ -54,10 +62,12 @@ hearth_status hth_model_open_mtp(const hth_model *of, hth_model **out, hearth_er
     m->file = of->file;
     hth_binder b = {.model = m, .err = err, .first_block = of->hparams.n_layer};
     hth_layer_sizes *size = NULL;
-    hearth_status st = hth_model_read_mtp_hparams(of->file, &m->arena, &m->hparams, &size, err);
+    char lacking[HTH_HPARAMS_KEY];
+    hearth_status st = hth_model_read_mtp_hparams(of->file, &m->arena, &m->hparams, &size, lacking, err);
     if (st == HEARTH_OK) share(m, of);
     if (st == HEARTH_OK) st = hth_bind_allocate(&b);
-    if (st == HEARTH_OK) st = hth_bind_layer(&b, 0, size);
+    if (st == HEARTH_OK && (st = hth_bind_layer(&b, 0, size)) == HEARTH_ERROR_FORMAT)
+        st = add_lacking(lacking, err);
     if (st == HEARTH_OK) st = bind_ends(&b);
     if (st == HEARTH_OK) *out = m;
     else hth_model_close(m);

@@ -73,7 +73,21 @@ hearth_status hth_hparams_count(hth_hparams_reader *r, const char *name, uint64_
 /* Arrays may have entries for blocks behind the layers. */
 static bool has_entry_per_layer(const hth_hparams_reader *r, const hth_gguf_value *v, uint32_t n_layer)
 {
-    return v->n_element == n_layer || v->n_element == r->n_block;
+    return v->n_element == n_layer || v->n_element == r->n_block ||
+           (r->of_mtp && v->n_element + 1 == n_layer);
+}
+
+/* A block without an entry has the value of the layers behind which it stands, as far as one is known: the last one that
+ * is not 0, as a recurrent layer has no heads. Where they differ, its tensors tell whether that is right. */
+static void guess_for_block(hth_hparams_reader *r, uint32_t n_entry, uint32_t *values)
+{
+    uint32_t value = 0;
+    for (uint32_t i = 0; i < n_entry; i++) {
+        if (values[i] != 0 && value != 0 && values[i] != value)
+            snprintf(r->lacking, sizeof r->lacking, "%s", r->key);
+        if (values[i] != 0) value = values[i];
+    }
+    values[n_entry] = value;
 }
 
 hearth_status hth_hparams_check_flags(hth_hparams_reader *r, const hth_gguf_value *v, uint32_t n_layer)
@@ -103,16 +117,18 @@ static hearth_status read_per_layer(hth_hparams_reader *r, const char *name, uin
         return hth_fail(r->err, HEARTH_ERROR_FORMAT,
                         "%s: %s at %llu: expected an array of %u 32-bit integers, one for each layer",
                         hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, n_layer);
-    for (uint32_t i = 0; i < n_layer; i++) {
+    uint32_t n_entry = hth_hparams_n_entry(v, n_layer);
+    for (uint32_t i = 0; i < n_entry; i++) {
         int64_t one = v->element_type == HTH_GGUF_I32 ? hth_gguf_element_int(v, i)
                                                       : (int64_t)hth_gguf_element_uint(v, i);
         if (one < min || (uint64_t)one > max)
             return hth_fail(r->err, HEARTH_ERROR_FORMAT,
-                            "%s: %s at %llu: entry %u is %lld, allowed are %u to %llu", hth_gguf_path(r->file),
-                            r->key, (unsigned long long)v->offset, i, (long long)one, min,
-                            (unsigned long long)max);
+                            "%s: %s at %llu: entry %u is %lld, allowed are %u to %llu",
+                            hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, i, (long long)one,
+                            min, (unsigned long long)max);
         values[i] = (uint32_t)one;
     }
+    if (n_entry < n_layer) guess_for_block(r, n_entry, values);
     return HEARTH_OK;
 }
 
@@ -212,12 +228,14 @@ static hearth_status read_window_head(hth_hparams_reader *r, hth_hparams *h)
 {
     uint32_t value = 0, key = 0;
     hearth_status st = hth_hparams_size(r, "attention.key_length_swa", 2, HTH_MAX_D_HEAD, &key);
-    if (st == HEARTH_OK) value = key, st = hth_hparams_size(r, "attention.value_length_swa", 1, HTH_MAX_D_HEAD, &value);
+    if (st == HEARTH_OK)
+        value = key, st = hth_hparams_size(r, "attention.value_length_swa", 1, HTH_MAX_D_HEAD, &value);
     if (st != HEARTH_OK) return st;
     if (value != key)
-        return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: %s is %u, but %s.attention.key_length_swa is %u: different lengths are not supported",
-                        hth_gguf_path(r->file), r->key, value, r->arch, key);
+        return hth_fail(
+            r->err, HEARTH_ERROR_UNSUPPORTED,
+            "%s: %s is %u, but %s.attention.key_length_swa is %u: different lengths are not supported",
+            hth_gguf_path(r->file), r->key, value, r->arch, key);
     h->d_head_window = key;
     return HEARTH_OK;
 }
@@ -269,7 +287,8 @@ static hearth_status read_window_pattern(hth_hparams_reader *r, const hth_hparam
     uint64_t period = h->arch->swa.period;
     if (v && v->type == HTH_GGUF_ARRAY) {
         hearth_status st = hth_hparams_check_flags(r, v, n_layer);
-        for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++)
+        uint32_t n_entry = hth_hparams_n_entry(v, n_layer); /* a block without an entry has no window */
+        for (uint32_t i = 0; st == HEARTH_OK && i < n_entry; i++)
             sizes[i].window = hth_gguf_element_uint(v, i) ? size : 0;
         return st;
     }
@@ -292,7 +311,8 @@ static hearth_status read_rope_pattern(hth_hparams_reader *r, const hth_hparams 
     bool each = v->type == HTH_GGUF_ARRAY;
     hearth_status st = each ? hth_hparams_check_flags(r, v, h->n_layer)
                             : hth_gguf_get_uint(r->file, r->key, 0, 1, &all, NULL, r->err);
-    for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++)
+    uint32_t n_entry = each ? hth_hparams_n_entry(v, h->n_layer) : h->n_layer;
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_entry; i++)
         sizes[i].rotates = sizes[i].rotates && (each ? hth_gguf_element_uint(v, i) : all);
     return st;
 }
@@ -301,7 +321,8 @@ static void place_rotation(const hth_hparams *h, hth_layer_sizes *sizes)
 {
     const hth_arch *a = h->arch;
     bool any_window = false;
-    for (uint32_t i = 0; i < h->n_layer; i++) any_window = any_window || sizes[i].window > 0 || sizes[i].chunk > 0;
+    for (uint32_t i = 0; i < h->n_layer; i++)
+        any_window = any_window || sizes[i].window > 0 || sizes[i].chunk > 0;
     uint32_t step = a->unrotated_by_window && !any_window ? 0 : a->unrotated_step;
     for (uint32_t i = 0; i < h->n_layer; i++) {
         bool hidden = a->rotates_windows_only && (any_window || a->swa.required) && sizes[i].window == 0 &&
@@ -314,8 +335,8 @@ static void place_rotation(const hth_hparams *h, hth_layer_sizes *sizes)
 static hearth_status read_chunks(hth_hparams_reader *r, const hth_hparams *h, hth_layer_sizes *sizes)
 {
     uint64_t stated = h->arch->swa.chunk;
-    hearth_status st = hth_gguf_get_uint(r->file, hth_hparams_key(r, "attention.sliding_window"), 0, HTH_MAX_CONTEXT,
-                                         &stated, NULL, r->err);
+    hearth_status st = hth_gguf_get_uint(r->file, hth_hparams_key(r, "attention.sliding_window"), 0,
+                                         HTH_MAX_CONTEXT, &stated, NULL, r->err);
     if (st != HEARTH_OK || stated == 0) return st;
     st = read_window_pattern(r, h, h->arch->swa.chunk, sizes);
     for (uint32_t i = 0; i < h->n_layer; i++) sizes[i].chunk = sizes[i].window, sizes[i].window = 0;
@@ -329,8 +350,8 @@ static hearth_status read_windows(hth_hparams_reader *r, const hth_hparams *h, h
     bool found;
     if (!rule->possible || (rule->n_layer > 0 && h->n_layer != rule->n_layer)) return HEARTH_OK;
     if (rule->chunk > 0) return read_chunks(r, h, sizes);
-    hearth_status st = hth_gguf_get_uint(r->file, hth_hparams_key(r, "attention.sliding_window"), rule->required,
-                                         HTH_MAX_CONTEXT, &size, &found, r->err);
+    hearth_status st = hth_gguf_get_uint(r->file, hth_hparams_key(r, "attention.sliding_window"),
+                                         rule->required, HTH_MAX_CONTEXT, &size, &found, r->err);
     if (st == HEARTH_OK && !found && rule->required) return hth_hparams_missing(r);
     if (st != HEARTH_OK || size == 0) return st;
     return read_window_pattern(r, h, (uint32_t)size, sizes);
@@ -360,7 +381,8 @@ static hearth_status read_epsilon(hth_hparams_reader *r, hth_hparams *h)
     h->norm = h->arch->norm;
     if (h->arch->rms_if_stated) st = hth_hparams_float(r, rms, 0.0, 1.0, &eps, NULL);
     if (h->arch->rms_if_stated && eps != 0.0) h->norm = HTH_NORM_RMS;
-    if (st == HEARTH_OK) st = hth_hparams_float(r, h->norm == HTH_NORM_RMS ? rms : layer, 0.0, 1.0, &eps, &found);
+    if (st == HEARTH_OK)
+        st = hth_hparams_float(r, h->norm == HTH_NORM_RMS ? rms : layer, 0.0, 1.0, &eps, &found);
     if (st == HEARTH_OK && !found && h->arch->reads_either_eps)
         st = hth_hparams_float(r, "attention.layer_norm_epsilon", 0.0, 1.0, &eps, &found);
     if (st != HEARTH_OK) return st;
@@ -435,7 +457,8 @@ static hearth_status read_temperature(hth_hparams_reader *r, hth_hparams *h)
     st = hth_hparams_float(r, "attention.temperature_scale", 0.0, 1e3, &x, NULL);
     h->temperature_scale = (float)x, h->temperature_length = h->rope.n_ctx_original;
     if (unrotated) h->temperature_length = 8192, h->temperature_offset = 1;
-    if (st != HEARTH_OK || x == 0.0 || unrotated || h->arch->temperature == HTH_TEMPERATURE_BY_ORIGINAL) return st;
+    if (st != HEARTH_OK || x == 0.0 || unrotated || h->arch->temperature == HTH_TEMPERATURE_BY_ORIGINAL)
+        return st;
     h->temperature_length = 0;
     return hth_hparams_size(r, "attention.temperature_length", 1, HTH_MAX_CONTEXT, &h->temperature_length);
 }
@@ -475,13 +498,15 @@ static hearth_status read_attention(hth_hparams_reader *r, hth_hparams *h)
         return st;
     if (x != 0.0) h->score_scale = (float)x;
     x = a->output_scale;
-    if (x != 0.0 && (st = hth_hparams_float(r, "attention.output_scale", 1e-6, 1e6, &x, NULL)) != HEARTH_OK) return st;
+    if (x != 0.0 && (st = hth_hparams_float(r, "attention.output_scale", 1e-6, 1e6, &x, NULL)) != HEARTH_OK)
+        return st;
     if (x != 0.0) h->score_scale = (float)x;
     if (a->reads_alibi &&
         (st = hth_hparams_float(r, "attention.max_alibi_bias", 0.0, 1e3, &alibi, NULL)) != HEARTH_OK)
         return st;
     h->alibi = (float)alibi, x = 0.0;
-    if (a->reads_value_scale && (st = hth_hparams_float(r, "attention.value_scale", 0.0, 1e6, &x, NULL)) != HEARTH_OK)
+    if (a->reads_value_scale &&
+        (st = hth_hparams_float(r, "attention.value_scale", 0.0, 1e6, &x, NULL)) != HEARTH_OK)
         return st;
     h->value_scale = (float)x, x = 0.0;
     if (a->clamps_qkv) st = hth_hparams_float(r, "attention.clamp_kqv", 0.0, 1e6, &x, NULL);
@@ -495,7 +520,8 @@ static hearth_status read_layer_keys(hth_hparams_reader *r, hth_hparams *h)
 {
     uint32_t n_shared = 0;
     hearth_status st = HEARTH_OK;
-    if (h->arch->shares_kv) st = hth_hparams_count(r, "attention.shared_kv_layers", h->n_layer - 1, &n_shared);
+    if (h->arch->shares_kv)
+        st = hth_hparams_count(r, "attention.shared_kv_layers", h->n_layer - 1, &n_shared);
     h->n_layer_kv = h->n_layer - n_shared;
     if (st != HEARTH_OK || !h->arch->layer_embeddings) return st;
     return hth_hparams_count(r, "embedding_length_per_layer_input", HTH_MAX_D_MODEL, &h->d_layer_embd);
@@ -616,10 +642,12 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
 }
 
 hearth_status hth_model_read_mtp_hparams(const hth_gguf *file, hth_arena *arena, hth_hparams *h,
-                                         hth_layer_sizes **size, hearth_error *err)
+                                         hth_layer_sizes **size, char lacking[HTH_HPARAMS_KEY],
+                                         hearth_error *err)
 {
     hth_hparams_reader r = {.file = file, .of_mtp = true, .err = err};
     hearth_status st = read_all(&r, arena, h, size);
+    memcpy(lacking, r.lacking, sizeof r.lacking);
     if (st != HEARTH_OK) return st;
     hth_layer_sizes *s = *size += h->n_layer - 1;
     s->rotates = h->rope.n_rot > 0;

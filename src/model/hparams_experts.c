@@ -18,11 +18,11 @@ static hearth_status read_score(hth_hparams_reader *r, const hth_expert_rule *ru
     hearth_status st = hth_gguf_get_uint(r->file, key, 0, UINT32_MAX, &stated, &found, r->err);
     if (st != HEARTH_OK) return st;
     if (stated >= HTH_N_SCORE)
-        return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: %s at %llu is %llu; supported: 1 (softmax), 2 (sigmoid), 3 (softmax of the chosen), 4 "
-                        "(the root of softplus)",
-                        path, key, (unsigned long long)hth_gguf_find(r->file, key)->offset,
-                        (unsigned long long)stated);
+        return hth_fail(
+            r->err, HEARTH_ERROR_UNSUPPORTED,
+            "%s: %s at %llu is %llu; supported: 1 (softmax), 2 (sigmoid), 3 (softmax of the chosen), 4 "
+            "(the root of softplus)",
+            path, key, (unsigned long long)hth_gguf_find(r->file, key)->offset, (unsigned long long)stated);
     e->score = rule->reads_score && stated > 0 ? (hth_router_score)stated : rule->score;
     if (n_expert == 0) return HEARTH_OK;
     if (!found && rule->routes_layer_input)
@@ -40,7 +40,8 @@ static hearth_status read_weight_rule(hth_hparams_reader *r, const hth_expert_ru
     hearth_status st = HEARTH_OK;
     e->normalise = rule->normalise, e->scale = 1.0f;
     if (rule->reads_normalise)
-        st = hth_gguf_get_bool(r->file, hth_hparams_key(r, "expert_weights_norm"), &e->normalise, NULL, r->err);
+        st = hth_gguf_get_bool(r->file, hth_hparams_key(r, "expert_weights_norm"), &e->normalise, NULL,
+                               r->err);
     if (st == HEARTH_OK && rule->reads_scale)
         st = hth_hparams_float(r, "expert_weights_scale", 0.0, 1e6, &scale, NULL);
     if (scale != 0.0) e->scale = (float)scale; /* 0: converters of models without the factor write it */
@@ -79,7 +80,8 @@ static hearth_status read_shared_width(hth_hparams_reader *r, hth_shared_rule ru
 {
     uint32_t length = 0, count = 1;
     hearth_status st = HEARTH_OK;
-    bool counts = rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT || rule == HTH_SHARED_IF_COUNTED;
+    bool counts =
+        rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT || rule == HTH_SHARED_IF_COUNTED;
     uint32_t absent = rule == HTH_SHARED_OR_DENSE ? n_ff : rule == HTH_SHARED_OR_NONE ? 0 : e->d_ff;
     if (rule != HTH_SHARED_COUNT)
         st = hth_hparams_count(r, "expert_shared_feed_forward_length", HTH_MAX_D_FF, &length);
@@ -104,7 +106,8 @@ static hearth_status check_no_experts(hth_hparams_reader *r)
         hearth_status st = hth_hparams_count(r, names[i], UINT32_MAX, &n);
         if (st != HEARTH_OK) return st;
         if (n > 0)
-            return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu is %u, but %s.expert_count is 0 or missing",
+            return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                            "%s: %s at %llu is %u, but %s.expert_count is 0 or missing",
                             hth_gguf_path(r->file), r->key,
                             (unsigned long long)hth_gguf_find(r->file, r->key)->offset, n, r->arch);
     }
@@ -144,12 +147,13 @@ static hearth_status read_limits(hth_hparams_reader *r, const hth_hparams *h, ht
         hearth_status st = HEARTH_OK;
         bool numbers = each && (hth_gguf_is_integer(v->element_type) || v->element_type == HTH_GGUF_F32 ||
                                 v->element_type == HTH_GGUF_F64);
-        if (each && (!numbers || v->n_element < h->n_layer))
+        if (each && (!numbers || v->n_element + r->of_mtp < h->n_layer))
             return hth_fail(r->err, HEARTH_ERROR_FORMAT,
-                            "%s: %s at %llu: expected an array of %u numbers, one for each layer", hth_gguf_path(r->file),
-                            r->key, (unsigned long long)v->offset, h->n_layer);
+                            "%s: %s at %llu: expected an array of %u numbers, one for each layer",
+                            hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, h->n_layer);
         if (!each) st = hth_hparams_float(r, names[k], 0.0, 1e6, &all, NULL);
-        for (uint32_t i = 0; st == HEARTH_OK && v && i < h->n_layer; i++) {
+        uint32_t n_entry = each ? hth_hparams_n_entry(v, h->n_layer) : v ? h->n_layer : 0;
+        for (uint32_t i = 0; st == HEARTH_OK && i < n_entry; i++) {
             double x = each ? hth_gguf_element_float(v, i) : all;
             if (!(x >= 0.0 && x <= 1e6))
                 return hth_fail(r->err, HEARTH_ERROR_FORMAT,
@@ -195,7 +199,8 @@ hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, ht
         st = hth_hparams_count(r, "leading_dense_block_count", h->n_layer, &e->n_leading);
     if (st == HEARTH_OK && rule->reads_step)
         st = hth_hparams_size(r, "interleave_moe_layer_step", 1, HTH_MAX_LAYER, &e->step);
-    if (st == HEARTH_OK && rule->reads_hashed) st = hth_hparams_count(r, "hash_layer_count", h->n_layer, &e->n_hashed);
+    if (st == HEARTH_OK && rule->reads_hashed)
+        st = hth_hparams_count(r, "hash_layer_count", h->n_layer, &e->n_hashed);
     if (st == HEARTH_OK && rule->reads_limits) st = read_limits(r, h, sizes);
     return st;
 }
@@ -209,10 +214,12 @@ hearth_status hth_hparams_place_experts(hth_hparams_reader *r, hth_hparams *h, h
     for (uint32_t i = 0; i < h->n_layer; i++) {
         sizes[i].has_experts =
             e->n_expert > 0 && i >= e->n_leading && (i + 1) % e->step == 0 && !sizes[i].no_network;
-        if (sizes[i].has_experts && !h->arch->experts.by_tensors && !h->arch->experts.beside_dense) sizes[i].d_ff = 0;
+        if (sizes[i].has_experts && !h->arch->experts.by_tensors && !h->arch->experts.beside_dense)
+            sizes[i].d_ff = 0;
         if (sizes[i].has_experts && h->arch->experts.beside_square) sizes[i].d_ff = h->d_model;
         if (sizes[i].d_ff > h->d_ff) h->d_ff = sizes[i].d_ff;
-        if (!stated && !sizes[i].has_experts && h->arch->layers == HTH_LAYERS_FULL) return hth_hparams_missing(r);
+        if (!stated && !sizes[i].has_experts && h->arch->layers == HTH_LAYERS_FULL)
+            return hth_hparams_missing(r);
     }
     return HEARTH_OK;
 }

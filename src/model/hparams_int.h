@@ -18,7 +18,9 @@ typedef struct hth_hparams_reader {
     const char *arch;
     uint32_t n_block; /* as hth_hparams: arrays by layer may have an entry for each */
     bool of_mtp;      /* the block behind the layers is read; warnings were given when these were */
-    char key[160];    /* the last one that was read, for messages */
+    char lacking
+        [HTH_HPARAMS_KEY]; /* of_mtp: a key whose array has entries for the layers alone, which may not hold for the block */
+    char key[HTH_HPARAMS_KEY]; /* the last one that was read, for messages */
     hearth_error *err;
 } hth_hparams_reader;
 
@@ -41,8 +43,13 @@ hearth_status hth_hparams_float(hth_hparams_reader *r, const char *name, double 
 /* hparams_experts.c: counts and widths; then which layers have experts. */
 hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, hth_layer_sizes *sizes);
 hearth_status hth_hparams_place_experts(hth_hparams_reader *r, hth_hparams *h, hth_layer_sizes *sizes);
-/* FORMAT: the last key's value is not an array of flags, one for each layer. */
+/* FORMAT: the last key's value is not an array of flags, one for each layer. The block behind the layers may have none:
+ * hth_hparams_n_entry tells how many of n_layer there are. */
 hearth_status hth_hparams_check_flags(hth_hparams_reader *r, const hth_gguf_value *v, uint32_t n_layer);
+static inline uint32_t hth_hparams_n_entry(const hth_gguf_value *v, uint32_t n_layer)
+{
+    return v->n_element < n_layer ? (uint32_t)v->n_element : n_layer;
+}
 /* hparams_recurrent.c: which layers are recurrent, after the counts of heads; their sizes. */
 hearth_status hth_hparams_read_recurrent(hth_hparams_reader *r, hth_hparams *h, hth_layer_sizes *sizes);
 /* hparams_latent.c: sizes of latent attention, in place of those of heads. */

@@ -211,9 +211,9 @@ static hearth_status check_request(const hearth_scheduler *s, const hearth_reque
 
 static hearth_status fill(hearth_scheduler *s, request *r, const hearth_request *from, hearth_error *err)
 {
-    size_t most = most_tokens(s);
-    r->n_max = from->max_token > 0 && from->max_token < most - from->n_token ? from->n_token + from->max_token
-                                                                             : most;
+    size_t most = most_tokens(s), n_room = most - from->n_token;
+    r->n_max = from->max_token > 0 && from->max_token < n_room ? from->n_token + from->max_token : most;
+    if (from->prompt_only) r->n_max = from->n_token;
     r->tokens = hth_alloc(r->n_max, sizeof *r->tokens);
     if (!r->tokens) return hth_fail_memory(err, r->n_max * sizeof *r->tokens, "a request");
     memcpy(r->tokens, from->tokens, from->n_token * sizeof *r->tokens);
@@ -474,7 +474,7 @@ static uint32_t plan_drafts(hearth_scheduler *s, uint32_t n_generating, bool has
     if (!s->drafter || n_generating == 0 || n_room == 0) return 0;
     if (has_prompts && s->options.draft.n_draft == HEARTH_DRAFT_AUTO) return 0;
     for (request *r = s->running; r; r = r->next) {
-        if (r->n_part == 0) continue;
+        if (r->n_part == 0 || r->n_token == r->n_max) continue;
         size_t n_most = r->n_max - r->n_token - 1; /* the last token is not evaluated */
         r->place = &s->places[n_place++];
         *r->place = (hth_draft_place){.session = r->session,
@@ -482,6 +482,7 @@ static uint32_t plan_drafts(hearth_scheduler *s, uint32_t n_generating, bool has
                                       .n_token = r->n_token,
                                       .n_most = n_most < HTH_DRAFT_MAX ? (uint32_t)n_most : HTH_DRAFT_MAX};
     }
+    if (n_place == 0) return 0;
     hth_drafter_choose(s->drafter, s->places, n_place, has_prompts ? n_room - 1 : n_room);
     for (request *r = s->running; r; r = r->next)
         while (r->place && r->place->n > 0 && !has_draft_pages(s, r, r->place->n, planned)) r->place->n--;
@@ -595,6 +596,10 @@ static void end_step(hearth_scheduler *s)
     for (request *r = s->running, *next; r; r = next) {
         next = r->next;
         if (r->n_part == 0 || n_left(r) > 0) continue;
+        if (r->n_token == r->n_max) { /* its prompt alone is wanted */
+            end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_LENGTH});
+            continue;
+        }
         while (sample(s, r) && hth_session_advance(r->session, r->tokens[r->n_token - 1])) {
         }
     }

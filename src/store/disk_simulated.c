@@ -8,6 +8,7 @@
 #include "store/disk_simulated.h"
 
 #include "base/alloc.h"
+#include "base/checked_math.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/thread.h"
@@ -38,7 +39,6 @@ const char *hth_disk_model_names(void) { return "ufs4, sata, nvme3, nvme4, sd"; 
 
 /* ---- times ------------------------------------------------------------------------------------ */
 
-static uint64_t max_of(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 uint64_t hth_disk_timing_end(hth_disk_timing *t, uint64_t now_ns, uint64_t at, uint64_t size)
 {
@@ -47,9 +47,9 @@ uint64_t hth_disk_timing_end(hth_disk_timing *t, uint64_t now_ns, uint64_t at, u
     bool sequential = at == t->last_end;
     double rate = sequential ? m->sequential_bytes_per_ns : m->bytes_per_ns;
     uint64_t latency = m->latency_ns * 3 / 4 + hth_random_next(&t->seed) % (m->latency_ns / 2 + 1);
-    uint64_t start = max_of(now_ns, max_of(t->next_start_ns, t->ends_ns[t->i_end]));
+    uint64_t start = hth_max_u64(now_ns, hth_max_u64(t->next_start_ns, t->ends_ns[t->i_end]));
     t->next_start_ns = start + (sequential ? 0 : distance <= m->near_size ? m->gap_ns : m->far_gap_ns);
-    t->bus_free_ns = max_of(t->bus_free_ns, start + latency) + (uint64_t)((double)size / rate);
+    t->bus_free_ns = hth_max_u64(t->bus_free_ns, start + latency) + (uint64_t)((double)size / rate);
     t->last_end = at + size;
     t->ends_ns[t->i_end] = t->bus_free_ns;
     t->i_end = (t->i_end + 1) % m->n_parallel;
@@ -119,7 +119,7 @@ static uint32_t wait(hth_disk *disk, uint64_t timeout_ns, hth_disk_result *resul
     uint64_t start_ns = now(disk), end_ns = timeout_ns < UINT64_MAX - start_ns ? start_ns + timeout_ns : UINT64_MAX;
     uint32_t n = 0;
     if (d->n_read > 0 && d->reads[0].end_ns < end_ns) end_ns = d->reads[0].end_ns;
-    if (d->virtual_clock && end_ns != UINT64_MAX) d->now_ns = max_of(d->now_ns, end_ns);
+    if (d->virtual_clock && end_ns != UINT64_MAX) d->now_ns = hth_max_u64(d->now_ns, end_ns);
     else sleep_until(d, end_ns);
     while (n < max && d->n_read > 0 && d->reads[0].end_ns <= now(disk)) results[n++] = end_first(d);
     return n;

@@ -36,8 +36,9 @@ class Reader:
             self.at += SIZES[kind]
 
 
-def with_template(data, template, more=()):
-    """The bytes of a GGUF file with that template; more: (key, u32) pairs to be added."""
+def with_template(data, template, more=(), renamed=()):
+    """The bytes of a GGUF file with that template; more: (key, u32) pairs to be added; renamed: pairs of texts, of which
+    the second stands where the first did, once in the file."""
     r = Reader(data)
     assert data[:4] == b"GGUF"
     r.at = 8
@@ -56,5 +57,8 @@ def with_template(data, template, more=()):
         added += text(key) + struct.pack("<II", 4, value)
     n_added = (template is not None) + len(more)
     head = data[:16] + struct.pack("<Q", n_pair + n_added) + data[24:pairs_end] + added + data[pairs_end:info_end]
+    for old, new in renamed:
+        assert head.count(text(old)) == 1, old
+        head = head.replace(text(old), text(new))
     pad = -len(head) % align
     return head + bytes(pad) + data[info_end + (-info_end % align):]

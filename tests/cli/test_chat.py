@@ -884,6 +884,23 @@ def reasoning_is_dim_on_a_terminal_alone():
 
 
 @case
+def calls_stand_on_lines_of_their_own():
+    """The story model goes on with the same tokens, which have the marks of gpt-oss and a call as texts here."""
+    begins = "<|start|>assistant<|channel|>"
+    texts = {"\u2581upon": "<|channel|>analysis<|message|>Well.<|end|>", "\u2581a": begins + "commentary to=functions.find<|message|>",
+             "\u2581time": '{"a": 1}<|call|>' + begins + "final<|message|>Found."}
+    model = [make_model("harmony.gguf", "{{ messages[-1].content }}{# <|channel|> tools #}", renamed=list(texts.items()))]
+    t = Terminal("-n", "3", "--greedy", model=model)
+    t.type("Once\r")
+    t.wait_for("Once\n")
+    answer = t.prompt()
+    t.type("\x04")
+    check(t.end() == 0, t.status)
+    plain = answer.replace("\x1b[2m", "").replace("\x1b[22m", "")
+    check(plain.split("\n")[:3] == ["Well.", 'find {"a": 1}', "Found."] and answer != plain, answer)
+
+
+@case
 def a_signal_to_end_ends():
     for number in (signal.SIGTERM, signal.SIGHUP):
         t = Terminal("-n", "5")

@@ -72,6 +72,7 @@ static void expect(unsigned short columns, unsigned short later, const char *con
     bool ok = true;
     for (; *pieces; pieces++) {
         if (strcmp(*pieces, "RESIZE") == 0) set_width(&t, later);
+        else if (strcmp(*pieces, "LINE") == 0) ok = wrap_line(&w) && ok;
         else ok = wrap_write(&w, *pieces, strlen(*pieces)) && ok;
     }
     ok = wrap_end(&w) && ok;
@@ -111,6 +112,14 @@ TEST(lines_end_at_spaces)
     EXPECT(10, "a       bc", "a       bc");
     EXPECT(20, "a       b\nc       d", "a\tb\nc\td");
     EXPECT(80, "", "");
+}
+
+TEST(a_line_begins_once)
+{
+    EXPECT(10, "one\ntwo", "one ", "LINE", "two");
+    EXPECT(10, "one\ntwo", "one\n", "LINE", "two");
+    EXPECT(10, " one\ntwo", "LINE", " one", "LINE", "LINE", "two");
+    EXPECT(10, "one two\nfour\nfive", "one two fo", "ur", "LINE", "five");
 }
 
 TEST(long_words_are_cut)

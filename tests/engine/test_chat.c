@@ -1,6 +1,7 @@
 /* Chat as hearth.h promises it: which template a model has, ids with one begin-of-text
  * token, control tokens from the template alone, fall-backs, and allocations that fail. */
 #include "base/alloc.h"
+#include "engine/chat_int.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
@@ -169,6 +170,29 @@ TEST(bos_comes_once_and_control_tokens_from_the_template_alone)
     expect_tokens("{{ '</' ~ messages[0].content[3:] }}", 1, 0); /* half of it is content */
     expect_tokens("{{ '' }}", 1, 0);
     expect_tokens("{{ messages|tojson }}", 1, 0);
+}
+
+TEST(one_rendering_gives_the_text_and_the_ids)
+{
+    CLEANUP(close_fixture) fixture f = open_fixture(
+        "{{ bos_token }}{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ eos_token }}{% endfor %}");
+    CLOSED(hearth_chat) *chat = OPENED(hearth_chat, f.model, NULL);
+    hth_chat_prompt both, one;
+    char *text;
+    int32_t *ids;
+    size_t n_text, n_ids;
+    CHECK_OK(hth_chat_make_prompt(chat, talk, 3, NULL, true, &both, err));
+    CHECK_OK(hth_chat_make_prompt(chat, talk, 3, NULL, false, &one, err));
+    CHECK_OK(hearth_chat_render(chat, talk, 3, NULL, &text, &n_text, err));
+    CHECK_OK(hearth_chat_tokenize(chat, talk, 3, NULL, &ids, &n_ids, err));
+    CHECK_TEXT(both.text, text);
+    CHECK_TEXT(one.text, text);
+    CHECK_INT(both.n_text, n_text);
+    CHECK_INT(both.n_ids, n_ids);
+    CHECK_BYTES(both.ids, ids, n_ids * sizeof *ids);
+    CHECK(!one.ids && one.n_ids == 0);
+    hearth_free(both.text), hearth_free(both.ids), hearth_free(one.text);
+    hearth_free(text), hearth_free(ids);
 }
 
 TEST(no_end_of_text_is_put_before_an_answer)

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "engine/session_int.h"
 #include "support/models/tiny_model.h"
+#include "support/models/tiny_requests.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -329,6 +330,7 @@ TEST(without_room_for_its_session_there_is_no_block)
     fixture f;
     begin(&f, BY_TOKEN, 0, 64);
     hth_budget *b = &f.model->budget;
+    const uint64_t without = b->sessions;
     use_drafts(f.session, HEARTH_DRAFT_AUTO);
     CHECK(f.session->drafts && f.session->drafts->mtp);
     uint64_t limit = b->sessions + b->fixed + b->cap.min;
@@ -338,10 +340,74 @@ TEST(without_room_for_its_session_there_is_no_block)
         use_drafts(f.session, HEARTH_DRAFT_AUTO);
         b->limit = 0;
         CHECK(f.session->drafts && (f.session->drafts->mtp == NULL) == (lacks == 1));
+        CHECK((f.model->mtp == NULL) ==
+              (lacks == 1)); /* nor do its weights stay, and what they took is given back */
         evaluate_text(&f, N_PROMPT);
         go_on(&f, 10);
+        if (lacks == 0) continue;
+        use_drafts(f.session, 0);
+        CHECK_INT(b->sessions, without);
     }
     end(&f);
+}
+
+/* Another session has the block: where there is no room for a second one's drafts, it stays. */
+TEST(a_block_that_others_use_stays)
+{
+    fixture f;
+    hearth_session *second = NULL;
+    const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = 64, .n_thread = 1};
+    begin(&f, BY_TOKEN, 2, 64);
+    CHECK_OK(hearth_session_open(f.model, &o, &second, err));
+    f.model->budget.limit = f.model->budget.sessions + HTH_DRAFT_MAX * N * sizeof(float) + 1000;
+    use_drafts(second, HEARTH_DRAFT_AUTO);
+    f.model->budget.limit = 0;
+    CHECK(second->drafts && !second->drafts->mtp && f.model->mtp);
+    hearth_session_close(second);
+    evaluate_text(&f, N_PROMPT);
+    go_on_right(&f, 9, 3);
+    end(&f);
+}
+
+/* One head of keys and values in layer i. */
+static void take_heads(tiny_model *m, int i)
+{
+    static const char *const names[] = {"attn_k.weight", "attn_v.weight", "attn_k.bias", "attn_v.bias"};
+    for (int k = 0; k < 4; k++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.%s", i, names[k]);
+        tiny_find(m, name)->dim[k < 2] = D / TINY_HEADS;
+    }
+}
+
+/* Arrays by layer may leave the block out. Then it has what the last of its layers has; its tensors tell whether that is
+ * so, and only if it is not there is something to say. */
+TEST(a_block_without_an_entry_in_an_array_is_as_its_layers)
+{
+    static const uint32_t heads[3][2] = {
+        {TINY_HEADS_KV, TINY_HEADS_KV}, {1, TINY_HEADS_KV}, {TINY_HEADS_KV, 1}};
+    for (int k = 0; k < 3; k++) {
+        tiny_model m;
+        fixture f = {.next = 0};
+        const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = 64, .n_thread = 1};
+        tiny_begin(&m);
+        tiny_become(&m, "glm4moe");
+        tiny_add_mtp(&m); /* as the last layer is here */
+        tiny_set_array(&m, "glm4moe.attention.head_count_kv", heads[k], 2);
+        if (k > 0) take_heads(&m, k - 1);
+        f.file = tiny_take(&m);
+        f.model = open_bytes(&f.file, NULL);
+        CHECK_OK(hearth_session_open(f.model, &o, &f.session, err));
+        test_log_start();
+        use_drafts(f.session, HEARTH_DRAFT_AUTO);
+        CHECK_INT(test_n_warning("MTP block"), k == 2);
+        CHECK_INT(test_n_warning("; glm4moe.attention.head_count_kv has no entry for this block"), k == 2);
+        test_log_stop();
+        CHECK((f.session->drafts->mtp != NULL) == (k < 2));
+        evaluate_text(&f, N_PROMPT);
+        for (int i = 0; i < 5; i++) CHECK_OK(hearth_session_eval(f.session, &f.next, 1, err));
+        end(&f);
+    }
 }
 
 /* Without memory there are no such drafts, or an error, and nothing is lost. */
@@ -378,34 +444,12 @@ TEST(each_allocation_may_fail)
 
 /* ---- requests ------------------------------------------------------------------------------------------- */
 
-typedef struct outcome {
-    int32_t tokens[N_CTX];
-    size_t n;
-    uint64_t hash;
-    hearth_request_state last;
-    hearth_draft_stats draft;
-} outcome;
-
-static bool note(void *user, const hearth_request_event *e)
-{
-    outcome *o = user;
-    for (size_t i = 0; e->logits && i < N; i++) {
-        uint32_t bits;
-        memcpy(&bits, &e->logits[i], sizeof bits);
-        o->hash = o->hash * 1099511628211u + bits;
-    }
-    if (e->state == HEARTH_REQUEST_TOKEN) o->tokens[o->n++] = e->token;
-    else o->last = e->state;
-    o->draft = e->draft;
-    return true;
-}
-
 enum { N_REQUEST = 24 };
 
 /* Requests of two owners that begin alike, some with a constraint, at several temperatures; in two rounds, so
  * that the second ones find what the first ones computed. */
 static hearth_draft_stats run_requests(const hearth_model *m, uint32_t n_draft, uint32_t n_position,
-                                       outcome *out)
+                                       request_outcome *out)
 {
     const hearth_scheduler_options o = {
         .n_ctx = 160, .n_position = n_position, .n_running = 6, .n_thread = 1, .draft = {.n_draft = n_draft}};
@@ -424,7 +468,7 @@ static hearth_draft_stats run_requests(const hearth_model *m, uint32_t n_draft, 
         sampler.repeat_penalty = i % 4 == 1 ? 1.1f : 1.0f;
         for (size_t k = 0; k < n; k++) prompt[k] = (int32_t)((k * k * 3 + k * (k > 25 ? (size_t)i : 1)) % N);
         if (i % 5 == 4) CHECK_OK(hearth_constraint_open(m, &c, &constraints[i], err));
-        out[i] = (outcome){.n = 0};
+        out[i] = (request_outcome){.n = 0};
         const hearth_request q = {.tokens = prompt,
                                   .n_token = n,
                                   .max_token = 40,
@@ -432,7 +476,7 @@ static hearth_draft_stats run_requests(const hearth_model *m, uint32_t n_draft, 
                                   .sampler = &sampler,
                                   .constraint = constraints[i],
                                   .owner = (uint64_t)i % 2,
-                                  .fn = note,
+                                  .fn = request_note,
                                   .user = &out[i]};
         CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
         if (i == N_REQUEST / 2)
@@ -453,18 +497,13 @@ TEST(requests_get_the_same_tokens_and_logits)
     for (int k = 0; k < 2; k++) {
         gguf_bytes file = make_file(kinds[k]);
         hearth_model *m = open_bytes(&file, NULL);
-        outcome plain[N_REQUEST], drafted[N_REQUEST];
+        request_outcome plain[N_REQUEST], drafted[N_REQUEST];
         static const uint32_t n_drafts[] = {2, 7, HEARTH_DRAFT_AUTO, 4};
         (void)run_requests(m, 0, 16 * 160, plain);
         for (int d = 0; d < 4; d++) {
             /* The last time with so few pages that requests wait for one another, and the block has too few. */
             hearth_draft_stats s = run_requests(m, n_drafts[d], d == 3 ? 224 : 16 * 160, drafted);
-            for (int i = 0; i < N_REQUEST; i++) {
-                CHECK_INT(drafted[i].n, plain[i].n);
-                CHECK_BYTES(drafted[i].tokens, plain[i].tokens, plain[i].n * sizeof *plain[i].tokens);
-                CHECK(drafted[i].hash == plain[i].hash);
-                CHECK_INT(drafted[i].last, plain[i].last);
-            }
+            request_expect_same(plain, drafted, N_REQUEST);
             if (n_drafts[d] != HEARTH_DRAFT_AUTO) CHECK(s.n_drafted > N_REQUEST);
             if (k == 0 && d == 0) { /* where the next token is the likeliest one, all are right */
                 CHECK(drafted[0].draft.n_drafted >= 20);

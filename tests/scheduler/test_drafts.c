@@ -2,6 +2,7 @@
  * with penalties and constraints, where a draft reaches the end of a text, a context or the cache. */
 #include "scheduler/scheduler_int.h"
 #include "support/models/tiny_model.h"
+#include "support/models/tiny_requests.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
@@ -42,29 +43,6 @@ static void close_models(void)
     gguf_free(&other_file);
 }
 
-typedef struct outcome {
-    int32_t tokens[N_CTX];
-    size_t n, stop_at; /* stop_at 0: never */
-    uint64_t hash;     /* of the logits */
-    int n_last;
-    hearth_request_state last;
-    hearth_draft_stats draft;
-} outcome;
-
-static bool note(void *user, const hearth_request_event *e)
-{
-    outcome *o = user;
-    for (size_t i = 0; e->logits && i < TINY_VOCAB; i++) {
-        uint32_t bits;
-        memcpy(&bits, &e->logits[i], sizeof bits);
-        o->hash = o->hash * 1099511628211u + bits;
-    }
-    if (e->state == HEARTH_REQUEST_TOKEN) o->tokens[o->n++] = e->token;
-    else o->last = e->state, o->n_last++;
-    o->draft = e->draft;
-    return o->n != o->stop_at;
-}
-
 typedef struct wanted {
     int32_t prompt[N_CTX];
     size_t n, stop_at;
@@ -97,7 +75,7 @@ static hearth_constraint *open_grammar(const hearth_model *m, const char *text)
 
 /* Runs requests at once; the statistics are those of the scheduler. */
 static hearth_scheduler_stats run(const hearth_model *m, const hearth_scheduler_options *o, const wanted *all,
-                                  size_t n, outcome *out)
+                                  size_t n, request_outcome *out)
 {
     hearth_scheduler *s = NULL;
     hearth_constraint **constraints = calloc(n, sizeof(hearth_constraint *));
@@ -105,7 +83,7 @@ static hearth_scheduler_stats run(const hearth_model *m, const hearth_scheduler_
     for (size_t i = 0; i < n; i++) {
         const wanted *w = &all[i];
         uint64_t id;
-        out[i] = (outcome){.stop_at = w->stop_at};
+        out[i] = (request_outcome){.stop_at = w->stop_at};
         if (w->grammar) constraints[i] = open_grammar(m, w->grammar);
         const hearth_request q = {.tokens = w->prompt,
                                   .n_token = w->n,
@@ -114,7 +92,7 @@ static hearth_scheduler_stats run(const hearth_model *m, const hearth_scheduler_
                                   .sampler = &w->sampler,
                                   .constraint = constraints[i],
                                   .owner = i, /* each computes its own prompt */
-                                  .fn = note,
+                                  .fn = request_note,
                                   .user = &out[i]};
         CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
     }
@@ -136,21 +114,10 @@ static hearth_scheduler_options options_of(uint32_t n_draft, const hearth_model 
                                       .draft = {.n_draft = n_draft, .model = draft}};
 }
 
-static void expect_same(const outcome *a, const outcome *b, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        CHECK_INT(b[i].n, a[i].n);
-        CHECK_BYTES(b[i].tokens, a[i].tokens, a[i].n * sizeof *a[i].tokens);
-        CHECK(b[i].hash == a[i].hash);
-        CHECK_INT(b[i].last, a[i].last);
-        CHECK_INT(b[i].n_last, 1);
-    }
-}
-
 /* ---- equal tokens --------------------------------------------------------------------------------------- */
 
 /* A session of its own, with drafts. */
-static void run_session(const wanted *w, uint32_t n_draft, const hearth_model *draft, outcome *o)
+static void run_session(const wanted *w, uint32_t n_draft, const hearth_model *draft, request_outcome *o)
 {
     const hearth_session_options options = {.n_ctx = N_CTX, .n_batch = 64, .n_thread = 1};
     const hearth_draft_options drafts = {.n_draft = n_draft, .model = draft};
@@ -162,7 +129,7 @@ static void run_session(const wanted *w, uint32_t n_draft, const hearth_model *d
     CHECK_OK(hearth_session_use_drafts(session, &drafts, sampler, err));
     for (size_t i = 0; i < w->n; i++) hearth_sampler_accept(sampler, w->prompt[i]);
     CHECK_OK(hearth_session_eval(session, w->prompt, w->n, err));
-    *o = (outcome){.last = HEARTH_REQUEST_LENGTH, .n_last = 1};
+    *o = (request_outcome){.last = HEARTH_REQUEST_LENGTH, .n_last = 1};
     for (;;) {
         float logits[TINY_VOCAB];
         hearth_request_event e = {.state = HEARTH_REQUEST_TOKEN, .logits = hearth_session_logits(session)};
@@ -171,7 +138,7 @@ static void run_session(const wanted *w, uint32_t n_draft, const hearth_model *d
         CHECK_OK(hearth_sampler_sample(sampler, logits, &e.token, err));
         bool ends = (constraint || w->ends) && hearth_token_is_eog(model, e.token);
         if (ends) e.state = HEARTH_REQUEST_END;
-        (void)note(o, &e);
+        (void)request_note(o, &e);
         if (ends) break;
         hearth_sampler_accept(sampler, e.token);
         if (constraint) CHECK_OK(hearth_constraint_accept(constraint, e.token, err));
@@ -201,7 +168,7 @@ TEST(drafts_change_no_token_and_no_logit)
 {
     static const float temperatures[] = {0.0f, 0.8f, 2.0f};
     wanted *all = calloc(N_PROMPT, sizeof *all);
-    outcome *plain = calloc(N_PROMPT, sizeof *plain), *drafted = calloc(N_PROMPT, sizeof *drafted);
+    request_outcome *plain = calloc(N_PROMPT, sizeof *plain), *drafted = calloc(N_PROMPT, sizeof *drafted);
     test_random r = {11};
     uint64_t n_drafted = 0, n_accepted = 0;
     open_models(NULL);
@@ -217,11 +184,12 @@ TEST(drafts_change_no_token_and_no_logit)
             hearth_scheduler_stats stats = run(model, &none, all, N_PROMPT, plain);
             CHECK_INT(stats.draft.n_drafted, 0);
             stats = run(model, &text, all, N_PROMPT, drafted);
-            expect_same(plain, drafted, N_PROMPT);
+            request_expect_same(plain, drafted, N_PROMPT);
             n_drafted += stats.draft.n_drafted, n_accepted += stats.draft.n_accepted;
             for (int i = 0; i < N_PROMPT; i += test_is_long() ? 1 : 8)
                 run_session(&all[i], 5, i % 16 == 0 ? other : NULL, &drafted[i]);
-            for (int i = 0; i < N_PROMPT; i += test_is_long() ? 1 : 8) expect_same(&plain[i], &drafted[i], 1);
+            for (int i = 0; i < N_PROMPT; i += test_is_long() ? 1 : 8)
+                request_expect_same(&plain[i], &drafted[i], 1);
         }
     printf("     %llu tokens drafted, %llu accepted\n", (unsigned long long)n_drafted,
            (unsigned long long)n_accepted);
@@ -240,7 +208,7 @@ TEST(drafts_of_models_with_states_change_no_token_and_no_logit)
 {
     enum { N = 20 };
     wanted all[N];
-    outcome plain[N], drafted[N];
+    request_outcome plain[N], drafted[N];
     test_random r = {21};
     for (size_t k = 0; k < sizeof recurrent / sizeof *recurrent; k++) {
         uint64_t n_drafted = 0, n_accepted = 0;
@@ -261,11 +229,11 @@ TEST(drafts_of_models_with_states_change_no_token_and_no_logit)
             }
             (void)run(model, &none, all, N, plain);
             hearth_scheduler_stats stats = run(model, &o, all, N, drafted);
-            expect_same(plain, drafted, N);
+            request_expect_same(plain, drafted, N);
             n_drafted += stats.draft.n_drafted, n_accepted += stats.draft.n_accepted;
             for (int j = (int)i; j < N; j += 7) {
                 run_session(&all[j], 1 + (uint32_t)j % 15, j % 2 ? other : NULL, &drafted[j]);
-                expect_same(&plain[j], &drafted[j], 1);
+                request_expect_same(&plain[j], &drafted[j], 1);
             }
         }
         printf("     %s: %llu tokens drafted, %llu accepted\n", recurrent[k], (unsigned long long)n_drafted,
@@ -279,7 +247,7 @@ TEST(a_model_drafts_for_itself_without_a_mistake)
 {
     enum { N = 24 };
     wanted all[N];
-    outcome plain[N], own[N], others[N];
+    request_outcome plain[N], own[N], others[N];
     test_random r = {12};
     open_models(NULL);
     for (int i = 0; i < N; i++) {
@@ -294,18 +262,18 @@ TEST(a_model_drafts_for_itself_without_a_mistake)
                                    another = options_of(4, other);
     (void)run(model, &none, all, N, plain);
     hearth_scheduler_stats stats = run(model, &same, all, N, own);
-    expect_same(plain, own, N);
+    request_expect_same(plain, own, N);
     uint64_t n_drafted = 0;
     for (int i = 0; i < N; i++) n_drafted += own[i].draft.n_drafted;
     CHECK_INT(stats.draft.n_drafted, n_drafted);
     CHECK(n_drafted > 12 * N);
     CHECK(stats.draft.n_accepted > stats.draft.n_drafted * 9 / 10); /* the others follow earlier text */
     stats = run(model, &another, all, N, others);
-    expect_same(plain, others, N);
+    request_expect_same(plain, others, N);
     CHECK(stats.draft.n_drafted > 12 * N && stats.draft.n_accepted < stats.draft.n_drafted / 2);
-    outcome alone;
+    request_outcome alone;
     run_session(&all[1], 4, model, &alone);
-    expect_same(&plain[1], &alone, 1);
+    request_expect_same(&plain[1], &alone, 1);
     CHECK(alone.draft.n_drafted > 12 && alone.draft.n_accepted + 4 >= alone.draft.n_drafted);
     close_models();
 }
@@ -317,7 +285,7 @@ TEST(a_text_may_end_at_each_token_of_a_draft)
 {
     enum { N = 32 };
     wanted all[N];
-    outcome plain[N], drafted[N];
+    request_outcome plain[N], drafted[N];
     test_random r = {13};
     open_models(NULL);
     for (int kind = 0; kind < 4; kind++) {
@@ -341,10 +309,10 @@ TEST(a_text_may_end_at_each_token_of_a_draft)
                                        by_model = options_of(7, model);
         (void)run(model, &none, all, N, plain);
         hearth_scheduler_stats stats = run(model, &text, all, N, drafted);
-        expect_same(plain, drafted, N);
+        request_expect_same(plain, drafted, N);
         CHECK(stats.draft.n_drafted > 0);
         (void)run(model, &by_model, all, N, drafted);
-        expect_same(plain, drafted, N);
+        request_expect_same(plain, drafted, N);
         int n_end = 0;
         for (int i = 0; i < N; i++) n_end += plain[i].last == HEARTH_REQUEST_END;
         CHECK(kind != 3 || n_end > N / 4);
@@ -357,10 +325,10 @@ static void take_two_turns(const char *architecture)
 {
     test_random r = {14};
     wanted w;
-    outcome plain[2], drafted[2];
+    request_outcome plain[2], drafted[2];
     open_models(architecture);
     for (int with = 0; with < 2; with++) {
-        outcome *o = with ? drafted : plain;
+        request_outcome *o = with ? drafted : plain;
         const hearth_scheduler_options options = options_of(with ? 15 : 0, NULL);
         hearth_scheduler *s = NULL;
         uint64_t id;
@@ -369,12 +337,12 @@ static void take_two_turns(const char *architecture)
         make_prompt(&r, &w);
         w.sampler.temperature = 0.0f;
         for (int turn = 0; turn < 2; turn++) {
-            o[turn] = (outcome){.stop_at = 30};
+            o[turn] = (request_outcome){.stop_at = 30};
             const hearth_request q = {.tokens = w.prompt,
                                       .n_token = w.n,
                                       .sampler = &w.sampler,
                                       .ignore_end = true,
-                                      .fn = note,
+                                      .fn = request_note,
                                       .user = &o[turn]};
             CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
             while (hearth_scheduler_step(s)) {
@@ -386,7 +354,7 @@ static void take_two_turns(const char *architecture)
                   w.n - 31); /* the last token of the first turn was not evaluated */
         hearth_scheduler_close(s);
     }
-    expect_same(plain, drafted, 2);
+    request_expect_same(plain, drafted, 2);
     close_models();
 }
 
@@ -401,7 +369,7 @@ static void run_with_few_pages(const char *architecture)
 {
     enum { N = 12 };
     wanted all[N];
-    outcome plain[N], drafted[N];
+    request_outcome plain[N], drafted[N];
     test_random r = {15};
     open_models(architecture);
     for (int i = 0; i < N; i++) {
@@ -414,10 +382,10 @@ static void run_with_few_pages(const char *architecture)
     none.n_running = text.n_running = by_model.n_running = 6;
     const hearth_scheduler_stats before = run(model, &none, all, N, plain);
     hearth_scheduler_stats stats = run(model, &text, all, N, drafted);
-    expect_same(plain, drafted, N);
+    request_expect_same(plain, drafted, N);
     CHECK(before.n_preempted > 0 && stats.n_preempted <= before.n_preempted + N);
     (void)run(model, &by_model, all, N, drafted);
-    expect_same(plain, drafted, N);
+    request_expect_same(plain, drafted, N);
     close_models();
 }
 
@@ -433,7 +401,7 @@ TEST(drafts_take_no_pages_that_texts_need)
 static volatile int cancel;
 
 typedef struct interrupted {
-    outcome o;
+    request_outcome o;
     int n_step, at;
 } interrupted;
 
@@ -448,7 +416,7 @@ static void cancel_steps(const char *architecture)
 {
     test_random r = {16};
     wanted w;
-    outcome plain;
+    request_outcome plain;
     open_models(architecture);
     make_prompt(&r, &w);
     w.sampler.temperature = 0.0f;
@@ -468,13 +436,13 @@ static void cancel_steps(const char *architecture)
                                       .max_token = w.max_token,
                                       .ignore_end = true,
                                       .sampler = &w.sampler,
-                                      .fn = note,
+                                      .fn = request_note,
                                       .user = &i};
             CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
             while (hearth_scheduler_step(s)) {
             }
             CHECK(i.n_step > at);
-            expect_same(&plain, &i.o, 1);
+            request_expect_same(&plain, &i.o, 1);
             hearth_scheduler_close(s);
             hearth_model_close(drafting);
             hearth_model_close(stopped);

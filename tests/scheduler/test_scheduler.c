@@ -6,6 +6,7 @@
 #include "scheduler/scheduler_int.h"
 #include "support/faults.h"
 #include "support/models/tiny_model.h"
+#include "support/models/tiny_requests.h"
 #include "support/test.h"
 
 #include <dirent.h>
@@ -45,41 +46,13 @@ static void close_model(fixture *f)
     gguf_free(&f->file);
 }
 
-/* What came of a request: its tokens, and a hash of the logits of which they were sampled. */
-typedef struct outcome {
-    int32_t tokens[MAX_TOKEN];
-    size_t n;
-    uint64_t hash;
-    hearth_request_state last;
-    uint32_t n_cached, n_last;
-    size_t n_vocab, stop_at; /* stop_at 0: never */
-    hearth_error error;
-} outcome;
-
-static uint64_t add_logits(uint64_t hash, const float *logits, size_t n)
-{
-    return hth_hash_more(hash, logits, n * sizeof *logits);
-}
-
-static bool note(void *user, const hearth_request_event *e)
-{
-    outcome *o = user;
-    if (e->logits)
-        o->hash = add_logits(o->hash, e->logits, o->n_vocab);
-    if (e->state == HEARTH_REQUEST_TOKEN) o->tokens[o->n++] = e->token;
-    else o->last = e->state, o->n_last++;
-    if (e->error) o->error = *e->error;
-    o->n_cached = e->n_cached;
-    return o->n != o->stop_at;
-}
-
 typedef struct wanted {
     int32_t prompt[N_CTX];
     size_t n;
     hearth_sampler_options sampler;
     uint32_t max_token;
     uint64_t owner;
-    outcome alone, among;
+    request_outcome alone, among;
 } wanted;
 
 static void run_alone(const fixture *f, wanted *w)
@@ -87,14 +60,14 @@ static void run_alone(const fixture *f, wanted *w)
     const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = 64, .n_thread = 1};
     hearth_session *session = NULL;
     hearth_sampler *sampler = NULL;
-    outcome *a = &w->alone;
+    request_outcome *a = &w->alone;
     int32_t id;
     CHECK_OK(hearth_session_open(f->model, &o, &session, err));
     CHECK_OK(hearth_sampler_open(f->model, &w->sampler, &sampler, err));
     for (size_t i = 0; i < w->n; i++) hearth_sampler_accept(sampler, w->prompt[i]);
     CHECK_OK(hearth_session_eval(session, w->prompt, w->n, err));
     for (a->n = 0; a->n < w->max_token;) {
-        a->hash = add_logits(a->hash, hearth_session_logits(session), TINY_VOCAB);
+        a->hash = request_hash(a->hash, hearth_session_logits(session));
         CHECK_OK(hearth_sampler_sample(sampler, hearth_session_logits(session), &id, err));
         hearth_sampler_accept(sampler, id);
         a->tokens[a->n++] = id;
@@ -123,14 +96,14 @@ static void make_wanted(test_random *r, wanted *w, const wanted *earlier, size_t
 
 static hearth_request request_of(wanted *w)
 {
-    w->among = (outcome){.n_vocab = TINY_VOCAB};
+    w->among = (request_outcome){.n = 0};
     return (hearth_request){.tokens = w->prompt,
                             .n_token = w->n,
                             .max_token = w->max_token,
                             .ignore_end = true,
                             .sampler = &w->sampler,
                             .owner = w->owner,
-                            .fn = note,
+                            .fn = request_note,
                             .user = &w->among};
 }
 
@@ -235,6 +208,51 @@ TEST(a_request_gets_the_same_in_any_schedule)
     CHECK(n_preempted > 0 && n_cached > 0 && n_accepted > 0);
 }
 
+/* A prompt that is evaluated for later requests: nothing is sampled of it, with drafts and other requests beside it. */
+TEST(a_prompt_alone_is_evaluated_and_kept)
+{
+    for (int k = 0; k < N_KIND; k++) {
+        fixture f;
+        test_random r = {31};
+        wanted first, one, beside, next;
+        open_model(&f, kinds[k]);
+        const hearth_scheduler_options o = {.n_ctx = N_CTX, .n_thread = 1, .draft = {.n_draft = 3}};
+        hearth_scheduler *s = open_scheduler(&f, &o);
+        make_wanted(&r, &first, NULL, 0);
+        make_wanted(&r, &beside, NULL, 0);
+        one = first;
+        one.n = 1, first.n = 70, beside.max_token = 12;
+        run_alone(&f, &beside);
+        wanted *const prompts[] = {&one, &first};
+        uint64_t id;
+        add(s, &beside);
+        for (int i = 0; i < 2; i++) {
+            hearth_request q = request_of(prompts[i]);
+            q.prompt_only = true;
+            CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
+        }
+        while (hearth_scheduler_step(s)) {
+        }
+        expect_equal(&beside);
+        for (int i = 0; i < 2; i++) {
+            CHECK_INT(prompts[i]->among.last, HEARTH_REQUEST_LENGTH);
+            CHECK_INT(prompts[i]->among.n_last, 1);
+            CHECK_INT(prompts[i]->among.n, 0);
+        }
+        CHECK_INT(hearth_scheduler_get_stats(s).n_generated, beside.among.n);
+        next = first;
+        next.n += 5, next.max_token = 8;
+        run_alone(&f, &next);
+        add(s, &next);
+        while (hearth_scheduler_step(s)) {
+        }
+        expect_equal(&next);
+        CHECK_INT(next.among.n_cached, first.n);
+        hearth_scheduler_close(s);
+        close_model(&f);
+    }
+}
+
 /* A second turn of a chat: the first one's tokens, what came of it, and more. */
 TEST(a_second_turn_evaluates_its_new_tokens_only)
 {
@@ -248,7 +266,8 @@ TEST(a_second_turn_evaluates_its_new_tokens_only)
         make_wanted(&r, &first, NULL, 0);
         first.n = 70, first.max_token = 20;
         add(s, &first);
-        while (hearth_scheduler_step(s)) {}
+        while (hearth_scheduler_step(s)) {
+        }
         second = first;
         memcpy(second.prompt + first.n, first.among.tokens, first.among.n * sizeof *first.among.tokens);
         second.n = first.n + first.among.n + 10;
@@ -256,7 +275,8 @@ TEST(a_second_turn_evaluates_its_new_tokens_only)
         other = second, other.owner++;
         add(s, &second);
         add(s, &other);
-        while (hearth_scheduler_step(s)) {}
+        while (hearth_scheduler_step(s)) {
+        }
         CHECK_INT(second.among.n_cached, first.n + first.among.n - 1); /* the last token was not evaluated */
         CHECK_INT(other.among.n_cached, 0);
         CHECK(second.among.hash == other.among.hash);
@@ -287,14 +307,16 @@ TEST(progress_is_that_of_the_request)
     }
     for (uint32_t n = 32; n <= 64; n += 32) {
         CHECK(hearth_scheduler_step(s));
-        CHECK(hearth_scheduler_get_progress(s, ids[0], &p) && p.is_running && p.n_evaluated == n && p.n_generated == 0);
+        CHECK(hearth_scheduler_get_progress(s, ids[0], &p) && p.is_running && p.n_evaluated == n &&
+              p.n_generated == 0);
         CHECK(hearth_scheduler_get_progress(s, ids[2], &p) && !p.is_running && p.n_before == 1);
     }
     for (uint32_t n = 1; n < 5; n++) {
         CHECK(hearth_scheduler_step(s));
         CHECK(hearth_scheduler_get_progress(s, ids[0], &p) && p.n_evaluated == 70 && p.n_generated == n);
     }
-    while (hearth_scheduler_step(s)) {}
+    while (hearth_scheduler_step(s)) {
+    }
     for (int i = 0; i < 3; i++) CHECK(!hearth_scheduler_get_progress(s, ids[i], &p));
     hearth_scheduler_close(s);
     close_model(&f);
@@ -334,7 +356,8 @@ TEST(active_neurons_are_those_of_all_requests)
         n_counted += hearth_session_sparsity_stats(session, expected[i]);
         hearth_session_close(session);
     }
-    while (hearth_scheduler_step(s)) {}
+    while (hearth_scheduler_step(s)) {
+    }
     CHECK_INT(hearth_scheduler_sparsity_stats(s, share), n_counted);
     for (uint32_t l = 0; l < info.n_layer; l++) {
         double sum = 0.0;
@@ -344,7 +367,8 @@ TEST(active_neurons_are_those_of_all_requests)
     }
     hearth_scheduler_enable_sparsity_stats(s, false);
     add(s, &w[0]);
-    while (hearth_scheduler_step(s)) {}
+    while (hearth_scheduler_step(s)) {
+    }
     CHECK_INT(hearth_scheduler_sparsity_stats(s, share), 0);
     hearth_scheduler_close(s);
     close_model(&f);
@@ -388,7 +412,8 @@ static hearth_scheduler *restart(const fixture *f, const char *folder, wanted *w
     hearth_scheduler *s = open_scheduler(f, &o);
     CHECK_OK(hearth_scheduler_restore(s, folder, err));
     add(s, w);
-    while (hearth_scheduler_step(s)) {}
+    while (hearth_scheduler_step(s)) {
+    }
     return s;
 }
 
@@ -409,7 +434,8 @@ TEST(a_restart_finds_what_was_kept)
             run_alone(&f, &w[i]);
             add(s, &w[i]);
         }
-        while (hearth_scheduler_step(s)) {}
+        while (hearth_scheduler_step(s)) {
+        }
         CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, NULL, NULL, err));
         CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, NULL, NULL, err)); /* again: nothing is added */
         CHECK_INT(count_files(folder), 3);
@@ -468,7 +494,8 @@ TEST(a_step_that_is_cancelled_is_evaluated_again)
     hearth_scheduler *s = open_scheduler(&f, &o);
     hth_scheduler_set_part(s, interrupt, &n_step);
     add(s, &w);
-    while (hearth_scheduler_step(s)) {}
+    while (hearth_scheduler_step(s)) {
+    }
     CHECK(n_step > 3);
     expect_equal(&w);
     hearth_scheduler_close(s);
@@ -489,9 +516,11 @@ TEST(owners_take_turns)
         add(s, &all[i]);
     }
     for (int i = 0; i < 4; i++) (void)hearth_scheduler_step(s);
-    CHECK(all[0].among.n > 0 && all[4].among.n > 0); /* the last one does not wait for the first owner's others */
+    CHECK(all[0].among.n > 0 &&
+          all[4].among.n > 0); /* the last one does not wait for the first owner's others */
     CHECK_INT(all[1].among.n, 0);
-    while (hearth_scheduler_step(s)) {}
+    while (hearth_scheduler_step(s)) {
+    }
     CHECK(all[1].among.n > 0 && all[3].among.n > 0);
     hearth_scheduler_close(s);
     close_model(&f);
@@ -524,7 +553,8 @@ TEST(requests_that_cannot_fit_are_refused)
     CHECK_INT(hearth_scheduler_add(s, &q, &id, &why), HEARTH_ERROR_ARGUMENT);
     w.prompt[1] = 1, q.n_token = 64, q.max_token = 0; /* the whole cache: one token comes */
     CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
-    while (hearth_scheduler_step(s)) {}
+    while (hearth_scheduler_step(s)) {
+    }
     CHECK_INT(w.among.n, 1);
     CHECK_INT(w.among.last, HEARTH_REQUEST_LENGTH);
     CHECK(!hearth_scheduler_step(s));
@@ -541,15 +571,17 @@ static hearth_status ask_twice(const fault_paths *p, hearth_error *err)
     const hearth_model_options m = {.n_thread = 1};
     hearth_model *model = NULL;
     hearth_scheduler *s = NULL;
-    outcome out = {.n_last = 0};
+    request_outcome out = {.n_last = 0};
     uint64_t id;
     hearth_status st = hearth_model_open(p->in, &m, &model, err);
     o.draft = (hearth_draft_options){.n_draft = 2, .model = model};
     if (st == HEARTH_OK) st = hearth_scheduler_open(model, &o, &s, err);
     for (size_t n = 4; st == HEARTH_OK && n <= 6; n += 2) {
-        const hearth_request r = {.tokens = prompt, .n_token = n, .max_token = 3, .fn = note, .user = &out};
+        const hearth_request r = {
+            .tokens = prompt, .n_token = n, .max_token = 3, .fn = request_note, .user = &out};
         st = hearth_scheduler_add(s, &r, &id, err);
-        while (st == HEARTH_OK && hearth_scheduler_step(s)) {}
+        while (st == HEARTH_OK && hearth_scheduler_step(s)) {
+        }
         if (st == HEARTH_OK && out.last == HEARTH_REQUEST_FAILED) {
             st = out.error.status;
             *err = out.error;

@@ -360,7 +360,7 @@ def responses_have_items():
                                    ({"conversation": "c"}, "conversation", "send the full input"), ({"background": True}, "background", "send the full input"),
                                    ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type", "item_reference"),
                                    ({"input": [{"role": "king", "content": "a"}]}, "input[0].role", "one of"), ({"input": 3}, "input", "a whole number"),
-                                   ({"input": None}, "input", "nothing"), ({"max_output_tokens": 0}, "max_output_tokens", "0"),
+                                   ({"input": None}, "input", "nothing"), ({"max_output_tokens": -1}, "max_output_tokens", "0"),
                                    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content[0].type", "text alone"),
                                    ({"text": {"format": {"type": "x"}}}, "text.format.type", "json_schema"),
                                    ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema", "missing"), ({"reasoning": {"effort": "much"}}, "reasoning.effort", "none"),

@@ -421,6 +421,66 @@ def the_engine_shows_what_it_does():
         check_clean(b, slow.port)
 
 
+def choose_model(browser, name):
+    browser.run(f"byId('model').value = {json.dumps(name)}; byId('model').dispatchEvent(new Event('change'))")
+    browser.wait(f"page.isReached && document.title.startsWith({json.dumps(name)})")
+
+
+@case
+def a_model_is_chosen_and_each_answers():
+    folder = scratch("models")
+    os.makedirs(folder)
+    long = "neurons-of-a-model-with-quite-a-long-name-f32"
+    for name, path, template in (("alone", MODEL, None), (long, FLOATS, CHATML), ("tales", MODEL, CHATML)):
+        with open(path, "rb") as f, open(os.path.join(folder, name + ".gguf"), "wb") as out:
+            out.write(chat_model.with_template(f.read(), template))
+    with Server("-t", "1", "-c", "0", model=folder) as s, Browser() as b:
+        bodies = []
+        b.change_requests(lambda body: bodies.append(body) or {**body, "max_tokens": 60, "temperature": 1.0, "seed": 1, "ignore_eos": True})
+        open_page(b, s.port)
+        check(b.run("[...byId('model').options].map(o => o.value)") == ["alone", long, "tales"], "the menu")
+        check(b.run("byId('model').value") == "alone", "the one that is loaded")
+        check("no chat template" in b.text("#hint"), b.text("#hint"))
+        b.run("showEngine(true)")
+        for i, name in enumerate(("alone", long, "tales")):
+            if i > 0:
+                choose_model(b, name)
+                b.wait("byId('figures').innerText.includes('Not in memory')")
+                check(name in b.run("byId('figures').innerText"), b.run("byId('figures').innerText"))
+                check(b.run("figures.last === null && figures.rates.length === 0 && figures.heat.length === 0"), "figures of another model")
+                check(b.text("#hint") == "", b.text("#hint"))
+                shoot(b, f"models-{i}-chosen")
+            say(b, f"Message {i}")
+            b.wait(DONE, 60)
+            b.wait(f"figures.last !== null && figures.last.model === {json.dumps(name)} && byId('figures').innerText.includes('Exact')")
+            check(bodies[-1]["model"] == name and ("prompt" in bodies[-1]) == (i == 0), bodies[-1])
+            check(name in b.text(FACTS) and "60 tokens" in b.text(FACTS), b.text(FACTS))
+            check("Not in memory" not in b.run("byId('figures').innerText"), "it is there")
+            check([m["id"] for m in s.get("/v1/models").json()["data"] if m["meta"]["loaded"]] == [name], "who is loaded")
+            for size, (width, height) in SIZES.items():
+                b.resize(width, height)
+                for dark in (False, True):
+                    b.choose(dark)
+                    for panel in (False, True):
+                        b.run(f"showEngine({json.dumps(panel)}); byId('log').scrollTop = 1e6")
+                        time.sleep(0.2)
+                        shot = f"models-{i}-{size}-{'dark' if dark else 'light'}" + ("-engine" if panel else "")
+                        shoot(b, shot)
+                        check(b.run("document.scrollingElement.scrollWidth") <= width, shot, "is too wide")
+                        check(b.run(CONTRAST) == [], shot, b.run(CONTRAST))
+            b.resize(*SIZES["wide"])
+            b.choose(False)
+        named = b.run("[...document.querySelectorAll('.message.assistant .by')].map(e => e.textContent)")
+        check(named == ["alone", long, "tales"], named)
+        shown = b.run("byId('model').getBoundingClientRect().width")
+        choose_model(b, long)
+        check(b.run("byId('model').getBoundingClientRect().width") > shown + 50, "the menu is as wide as its longest name")
+        b.click("[aria-label='Answer once more']")  # of another model
+        b.wait(DONE + " && document.querySelector('.branch') !== null", 60)
+        check(bodies[-1]["model"] == long and long in b.text(FACTS), bodies[-1], b.text(FACTS))
+        check_clean(b, s.port)
+
+
 CONTRAST = """(() => {
   const canvas = new OffscreenCanvas(1, 1).getContext("2d", {willReadFrequently: true});
   const read = c => {

@@ -179,6 +179,32 @@ def templates_are_applied_by_their_rules():
 
 
 @case
+def a_template_may_be_given():
+    ask = {"messages": [{"role": "user", "content": "a"}]}
+    source = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{{ '<answer>' }}"
+    own = scratch("own.jinja", source.encode())
+    with open(MODEL, "rb") as f:
+        wrong = scratch("wrong.gguf", chat_model.with_template(f.read(), "{{ raise_exception('no') }}"))
+    for model in MODEL, wrong:
+        good("serve", model, "--check", "--port", "0", "--template", own)
+        with Server("--template", own, model=model) as s:
+            check(s.post("/apply-template", ask).json() == {"prompt": "<user>a<answer>"}, "the prompt")
+            check(s.post("/v1/chat/completions", {**ask, "max_tokens": 3, "ignore_eos": True}).json()["usage"]["completion_tokens"] == 3, "an answer")
+            props = s.get("/props").json()
+            check(props["chat_template"] == source and props["capabilities"]["chat_template"], props)
+            listed, = s.get("/v1/models").json()["data"]
+            check(listed["meta"]["chat_template"] is True, listed)
+            check(s.post("/api/show", {"model": listed["id"]}).json()["template"] == source, "for clients of Ollama")
+    with Server("--template", "vicuna") as s:
+        check(s.post("/apply-template", ask).json() == {"prompt": "USER: a\nASSISTANT:"}, s.post("/apply-template", ask).raw)
+        check(s.get("/props").json()["chat_template"] == "vicuna", "the name")
+    broken = scratch("broken.jinja", b"\n{% nonsense %}")
+    bad(1, "broken.jinja: chat template, line 2: statement 'nonsense'", "serve", MODEL, "--check", "--port", "0", "--template", broken)
+    bad(1, "'nosuch' is not known; there are chatml, ", "serve", MODEL, "--check", "--port", "0", "--template", "nosuch")
+    bad(1, "nosuch.jinja: No such file", "serve", MODEL, "--check", "--port", "0", "--template", "./nosuch.jinja")
+
+
+@case
 def metrics_count_requests_by_path_and_status():
     with Server() as s:
         for _ in range(3):
@@ -288,7 +314,10 @@ def key_files_and_addresses_are_checked():
     for option, value in (("--cors-origin", "*"), ("--cors-origin", "example.org"), ("--cors-origin", "http://a/b"),
                           ("--cors-origin", "http://"), ("--allow-host", "http://a"), ("--allow-host", "")):
         bad(1, option, "serve", "--port", "0", "--check", option, value)
-    bad(2, "contradict", "serve", "--unix-socket", scratch("s"), "--host", "127.0.0.1")
+    done = good("serve", "--unix-socket", scratch("s"), "--host", "127.0.0.1", "--port", "0", "--check")
+    check(b"unix:" in done.stderr + done.stdout and b"http://127.0.0.1" in done.stderr + done.stdout, done)
+    for option, value in (("--kv-dir-seconds", "5"), ("--kv-dir-size", "1G")):
+        bad(2, option + " is about the folder of --kv-dir", "serve", "--check", option, value)
     bad(2, "keys are seen by all", "serve", "--api-key", KEY)
     for option in ("--port", "--head-seconds", "--max-connections"):
         bad(2, "allowed are", "serve", option, "-1" if option == "--head-seconds" else "100001")
@@ -379,6 +408,10 @@ def it_listens_on_a_unix_socket():
             check(Answer(read_all(c)).status == 200, "half closed")
         bad(1, "another program listens there", "serve", "--unix-socket", path, "--check")
     check(not os.path.exists(path), "the socket is removed")
+    with Server("--port", "0", "--unix-socket", path) as s:  # what is named is listened on
+        check(s.get("/health").status == 200, "by the port")
+        s.where = path
+        check(s.get("/health").status == 200, "by the socket")
     stale = socket.socket(socket.AF_UNIX)
     stale.bind(path)
     stale.close()

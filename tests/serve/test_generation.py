@@ -379,9 +379,75 @@ def a_prompt_is_repeated_with_its_probabilities():
 
 
 @case
+def names_of_long_tokens_are_whole():
+    ask = {"max_tokens": 1, "logprobs": 5, "temperature": 0}
+    with Server("-t", "1") as s:
+        ids = s.post("/tokenize", {"content": STORY, "add_special": True}).json()["tokens"]
+        found, = s.post("/v1/completions", {**ask, "prompt": ids}).json()["choices"][0]["logprobs"]["top_logprobs"]
+    names = list(found)
+    long = {names[0]: "a" * 700 + "b", names[1]: "a" * 700 + "c"}
+    with open(MODEL, "rb") as f:
+        renamed = [(old.replace(" ", "\u2581"), new) for old, new in long.items()]
+        model = scratch("long-tokens.gguf", chat_model.with_template(f.read(), None, renamed=renamed))
+    with Server("-t", "1", model=model) as s:
+        again, = s.post("/v1/completions", {**ask, "prompt": ids}).json()["choices"][0]["logprobs"]["top_logprobs"]
+    check(again == {long.get(name, name): value for name, value in found.items()}, again, found)
+
+
+@case
+def choices_begin_after_one_that_ends_at_once():
+    with Server("-t", "1") as s:
+        ends = {"2": 100}  # the end of a text is the first token
+        for more in {"n": 3}, {"n": 2, "prompt": [STORY, "A dog"]}:
+            whole = s.post("/v1/completions", asked(logit_bias=ends, **more)).json()
+            check(all(c["text"] == "" and c["finish_reason"] == "stop" for c in whole["choices"]), whole)
+            check(whole["usage"]["completion_tokens"] == 0, whole)
+
+
+@case
+def a_prompt_alone_is_evaluated_or_scored():
+    with Server("-t", "1", model=story_with_template()) as s:
+        scored = s.post("/v1/completions", asked(max_tokens=6, logprobs=2, echo=True)).json()["choices"][0]["logprobs"]
+        ids = s.post("/tokenize", {"content": STORY, "add_special": True}).json()["tokens"]
+        before = s.get("/stats").json()["generated_tokens"]
+        ask = asked(max_tokens=0, logprobs=2, echo=True)
+        whole = s.post("/v1/completions", ask).json()
+        choice, = whole["choices"]
+        check(choice["text"] == STORY and choice["finish_reason"] == "length", whole)
+        check(whole["usage"]["prompt_tokens"] == len(ids) and whole["usage"]["completion_tokens"] == 0, whole)
+        check(choice["logprobs"] == {k: v[:len(ids)] for k, v in scored.items()}, choice, scored)
+        two = s.post("/v1/completions", {**ask, "prompt": [STORY, ids], "n": 2}).json()["choices"]
+        check([c["index"] for c in two] == [0, 1, 2, 3] and all(c["logprobs"] == choice["logprobs"] for c in two), two)
+        events = events_of(s.post("/v1/completions", {**ask, "stream": True, "stream_options": {"include_usage": True}}))
+        check(text_of(events) == STORY and events[-1]["usage"] == whole["usage"], events)
+        check([x for e in events for c in e["choices"] for x in c["logprobs"]["token_logprobs"]] == choice["logprobs"]["token_logprobs"], events)
+        check([c["finish_reason"] for e in events for c in e["choices"]][-1] == "length", events)
+        echo = s.post("/v1/completions", asked(max_tokens=0, echo=True)).json()["choices"][0]
+        check(echo["text"] == STORY and echo["finish_reason"] == "length" and echo["logprobs"] is None, echo)
+        # Without echo it is evaluated for the next request.
+        tale = STORY + " with a red hat, and the hat was too big for it"
+        nothing = s.post("/v1/completions", asked(prompt=tale, max_tokens=0, n=2)).json()
+        check(all(c["text"] == "" and c["finish_reason"] == "length" for c in nothing["choices"]), nothing)
+        more = s.post("/v1/completions", asked(prompt=tale + ". It", max_tokens=1)).json()["usage"]
+        check(more["prompt_tokens_details"]["cached_tokens"] == nothing["usage"]["prompt_tokens"], more, nothing)
+        chat = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 0}
+        answer = s.post("/v1/chat/completions", {**chat, "response_format": {"type": "json_object"}}).json()["choices"][0]
+        check(answer["message"]["content"] in ("", None) and answer["finish_reason"] == "length", answer)
+        events = events_of(s.post("/v1/chat/completions", {**chat, "stream": True, "return_progress": True}))
+        check(text_of(events, chat=True) == "" and events[-1]["choices"][0]["finish_reason"] == "length", events)
+        done = [e["prompt_progress"] for e in events if "prompt_progress" in e]
+        check(done and done[-1]["processed"] == done[-1]["total"], events)
+        message = s.post("/v1/messages", {**chat, "model": "any"}).json()
+        check(message["content"] == [] and message["stop_reason"] == "max_tokens" and message["usage"]["output_tokens"] == 0, message)
+        response = s.post("/v1/responses", {"input": "Hello", "max_output_tokens": 0}).json()
+        check(response["status"] == "incomplete" and response["usage"]["output_tokens"] == 0, response)
+        check(s.get("/stats").json()["generated_tokens"] == before + 1, before)
+
+
+@case
 def what_is_wrong_is_named():
     wrong = [({"temperature": 6}, "temperature"), ({"temperature": "hot"}, "temperature"), ({"top_p": 0}, "top_p"),
-             ({"top_k": -1}, "top_k"), ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": 1.5}, "max_tokens"),
+             ({"top_k": -1}, "top_k"), ({"max_tokens": -1}, "max_tokens"), ({"max_tokens": 1.5}, "max_tokens"),
              ({"presence_penalty": 3}, "presence_penalty"), ({"stop": ""}, "stop"), ({"stop": [1]}, "stop"),
              ({"stop": ["a"] * 17}, "stop"), ({"stop": "a" * 257}, "stop"), ({"n": 9}, "n"), ({"seed": "x"}, "seed"),
              ({"stream": 1}, "stream"), ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),

@@ -166,7 +166,7 @@ def an_unknown_name_is_refused_in_the_form_of_the_api():
 def what_belongs_to_one_model_is_refused_with_several():
     path = folder("a", "b")
     a, b = (os.path.join(path, name) for name in ("a.gguf", "b.gguf"))
-    for option, value in (("--alias", "x"), ("--draft", a), ("--predictors", a), ("--thresholds", a)):
+    for option, value in (("--alias", "x"), ("--template", "chatml"), ("--draft", a), ("--predictors", a), ("--thresholds", a)):
         bad(2, f"{option} belongs to one model, and 2 are served", "serve", a, b, option, value, "--port", "0", "--check")
     bad(1, "two models have the name a", "serve", path, a, "--port", "0", "--check")
     os.makedirs(scratch("empty"))

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "cli/commands.h"
+#include "common/chat_format.h"
 #include "common/evaluate.h"
 #include "common/live_stats.h"
 #include "common/local_time.h"
@@ -106,14 +107,21 @@ typedef struct answer {
     buffer text;
     id_list ids;
     uint64_t n_token;
+    hearth_answer_kind kind; /* of the last part that was shown, if has_part */
+    bool has_part;
     const char *end; /* why it ended; NULL: continues */
 } answer;
 
-/* On a terminal reasoning is dim, and its marks are left out. */
+/* On a terminal reasoning is dim, and its marks are left out, as those of calls. What is of another kind has a line of
+ * its own; arguments stand behind the name of their function. */
 static void show_part(void *user, hearth_answer_kind kind, const char *text, size_t n)
 {
     answer *an = user;
-    if (!wrap_dim(&an->wrap, kind == HEARTH_ANSWER_REASONING) || !wrap_write(&an->wrap, text, n))
+    bool differs = an->has_part && (kind != an->kind || kind == HEARTH_ANSWER_CALL), ok = true;
+    if (differs && kind == HEARTH_ANSWER_ARGUMENTS) ok = wrap_write(&an->wrap, " ", 1);
+    else if (differs) ok = wrap_line(&an->wrap);
+    an->kind = kind, an->has_part = true;
+    if (!ok || !wrap_dim(&an->wrap, kind == HEARTH_ANSWER_REASONING) || !wrap_write(&an->wrap, text, n))
         an->end = "output closed";
 }
 
@@ -264,7 +272,8 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
     return ok;
 }
 
-hearth_status chat_tokenize(const chat *c, bool add_generation_prompt, int32_t **ids, size_t *n, hearth_error *err)
+hearth_status chat_tokenize(const chat *c, bool add_generation_prompt, int32_t **ids, size_t *n,
+                            hearth_error *err)
 {
     hearth_chat_options o = {.add_generation_prompt = add_generation_prompt,
                              .local_time = &c->local_time,
@@ -355,30 +364,9 @@ static int chat_loop(chat *c)
 
 /* ---- entry point ----------------------------------------------------------------------------------------- */
 
-static bool open_format(chat *c, hearth_error *err)
-{
-    const char *given = args_text(c->a, "template", NULL);
-    hearth_status st = hearth_chat_open(c->model, given, &c->format, err);
-    FILE *f = st != HEARTH_OK && given ? fopen(given, "rb") : NULL;
-    if (!f && st != HEARTH_OK && given && strpbrk(given, "./")) /* no template name contains these */
-        return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", given, strerror(errno)) == HEARTH_OK;
-    if (!f) return st == HEARTH_OK;
-    fclose(f);
-    size_t n;
-    char *source = read_whole(given, &n);
-    if (!source) {
-        err->message[0] = '\0';
-        return false;
-    }
-    st = hearth_chat_open_template(c->model, source, n, &c->format, err);
-    free(source);
-    return st == HEARTH_OK;
-}
-
 /* Reports that a model without a chat template cannot chat. */
 static int fail_format(const chat *c, const hearth_error *err)
 {
-    if (!err->message[0]) return EXIT_OTHER;
     if (args_has(c->a, "template")) return report(err);
     return report_text("%s; `hearth run` continues a text with any model, --template NAME insists on a chat",
                        err->message);
@@ -390,8 +378,8 @@ bool chat_open_sampler(chat *c)
     hearth_sampler *before = c->sampler;
     c->sampler = NULL;
     c->fresh_sampler = true;
-    bool ok = open_sampler(c->a, c->model, &c->sampler, &status) &&
-              drafts_use(c->session, &c->drafts, c->sampler);
+    bool ok =
+        open_sampler(c->a, c->model, &c->sampler, &status) && drafts_use(c->session, &c->drafts, c->sampler);
     if (!ok) (void)hearth_session_use_drafts(c->session, &(hearth_draft_options){0}, NULL, NULL);
     hearth_sampler_close(before);
     return ok;
@@ -416,6 +404,7 @@ static int run(const args *a)
 {
     chat c = {.a = a, .local_time = local_seconds()};
     hearth_model *model = NULL;
+    chat_format given;
     hearth_error err = {0};
     const char *system = args_text(a, "system", NULL);
     int status = EXIT_OTHER;
@@ -427,9 +416,10 @@ static int run(const args *a)
         if (wrong) return wrong;
         path = chosen;
     }
-    if (!open_model(a, path, &model)) return EXIT_OTHER;
+    if (!chat_format_read(args_text(a, "template", NULL), &given)) return EXIT_OTHER;
+    if (!open_model(a, path, &model)) goto done;
     c.model = model;
-    if (!open_format(&c, &err)) {
+    if (chat_format_open(&given, model, &c.format, &err) != HEARTH_OK) {
         status = fail_format(&c, &err);
         goto done;
     }
@@ -457,6 +447,7 @@ done:
     hearth_model_close(c.draft);
     hearth_chat_close(c.format);
     hearth_model_close(model);
+    chat_format_free(&given);
     return status;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "common/local_time.h"
+#include "engine/chat_int.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,113 +103,93 @@ static const hearth_message *continued(const conversation *c, const chat_variabl
     return goes_on ? last : NULL;
 }
 
-/* What the template renders, and the message that the text goes on with behind it; NULL: none. */
-typedef struct parts {
-    hearth_chat_options options;
-    int64_t now;
-    size_t n_message;
-    const hearth_message *last;
-    char *variables; /* freed with free */
-} parts;
-
-static bool parts_of(parts *out, const served_model *served, const conversation *c, const chat_variables *v,
-                     const char *functions, problem *p)
+static bool make(const served_model *served, const conversation *c, const chat_variables *v,
+                 const char *functions, bool with_ids, hth_chat_prompt *out, problem *p)
 {
+    hearth_error err;
+    int64_t now = local_seconds();
     if (!served->chat) {
         problem_of_error(p, &served->chat_error);
         return false;
     }
-    *out = (parts){.now = local_seconds(), .last = continued(c, v), .variables = chat_variables_write(v)};
-    if (!out->variables) return no_memory(p);
-    out->n_message = out->last ? c->n - 1 : c->n;
-    out->options = (hearth_chat_options){.add_generation_prompt = !v->no_answer,
-                                         .local_time = &out->now,
-                                         .variables = out->variables,
-                                         .tools = functions};
-    return true;
+    char *variables = chat_variables_write(v);
+    if (!variables) return no_memory(p);
+    const hearth_chat_options o = {.add_generation_prompt = !v->no_answer,
+                                   .local_time = &now,
+                                   .variables = variables,
+                                   .tools = functions};
+    size_t n = continued(c, v) ? c->n - 1 : c->n;
+    hearth_status st = hth_chat_make_prompt(served->chat, c->at, n, &o, with_ids, out, &err);
+    free(variables);
+    if (st != HEARTH_OK) problem_of_error(p, &err);
+    return st == HEARTH_OK;
+}
+
+/* An answer does not go on with a text where the prompt ends within reasoning. */
+static bool check_continuing(const served_model *served, const hth_chat_prompt *made, problem *p)
+{
+    if (!hearth_chat_is_reasoning(served->chat, made->ids, made->n_ids)) return true;
+    problem_set(p, 400, "messages",
+                "messages: an answer cannot be continued where the template begins reasoning");
+    return false;
 }
 
 /* The ids of a text that the answer goes on with follow those of the prompt. */
-static bool append_text(const served_model *served, const hearth_message *m, int32_t **ids, size_t *n,
-                        problem *p)
+static bool append_ids(const served_model *served, const hearth_message *m, hth_chat_prompt *to, problem *p)
 {
     int32_t *more = NULL;
     size_t n_more = 0;
     hearth_error err;
-    if (hearth_chat_is_reasoning(served->chat, *ids, *n)) {
-        problem_set(p, 400, "messages",
-                    "messages: an answer cannot be continued where the template begins reasoning");
-        return false;
-    }
     if (hearth_tokenize(served->model, m->content, m->n, 0, &more, &n_more, &err) != HEARTH_OK) {
         problem_of_error(p, &err);
         return false;
     }
-    int32_t *all = hth_realloc(*ids, *n + n_more, sizeof *all);
+    int32_t *all = hth_realloc(to->ids, to->n_ids + n_more, sizeof *all);
     if (all) {
-        *ids = all;
-        if (n_more > 0) memcpy(all + *n, more, n_more * sizeof *more);
-        *n += n_more;
+        to->ids = all;
+        if (n_more > 0) memcpy(all + to->n_ids, more, n_more * sizeof *more);
+        to->n_ids += n_more;
     }
     hearth_free(more);
     return all || no_memory(p);
 }
 
+static bool append_bytes(const hearth_message *m, hth_chat_prompt *to, problem *p)
+{
+    char *all = hth_realloc(to->text, to->n_text + m->n + 1, 1);
+    if (!all) return no_memory(p);
+    to->text = all;
+    memcpy(all + to->n_text, m->content, m->n);
+    to->n_text += m->n;
+    all[to->n_text] = '\0';
+    return true;
+}
+
 bool chat_prompt_make(const served_model *served, const conversation *c, const chat_variables *v,
                       const char *functions, int32_t **ids, size_t *n, problem *p)
 {
-    hearth_error err;
-    parts of;
-    *ids = NULL;
-    *n = 0;
-    if (!parts_of(&of, served, c, v, functions, p)) return false;
-    hearth_status st = hearth_chat_tokenize(served->chat, c->at, of.n_message, &of.options, ids, n, &err);
-    free(of.variables);
-    if (st != HEARTH_OK) {
-        problem_of_error(p, &err);
-        return false;
-    }
-    if (!of.last || append_text(served, of.last, ids, n, p)) return true;
-    hearth_free(*ids);
-    *ids = NULL;
-    return false;
-}
-
-/* Whether the answer can go on with the last message. That depends on the tokens of the prompt, so it is made. */
-static bool check_last(const served_model *served, const conversation *c, const chat_variables *v,
-                       const char *functions, problem *p)
-{
-    int32_t *ids;
-    size_t n;
-    bool ok = chat_prompt_make(served, c, v, functions, &ids, &n, p);
-    hearth_free(ids);
+    hth_chat_prompt made = {0};
+    const hearth_message *last = continued(c, v);
+    bool ok = make(served, c, v, functions, true, &made, p) &&
+              (!last || (check_continuing(served, &made, p) && append_ids(served, last, &made, p)));
+    hearth_free(made.text);
+    if (!ok) hearth_free(made.ids);
+    *ids = ok ? made.ids : NULL;
+    *n = ok ? made.n_ids : 0;
     return ok;
 }
 
 char *chat_prompt_text(const served_model *served, const conversation *c, const chat_variables *v,
                        const char *functions, size_t *n, problem *p)
 {
-    hearth_error err;
-    parts of;
-    char *text = NULL;
-    if (!parts_of(&of, served, c, v, functions, p)) return NULL;
-    hearth_status st = hearth_chat_render(served->chat, c->at, of.n_message, &of.options, &text, n, &err);
-    free(of.variables);
-    if (st != HEARTH_OK) {
-        problem_of_error(p, &err);
-        return NULL;
-    }
-    if (!of.last) return text;
-    char *all = check_last(served, c, v, functions, p) ? hth_realloc(text, *n + of.last->n + 1, 1) : NULL;
-    if (!all) {
-        if (!p->status) no_memory(p);
-        hearth_free(text);
-        return NULL;
-    }
-    memcpy(all + *n, of.last->content, of.last->n);
-    *n += of.last->n;
-    all[*n] = '\0';
-    return all;
+    hth_chat_prompt made = {0};
+    const hearth_message *last = continued(c, v);
+    bool ok = make(served, c, v, functions, last != NULL, &made, p) &&
+              (!last || (check_continuing(served, &made, p) && append_bytes(last, &made, p)));
+    hearth_free(made.ids);
+    if (!ok) hearth_free(made.text);
+    *n = made.n_text;
+    return ok ? made.text : NULL;
 }
 
 void chat_count(served_model *served, call *c, conversation *m, const chat_variables *v, char *functions,

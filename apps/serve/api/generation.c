@@ -237,6 +237,15 @@ static void take_token(choice *c, const hearth_request_event *e)
     choice_take(c, e->token, e->logits);
 }
 
+/* max_token or the context is reached; without a token it is the prompt that has ended. */
+static void take_length(choice *c)
+{
+    generation *g = c->generation;
+    if (generation_n_generated(g) == 0) g->first_ns = g->last_ns = hth_clock_ns();
+    if (c->n_generated == 0 && progress_is_wanted(g)) progress_complete(c);
+    choice_end(c, FINISH_LENGTH);
+}
+
 static bool take_event(void *user, const hearth_request_event *e)
 {
     choice *c = user;
@@ -246,7 +255,7 @@ static bool take_event(void *user, const hearth_request_event *e)
     case HEARTH_REQUEST_TOKEN: take_token(c, e); return !c->is_stopped && !g->is_broken;
     case HEARTH_REQUEST_END:
     case HEARTH_REQUEST_STOPPED: choice_end(c, FINISH_STOP); break;
-    case HEARTH_REQUEST_LENGTH: choice_end(c, FINISH_LENGTH); break;
+    case HEARTH_REQUEST_LENGTH: take_length(c); break;
     case HEARTH_REQUEST_CANCELLED: g->is_broken = true; break;
     case HEARTH_REQUEST_FAILED:
         if (!g->problem.status) problem_of_error(&g->problem, e->error);
@@ -268,6 +277,7 @@ static hearth_status begin_choice(choice *c, hearth_error *err)
     const hearth_request r = {.tokens = p->ids,
                               .n_token = p->n,
                               .max_token = g->max_token,
+                              .prompt_only = g->prompt_only,
                               .ignore_end = g->ignore_end,
                               .sampler = &c->sampler,
                               .constraint = c->constraint,
@@ -311,17 +321,30 @@ static void begin_stream(generation *g)
         g->format->begin(&g->choices[i]);
 }
 
+/* Where no token is wanted, prompts that have their probabilities were evaluated: all choices are over. */
+static void end_scored(generation *g)
+{
+    size_t n = generation_count(g);
+    g->n_begun = n;
+    for (size_t i = 0; i < n; i++) {
+        take_length(&g->choices[i]);
+        count_over(g); /* the last one frees g */
+    }
+}
+
 /* What the scheduler refuses ends the call by generations_tend, with the choices that it has. A stream begins when
  * nothing was refused, so that errors have their status. */
 static void begin(generation *g)
 {
-    if (!begin_first(g)) {
+    bool is_scored = g->prompt_only && g->echo && g->probs.wanted;
+    if (!is_scored && !begin_first(g)) {
         g->is_broken = true;
         return;
     }
     if (g->is_stream) begin_stream(g);
     for (size_t i = 0; g->echo && !g->is_broken && i < generation_count(g); i++)
         if (!choice_repeat_prompt(&g->choices[i])) g->is_broken = true;
+    if (is_scored && !g->is_broken) end_scored(g);
 }
 
 /* The constraint is there, or none is wanted: the answer begins, or the call ends by what is wrong. */
@@ -413,13 +436,20 @@ static void go_on_scoring(generation *g)
     if (!g->is_broken) begin(g);
 }
 
-/* Choices that wait for the first token of another one, whose prompt they share, begin. */
+/* Whether a choice waited for the first token of another one, whose prompt it shares, and that is there or over. */
+static bool may_begin(const choice *c)
+{
+    const generation *g = c->generation;
+    const choice *first = &g->choices[c->i_prompt * g->n_choice];
+    return c != first && !c->id && !c->finish && (first->n_generated > 0 || first->finish);
+}
+
 static void begin_others(generation *g)
 {
     hearth_error err;
     for (size_t i = 0; i < generation_count(g) && !g->is_broken; i++) {
-        choice *c = &g->choices[i], *first = &g->choices[c->i_prompt * g->n_choice];
-        if (c == first || c->id || c->finish || (first->n_generated == 0 && !first->finish)) continue;
+        choice *c = &g->choices[i];
+        if (!may_begin(c)) continue;
         if (begin_choice(c, &err) == HEARTH_OK) continue;
         problem_of_error(&g->problem, &err);
         g->is_broken = true;
@@ -493,6 +523,16 @@ uint64_t generations_tend(served_model *served)
         }
     }
     return next_ns;
+}
+
+bool generations_go_on(const served_model *served)
+{
+    for (const generation *g = served->generations; g; g = g->next) {
+        if (g->is_broken) return true;
+        for (size_t i = 0; i < generation_count(g) && g->n_begun < generation_count(g); i++)
+            if (may_begin(&g->choices[i])) return true;
+    }
+    return false;
 }
 
 void generations_cancel_all(served_model *served)

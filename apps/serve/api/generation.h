@@ -98,7 +98,8 @@ struct generation {
     hearth_logit_bias *biases;    /* of the sampler */
     uint32_t max_token, n_choice; /* for each prompt */
     bool ignore_end, is_stream, include_usage, echo;
-    bool goes_on;                     /* the answer goes on with a text: it may begin with a space */
+    bool prompt_only; /* no token is wanted: the prompt is evaluated for those that follow, or scored */
+    bool goes_on;     /* the answer goes on with a text: it may begin with a space */
     bool each_progress, each_timings; /* a stream tells of the prompt; each part has the timings so far */
     bool is_plain;                    /* of Ollama's API: a text, not a message */
     wanted_constraint constraint;
@@ -124,9 +125,11 @@ generation *generation_make(served_model *served, call *c, const answer_format *
                             problem *p);
 /* Reads the fields that all APIs of OpenAI share: sampling, length, stop strings, stream. */
 bool generation_read(generation *g, fields *f);
-/* Parts of it, for other APIs: temperature to penalties; stop strings of a field. */
+/* Parts of it, for other APIs: temperature to penalties; stop strings of a field; a field of the number of tokens at
+ * most, where 0 wants none, and what is absent changes nothing. */
 void sampling_read(generation *g, fields *f);
 void stops_read(generation *g, fields *f, const char *name);
+bool length_read(generation *g, fields *f, const char *name);
 /* return_progress and timings_per_token of llama.cpp's server. */
 bool progress_read(generation *g, fields *f);
 /* Asks the scheduler for all choices of all prompts, when the worker has compiled the constraint, if there is one. */
@@ -160,6 +163,8 @@ uint64_t random_number(void);
  * the requests of clients that are gone, and pauses those of clients that do not read; ends those that take longer than
  * allowed. Returns when the next one does (UINT64_MAX: none). */
 uint64_t generations_tend(served_model *served);
+/* Whether that has something to do at once, though no request may be left: choices may begin, what is broken ends. */
+bool generations_go_on(const served_model *served);
 void generations_cancel_all(served_model *served);
 
 #endif

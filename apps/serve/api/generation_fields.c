@@ -134,14 +134,21 @@ bool progress_read(generation *g, fields *f)
            fields_bool(f, "timings_per_token", &g->each_timings);
 }
 
+bool length_read(generation *g, fields *f, const char *name)
+{
+    int64_t n = 0;
+    if (!fields_int(f, name, 0, UINT32_MAX, &n)) return false;
+    if (fields_value(f, name)) g->max_token = (uint32_t)n, g->prompt_only = n == 0;
+    return true;
+}
+
 bool generation_read(generation *g, fields *f)
 {
-    int64_t max = g->format->max_token, newer = 0, n_choice = 1;
+    int64_t n_choice = 1;
     sampling_read(g, f);
     read_biases(f, g);
-    fields_int(f, "max_tokens", 1, UINT32_MAX, &max);
-    if (fields_int(f, "max_completion_tokens", 1, UINT32_MAX, &newer) && newer > 0) max = newer;
-    g->max_token = (uint32_t)max;
+    length_read(g, f, "max_tokens");
+    length_read(g, f, "max_completion_tokens");
     if (fields_int(f, "n", 1, MAX_CHOICES, &n_choice)) g->n_choice = (uint32_t)n_choice;
     fields_bool(f, "ignore_eos", &g->ignore_end);
     stops_read(g, f, "stop");

@@ -133,6 +133,7 @@ static void write_offsets(json *j, const logprobs *l, size_t first, const hearth
     char *bytes = malloc(hth_detok_max_bytes(model->tokenizer));
     size_t offset = 0;
     bool begins = l->n > 0 && isnan(l->at[0].token.value);
+    j->failed |= !bytes;
     hth_detok_init(&detok, model->tokenizer, false, begins);
     json_open_compact(j, "text_offset", '[');
     for (size_t i = 0; bytes && i < l->n; i++) {
@@ -143,34 +144,38 @@ static void write_offsets(json *j, const logprobs *l, size_t first, const hearth
     free(bytes);
 }
 
-enum { KEY_SIZE = 512 };
-
-/* The text of a token as a name: bytes that are not UTF-8 are spelled, as OpenAI does. */
-static void make_key(const hearth_model *model, int32_t id, char key[KEY_SIZE])
+/* The text of a token as a name: bytes that are not UTF-8, or have a NUL, are spelled, as OpenAI does. */
+static char *make_key(const hearth_model *model, int32_t id)
 {
+    buffer key = {0};
     size_t n;
     const char *piece = piece_of(model, id, &n);
-    if (hth_text_utf8_valid(piece, n)) {
-        snprintf(key, KEY_SIZE, "%.*s", (int)n, piece);
-        return;
+    bool is_text = hth_text_utf8_valid(piece, n) && !memchr(piece, 0, n),
+         ok = is_text ? buffer_add(&key, piece, n) : buffer_add(&key, "bytes:", 6);
+    for (size_t i = 0; ok && !is_text && i < n; i++) {
+        char spelled[8];
+        ok = buffer_add(&key, spelled,
+                        (size_t)snprintf(spelled, sizeof spelled, "\\x%02x", (unsigned char)piece[i]));
     }
-    size_t used = (size_t)snprintf(key, KEY_SIZE, "bytes:");
-    for (size_t i = 0; i < n && used + 4 < KEY_SIZE; i++)
-        used += (size_t)snprintf(key + used, KEY_SIZE - used, "\\x%02x", (unsigned char)piece[i]);
+    if (ok) return key.bytes;
+    free(key.bytes);
+    return NULL;
 }
 
 /* Tokens of the same text have one name: that of the likelier one, which comes first. */
 static void write_top(json *j, const struct logprob_entry *e, uint32_t n_top, const hearth_model *model)
 {
-    char keys[MAX_TOP_COMPLETION][KEY_SIZE];
+    char *keys[MAX_TOP_COMPLETION];
+    uint32_t n = 0;
     json_open_compact(j, NULL, '{');
-    for (uint32_t k = 0; k < n_top && k < MAX_TOP_COMPLETION; k++) {
+    for (; n < n_top && n < MAX_TOP_COMPLETION && (keys[n] = make_key(model, e->top[n].id)); n++) {
         bool is_new = true;
-        make_key(model, e->top[k].id, keys[k]);
-        for (uint32_t i = 0; i < k; i++) is_new &= strcmp(keys[i], keys[k]) != 0;
-        if (is_new) write_value(j, keys[k], e->top[k].value);
+        for (uint32_t i = 0; i < n; i++) is_new &= strcmp(keys[i], keys[n]) != 0;
+        if (is_new) write_value(j, keys[n], e->top[n].value);
     }
     json_close(j, '}');
+    j->failed |= n < n_top;
+    for (uint32_t i = 0; i < n; i++) free(keys[i]);
 }
 
 void logprobs_write_completion(json *j, logprobs *l, const hearth_model *model)

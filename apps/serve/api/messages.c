@@ -370,14 +370,12 @@ static bool refuse_formats(fields *f)
 
 static bool read_options(fields *f, generation *g)
 {
-    int64_t max = 0;
     if (!refuse_formats(f)) return false;
     sampling_read(g, f);
     stops_read(g, f, "stop_sequences");
-    if (!fields_int(f, "max_tokens", 1, UINT32_MAX, &max) || !fields_bool(f, "stream", &g->is_stream))
-        return false;
-    g->max_token = (uint32_t)max;
-    return max > 0 || fields_fail(f, "max_tokens", "a whole number is expected; the field is missing");
+    if (!length_read(g, f, "max_tokens") || !fields_bool(f, "stream", &g->is_stream)) return false;
+    return fields_value(f, "max_tokens") ||
+           fields_fail(f, "max_tokens", "a whole number is expected; the field is missing");
 }
 
 void messages_run(void *user, call *c)

@@ -490,15 +490,13 @@ static bool read_effort(fields *f, chat_variables *v)
 static bool read_options(fields *f, generation *g, chat_variables *v)
 {
     const json_in *text, *format_in = NULL;
-    int64_t max = 0, n_top = 0;
+    int64_t n_top = 0;
     sampling_read(g, f);
     stops_read(g, f, "stop");
-    if (!fields_int(f, "max_output_tokens", 1, UINT32_MAX, &max) ||
-        !fields_bool(f, "stream", &g->is_stream) || !progress_read(g, f) ||
-        !fields_int(f, "top_logprobs", 0, MAX_TOP, &n_top) || !fields_object(f, "text", &text) ||
-        !read_effort(f, v))
+    if (!length_read(g, f, "max_output_tokens") || !fields_bool(f, "stream", &g->is_stream) ||
+        !progress_read(g, f) || !fields_int(f, "top_logprobs", 0, MAX_TOP, &n_top) ||
+        !fields_object(f, "text", &text) || !read_effort(f, v))
         return false;
-    g->max_token = (uint32_t)max;
     g->probs = (logprobs){.wanted = n_top > 0, .n_top = (uint32_t)n_top};
     fields inner = {.object = text, .path = "text", .problem = f->problem};
     if (text && !fields_object(&inner, "format", &format_in)) return false;

@@ -62,6 +62,7 @@ async function connectNow() {
 
 /* Of several models the page begins with one that is loaded. */
 function showServer(models) {
+  const wasOneOfSeveral = page.facts.isOneOfSeveral;
   const chosen = models.find(m => m.id === page.model) || models.find(m => m.meta.loaded) || models[0];
   page.isReached = true;
   hideBanner("server");
@@ -69,7 +70,9 @@ function showServer(models) {
   byId("model").replaceChildren(
     ...models.map(m => make("option", {value: m.id, selected: m === chosen}, m.id)),
   );
+  figures.watch(page.model);
   page.facts = {
+    isOneOfSeveral: models.length > 1,
     context: chosen.meta.n_ctx,
     hasTemplate: chosen.meta.chat_template,
     isSynthetic: chosen.meta.synthetic_weights,
@@ -82,6 +85,7 @@ function showServer(models) {
   figures.start();
   updateComposer();
   showContext();
+  if (page.facts.isOneOfSeveral !== wasOneOfSeveral && !page.editing) showMessages(); /* which say who wrote them */
 }
 
 /* ---- answers ---- */

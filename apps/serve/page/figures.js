@@ -6,7 +6,9 @@ const HISTORY = 120; /* values of a curve */
 const HEAT_ROWS = 24;
 
 const figures = {
-  last: null /* the newest answer of /stats */,
+  last: null /* what the newest answer of /stats says of the model; null: nothing */,
+  model: "" /* whose figures they are */,
+  isAbsent: false /* the server has the model, not in memory */,
   rates: [] /* {seconds, speed, prompt, readRate, hits} between two answers */,
   heat: [] /* shares by layer, newest first */,
   heatOf: "" /* what they are shares of */,
@@ -33,17 +35,28 @@ const figures = {
     if (this.timer === null) this.poll();
   },
 
-  /* Of several loaded models that of the page; nothing, if none is loaded. */
+  /* What was seen of another model tells nothing of this one. */
+  watch(model) {
+    if (model === this.model) return;
+    Object.assign(this, {model, last: null, isAbsent: false, rates: [], heat: [], heatOf: "", firstTimes: [], gaps: []});
+    this.show();
+  },
+
+  /* Of several models others may be in memory. */
   takeOf(stats, model) {
-    const own = (stats.models || []).find(m => m.model === model);
-    if (stats.model) this.take(own || stats);
+    const own = [...(stats.models || []), stats].find(m => m.model === model);
+    this.isAbsent = !own;
+    if (own) return this.take(own);
+    this.last = null;
+    this.onUpdate();
+    this.show();
   },
 
   take(stats) {
     const before = this.last;
     this.last = stats;
-    this.onUpdate(stats);
-    const seconds = before && before.model === stats.model ? stats.seconds - before.seconds : 0;
+    this.onUpdate();
+    const seconds = before ? stats.seconds - before.seconds : 0;
     if (seconds > 0) this.addDifference(before, stats, seconds);
     else if (!before) this.addNeurons({}, stats); /* counted since it was watched: not long */
     this.show();
@@ -125,7 +138,10 @@ const figures = {
   },
 
   show() {
-    if (!this.box || !this.last || !this.box.offsetParent) return;
+    if (!this.box || !this.box.offsetParent) return;
+    if (!this.last) for (const part of Object.values(this.parts)) part.box.hidden = true;
+    this.showAbsence();
+    if (!this.last) return;
     const s = this.last,
       rate = this.rates[this.rates.length - 1] || {speed: 0, prompt: 0};
     this.showExactness(s);
@@ -135,6 +151,13 @@ const figures = {
     this.showTimes();
     this.showQueue(s);
     this.showCache(s);
+  },
+
+  showAbsence() {
+    const part = this.part("absent", "Model");
+    part.big.textContent = "Not in memory";
+    part.say.textContent = "The first message to " + this.model + " loads it.";
+    this.place(part, this.isAbsent);
   },
 
   showExactness(s) {

@@ -115,7 +115,11 @@ function showRunning(element, run) {
   const say = make(
     "span",
     {class: "say"},
-    seen && seen.state !== "generating" ? describeRequest(seen) : "Waiting for the first token",
+    seen && seen.state !== "generating"
+      ? describeRequest(seen)
+      : figures.isAbsent
+        ? "Waiting for the model to be loaded"
+        : "Waiting for the first token",
   );
   const share =
     seen && seen.state === "prompt" && seen.prompt_tokens > 0 ? seen.evaluated_tokens / seen.prompt_tokens : 0;
@@ -151,6 +155,7 @@ function makeFacts(conversation, message) {
   if (!isUser) {
     const said = describeFigures(message),
       end = END_WORDS[message.end];
+    if (page.facts.isOneOfSeveral && message.model) facts.push(make("span", {class: "say by"}, message.model));
     if (said) facts.push(make("span", {class: "say", title: "seed " + message.figures.seed}, said));
     if (message.problem) facts.push(make("span", {class: "say alarm"}, message.problem));
     else if (end)

@@ -4,7 +4,7 @@ const page = {
   conversations: [] /* the newest first */,
   open: null /* the one that is shown */,
   model: "",
-  facts: {context: 0, hasTemplate: true, isSynthetic: false},
+  facts: {context: 0, hasTemplate: true, isSynthetic: false, isOneOfSeveral: false},
   run: null /* {conversation, answer, controller, ...} while an answer runs */,
   editing: null /* id of the message that is edited */,
   isReached: false /* the server answers */,

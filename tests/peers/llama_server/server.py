@@ -3,7 +3,7 @@
 
 HEARTH is the program, HEARTH_STORIES260K the model of most of those tests (ggml-org/test-model-stories260K), which also
 takes the place of the BERT model of those about embeddings. An option of a thing that Hearth does not have is refused
-with status 3; one that changes speed alone is left out. HEARTH_PEERS_WORK is a folder for models with another template.
+with status 3; one that changes speed alone is left out. HEARTH_PEERS_WORK is a folder for templates and models.
 """
 import hashlib
 import os
@@ -49,19 +49,17 @@ def read_options(words):
     return options
 
 
-def with_metadata(model, template, pooling):
-    """A copy of the model with that chat template and pooling, which ours takes from the file alone."""
+def with_pooling(model, pooling):
+    """A copy of the model with that pooling, which ours takes from the file alone."""
     try:
         import gguf
     except ModuleNotFoundError:  # a Python of another origin may lie before Debian's, which has python3-numpy
         if sys.executable == "/usr/bin/python3":
             raise
         os.execv("/usr/bin/python3", ["/usr/bin/python3", *sys.argv])
-    name = hashlib.sha256(f"{pooling} {template}".encode()).hexdigest()[:16] + ".gguf"
-    path = os.path.join(os.environ["HEARTH_PEERS_WORK"], name)
+    path = os.path.join(os.environ["HEARTH_PEERS_WORK"], f"pooling-{pooling}.gguf")
     if not os.path.exists(path):
         file = gguf.read(model)
-        file.kv["tokenizer.chat_template"] = (gguf.STR, template)
         file.kv["llama.pooling_type"] = (gguf.U32, pooling)
         with open(path + ".part", "wb") as f:
             f.write(file.to_bytes())
@@ -73,23 +71,29 @@ def model_of(options):
     names = options.pop("--hf-repo", None), options.pop("--hf-file", None)
     if "--model" in options or (names[1] or names[0]) not in STORIES:
         refuse(f"the model {options.get('--model') or names}")
-    model, template = os.environ["HEARTH_STORIES260K"], FORMATS["chatml"]
-    if "--chat-template-file" in options:
-        with open(options.pop("--chat-template-file"), encoding="utf-8") as f:
-            template = f.read()
-    elif "--chat-template" in options:
-        template = options.pop("--chat-template")
-        template = FORMATS.get(template, template)
     pooling = options.pop("--pooling", "last")
     if pooling not in POOLING:
         refuse(f"pooling {pooling}")
-    return with_metadata(model, template, POOLING[pooling])
+    return with_pooling(os.environ["HEARTH_STORIES260K"], POOLING[pooling])
+
+
+def template_of(options):
+    """The path of a file with the template."""
+    if "--chat-template-file" in options:
+        return options.pop("--chat-template-file")
+    template = options.pop("--chat-template", "chatml")
+    template = FORMATS.get(template, template).encode()
+    path = os.path.join(os.environ["HEARTH_PEERS_WORK"], hashlib.sha256(template).hexdigest()[:16] + ".jinja")
+    with open(path + ".part", "wb") as f:
+        f.write(template)
+    os.rename(path + ".part", path)
+    return path
 
 
 def main():
     options = read_options(sys.argv[1:])
     environment = {**os.environ, "HEARTH_API_KEY": options.pop("--api-key", "")}
-    command = [os.environ["HEARTH"], "serve", model_of(options), "--gpu", "none"]
+    command = [os.environ["HEARTH"], "serve", model_of(options), "--gpu", "none", "--template", template_of(options)]
     slots = int(options.pop("--parallel", 4))
     context = int(options.pop("--ctx-size", 512))
     command += ["--parallel", str(slots), "--ctx", str(context if options.pop("--kv-unified", None) else context // slots)]

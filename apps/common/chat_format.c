@@ -1,0 +1,73 @@
+/* Reads --template before a model is opened, so that what is wrong with it is told at once. */
+#define _GNU_SOURCE
+#include "common/chat_format.h"
+
+#include "chat/template.h"
+#include "common/buffer.h"
+#include "common/input.h"
+#include "common/output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool is_known(const char *name)
+{
+    const char *known;
+    for (size_t i = 0; (known = hearth_chat_format(i)) != NULL; i++)
+        if (strcmp(known, name) == 0) return true;
+    return false;
+}
+
+static bool refuse_name(const char *given)
+{
+    buffer names = {0};
+    const char *known;
+    for (size_t i = 0; (known = hearth_chat_format(i)) != NULL; i++)
+        if ((i > 0 && !buffer_add(&names, ", ", 2)) || !buffer_add(&names, known, strlen(known))) break;
+    report_text("chat format '%s' is not known; there are %s", given, names.bytes ? names.bytes : "none");
+    free(names.bytes);
+    return false;
+}
+
+static bool read_template(const char *path, chat_format *out)
+{
+    hth_template *parsed;
+    hearth_error err;
+    out->text = read_whole(path, &out->n);
+    if (!out->text) return false;
+    if (hth_template_open(out->text, out->n, &parsed, &err) == HEARTH_OK) {
+        hth_template_close(parsed);
+        return true;
+    }
+    report_text("%s: %s", path, err.message);
+    chat_format_free(out);
+    return false;
+}
+
+bool chat_format_read(const char *given, chat_format *out)
+{
+    *out = (chat_format){0};
+    if (!given) return true;
+    if (!is_known(given)) {
+        bool is_file = access(given, F_OK) == 0 || strpbrk(given, "./"); /* no name contains these */
+        return is_file ? read_template(given, out) : refuse_name(given);
+    }
+    *out = (chat_format){.text = strdup(given), .n = strlen(given), .is_name = true};
+    if (!out->text) report_text("out of memory");
+    return out->text;
+}
+
+void chat_format_free(chat_format *f)
+{
+    free(f->text);
+    *f = (chat_format){0};
+}
+
+hearth_status chat_format_open(const chat_format *f, const hearth_model *model, hearth_chat **out,
+                               hearth_error *err)
+{
+    return !f->text || f->is_name ? hearth_chat_open(model, f->text, out, err)
+                                  : hearth_chat_open_template(model, f->text, f->n, out, err);
+}
