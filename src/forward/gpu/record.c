@@ -59,7 +59,8 @@ static uint32_t attn_shared_bytes(uint32_t d_head, uint32_t n_group, uint32_t n_
 
 /* LOCAL and TOKENS of attn. With few workgroups each has as many invocations as are of use, so that the GPU's
  * processors have work; with many, neighbouring tokens share a workgroup, because they read the same keys, as long
- * as GPUs of 128 processors get four workgroups each, and as a submission holds them. */
+ * as GPUs of 128 processors get four workgroups each, and as a submission holds them. A driver that computes on the
+ * CPU pays for each invocation that waits for others. */
 static void set_attn_size(const hth_recorder *r, const hth_layer *l, bool by_split,
                           uint32_t consts[HTH_ATTN_N_CONST])
 {
@@ -69,6 +70,8 @@ static void set_attn_size(const hth_recorder *r, const hth_layer *l, bool by_spl
     uint64_t n_workgroup = (uint64_t)r->n_row * l->attn.n_head_kv;
     uint32_t n_submitted = hth_rec_rows_per_dispatch(r, r->n_row, attend_work(r, l), 1);
     bool many = !by_split && n_workgroup >= MANY;
+    consts[HTH_ATTN_LOCAL] = MIN, consts[HTH_ATTN_TOKENS] = 1;
+    if (info->kind == HTH_DEVICE_CPU) return;
     while (many && 2 * n_tok <= MAX_TOKENS && 2 * n_tok <= n_submitted &&
            n_workgroup >= (uint64_t)2 * n_tok * MANY && hth_attn_groups(shared, 2 * n_tok) <= MAX_GROUPS &&
            attn_shared_bytes(d, hth_attn_groups(shared, 2 * n_tok), 2 * n_tok, USUAL) <=
