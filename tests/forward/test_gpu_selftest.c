@@ -83,6 +83,7 @@ static void add_vectors(list *l)
         add(l, HTH_SHADER_norm_add, (const uint32_t[]){kind, LOCAL, chunks[kind], kind != HTH_KIND_LAYER});
     add(l, HTH_SHADER_soft_cap, (const uint32_t[]){LOCAL});
     add(l, HTH_SHADER_copy_page, (const uint32_t[]){0});
+    add(l, HTH_SHADER_float_rules, (const uint32_t[]){0});
     add(l, HTH_SHADER_down_scale, (const uint32_t[]){LOCAL});
     for (uint32_t host = 0; host < 2; host++) add(l, HTH_SHADER_down_accumulate, (const uint32_t[]){LOCAL, host});
     for (uint32_t i = 0; i < 4; i++) {
@@ -290,6 +291,37 @@ TEST(a_device_that_truncates_is_named)
     }
 }
 
+/* A device that takes subnormals for zeros, or turns results to zeros that would be. */
+static float flushed(float x) { return fpclassify(x) == FP_SUBNORMAL ? 0.0f : x; }
+
+static void flush(const hth_dispatch_args *c, bool inputs)
+{
+    const float *a = c->bind[0], *b = c->bind[1];
+    uint32_t *y = c->bind[2], n;
+    memcpy(&n, c->push, sizeof n);
+    for (uint32_t i = 0; i < n; i++) {
+        float p = inputs ? flushed(a[i]) : a[i], q = inputs ? flushed(b[i]) : b[i];
+        y[3 * i] = hth_bits_of(inputs ? p * q : flushed(p * q));
+        y[3 * i + 1] = hth_bits_of(inputs ? p + q : flushed(p + q));
+        y[3 * i + 2] = (a[i] < b[i] ? 1u : 0u) + (a[i] == 0.0f ? 2u : 0u);
+    }
+}
+static void flush_inputs(const hth_dispatch_args *c) { flush(c, true); }
+static void flush_results(const hth_dispatch_args *c) { flush(c, false); }
+
+TEST(a_device_that_keeps_no_subnormals_is_named)
+{
+    static hth_shader_ref_fn *const flushing[] = {flush_inputs, flush_results};
+    const wanted rules = {.id = HTH_SHADER_float_rules};
+    for (size_t i = 0; i < 2; i++) {
+        hth_shader_ref_fn *functions[HTH_N_SHADER];
+        memcpy(functions, hth_shader_ref_table, sizeof functions);
+        functions[HTH_SHADER_float_rules] = flushing[i];
+        CHECK(is_named(functions, &rules));
+    }
+    CHECK(!is_named(hth_shader_ref_table, &rules));
+}
+
 /* Shaders that read the page tables of the other hth_kv_class. */
 static void other_class_rope_store(const hth_dispatch_args *c)
 {
@@ -364,6 +396,7 @@ TEST(every_shader_but_those_of_floats_has_a_test)
 
 /* Which bindings of a shader hold floats afterwards. */
 static const char *const floats_of[HTH_N_SHADER] = {
+    [HTH_SHADER_float_rules] = "...", /* has subnormals */
     [HTH_SHADER_norm_quantize] = "....f.f.", [HTH_SHADER_mul_mat_vec_q] = "......f",
     [HTH_SHADER_mul_mat_vec_q_acc] = "......f", [HTH_SHADER_mul_mat_vec_q_sparse] = "......f.",
     [HTH_SHADER_active_mask] = ".....", [HTH_SHADER_down_accumulate] = ".....", [HTH_SHADER_mul_mat_q] = "......f",

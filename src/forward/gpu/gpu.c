@@ -91,6 +91,9 @@ static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
     hearth_status st = hth_gpu_upload_scale_max(g, err);
     if (st == HEARTH_OK) st = record_with(g, coopmat_level_of(info), NULL, err);
     if (st != HEARTH_OK || (g->bit_exact_reason[0] && g->coopmat == HTH_COOPMAT_NONE)) return st;
+    const hth_pipeline *rules; /* is in no command list */
+    st = hth_pipeline_get(g->device, HTH_SHADER_float_rules, NULL, &rules, err);
+    if (st != HEARTH_OK) return st;
     hth_coopmat_level differing = HTH_COOPMAT_NONE;
     do {
         if (differing) st = record_with(g, differing - 1, messages[differing], err);

@@ -43,7 +43,6 @@ typedef struct hth_gpu_layer {
     hth_gpu_vector head_norms;                                           /* of queries, then of keys */
     hth_gpu_vector thresholds;
     hth_gpu_vector cold_bias[2]; /* of gate and up of the host's neurons, for streamed weights */
-    hth_buffer *cache;
     hth_buffer_range keys, values;
     uint32_t head_words;  /* words of a cache from one KV head to the next */
     uint32_t n_hot;       /* neurons on the device, the first ones */

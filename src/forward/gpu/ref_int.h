@@ -4,11 +4,12 @@
 #define HTH_FORWARD_GPU_REF_INT_H
 
 #include "base/bits.h"
+#include "base/checked_math.h"
 #include "file/types.h"
 #include "forward/gpu/shader_params.h"
 #include "forward/gpu/weight_layout.h"
 
-hth_shader_ref_fn hth_gpu_fill, hth_ref_norm_quantize, hth_ref_act_quantize, hth_ref_norm_add,
+hth_shader_ref_fn hth_gpu_fill, hth_ref_float_rules, hth_ref_norm_quantize, hth_ref_act_quantize, hth_ref_norm_add,
     hth_ref_soft_cap;
 hth_shader_ref_fn hth_ref_mul_mat_vec_q, hth_ref_mul_mat_vec_q_acc, hth_ref_mul_mat_vec_f,
     hth_ref_mul_mat_vec_f_acc;
@@ -22,13 +23,11 @@ hth_shader_ref_fn hth_ref_down_reduce, hth_ref_down_reduce_acc;
  * bytes would take ten times as long. It still checks the copies themselves. */
 #define HTH_GPU_UNCHECKED __attribute__((no_sanitize("address", "undefined")))
 
-static inline uint32_t hth_min_u32(uint32_t a, uint64_t b) { return a < b ? a : (uint32_t)b; }
-
 /* Tokens of the step from `first` on, at most `max`: those that a grid computes. */
 static inline uint32_t hth_gpu_tokens(const hth_dispatch_args *c, uint32_t first, uint64_t max)
 {
     uint32_t n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK];
-    return first < n_tok ? hth_min_u32(n_tok - first, max) : 0;
+    return first < n_tok ? (uint32_t)hth_min_u64(n_tok - first, max) : 0;
 }
 
 /* Rounded once, to nearest even: sums of blocks of 256 can exceed 2^24. */

@@ -112,6 +112,19 @@ void hth_gpu_fill(const hth_dispatch_args *c)
     for (uint32_t i = 0; i < push[0]; i++) y[i] = push[1];
 }
 
+void hth_ref_float_rules(const hth_dispatch_args *c)
+{
+    hth_push_float_rules push;
+    const float *a = c->bind[0], *b = c->bind[1];
+    uint32_t *y = c->bind[2];
+    memcpy(&push, c->push, sizeof push);
+    for (uint32_t i = 0; i < push.n; i++) {
+        y[3 * i] = hth_bits_of(a[i] * b[i]);
+        y[3 * i + 1] = hth_bits_of(a[i] + b[i]);
+        y[3 * i + 2] = (a[i] < b[i] ? 1u : 0u) + (a[i] == 0.0f ? 2u : 0u);
+    }
+}
+
 void hth_ref_norm_quantize(const hth_dispatch_args *c)
 {
     const hth_kernels k = reference();

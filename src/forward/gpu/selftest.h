@@ -36,6 +36,7 @@ typedef enum hth_gpu_fill_kind {
     HTH_FILL_POISON = 0, /* for outputs: exposes elements that are not written */
     HTH_FILL_STEP,
     HTH_FILL_FLOATS, /* below 2^max_exponent */
+    HTH_FILL_RULES,  /* subnormals; floats whose products or sums are; ties. Pairs with the next binding of this kind */
     /* edge cases of R1, in blocks of `width`: ties, zeros, blocks below 2^min_exponent, one far larger value */
     HTH_FILL_BLOCKS,
     HTH_FILL_UP,     /* the same for neurons before the activation */

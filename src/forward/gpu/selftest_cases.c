@@ -1,6 +1,6 @@
 /* The inputs of each shader in the self-test: shapes that end inside groups, stretches and tiles, with tokens
- * of the step that must not be computed. Values: selftest_data.c. No value is so small or large that a result
- * would be subnormal or NaN: exactness is not promised there. */
+ * of the step that must not be computed. Values: selftest_data.c. Subnormals are those of float_rules: if a device keeps
+ * them there, it does so in all shaders. No result is NaN, whose bits are not promised. */
 #include "forward/gpu/selftest.h"
 
 #include "kernels/kernels.h"
@@ -121,6 +121,15 @@ static void soft_cap(hth_gpu_testcase *t)
     set_call(t, &push, sizeof push, hth_vector_groups(N, t->consts[HTH_SOFT_CAP_LOCAL]), N_ROW, 1);
     bind_step(t, N_ROW, N_ROW - 1, 1);
     bind_floats(t, (uint64_t)N_ROW * N, 7);
+}
+
+static void float_rules(hth_gpu_testcase *t)
+{
+    enum { N = 120 };
+    const hth_push_float_rules push = {N};
+    set_call(t, &push, sizeof push, over(N, 64), 1, 1);
+    for (uint32_t i = 0; i < 2; i++) bind_input(t, HTH_FILL_RULES, N, 4)->width = i;
+    bind_output(t, 3 * N, 4);
 }
 
 /* Rows in the structure-of-arrays layout, of the type with this quantisation descriptor. */
@@ -343,6 +352,7 @@ static void down_reduce(hth_gpu_testcase *t)
 
 /* Shaders without an entry promise no exact bits, or are not part of a layer. */
 static void (*const shapes[HTH_N_SHADER])(hth_gpu_testcase *t) = {
+    [HTH_SHADER_float_rules] = float_rules,
     [HTH_SHADER_norm_quantize] = norm_quantize,
     [HTH_SHADER_mul_mat_vec_q] = mul_mat_vec_q,
     [HTH_SHADER_mul_mat_vec_q_acc] = mul_mat_vec_q,

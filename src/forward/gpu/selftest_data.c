@@ -69,6 +69,23 @@ static void fill_floats(random *r, const hth_gpu_test_input *g, float *x)
     }
 }
 
+/* Of each eight: a subnormal and 1, a large float, another subnormal, a normal one; two whose product or whose
+ * difference is subnormal; a product and a sum that are ties. width: which of a pair. */
+static void fill_rules(random *r, const hth_gpu_test_input *g, float *x)
+{
+    static const struct {
+        uint32_t base, mask; /* bits that are set, bits that may be */
+    } kinds[8][2] = {{{0, 0x007fffff}, {0x3f800000, 0}},          {{0, 0x007fffff}, {0x70000000, 0x007fffff}},
+                     {{0, 0x007fffff}, {0, 0x007fffff}},          {{0, 0x00000fff}, {0x00800000, 0x007fffff}},
+                     {{0x20000000, 0x007fffff}, {0x1e000000, 0x007fffff}},
+                     {{0x00800000, 0x007fffff}, {0x80800000, 0x007fffff}},
+                     {{0x3f800001, 0x00000ffe}, {0x3fc00000, 0}}, {{0x4b800000, 0x007ffffe}, {0x3f800000, 0}}};
+    for (size_t i = 0; i < g->size / 4; i++) {
+        uint32_t base = kinds[i % 8][g->width].base, sign = i % 3 == 0 ? 0x80000000u : 0;
+        x[i] = hth_float_of((base | (next(r) & kinds[i % 8][g->width].mask)) ^ sign);
+    }
+}
+
 static bool is_tie_block(size_t at, uint32_t width) { return at / width % 8 == 1; }
 
 static float value_of_block(random *r, const hth_gpu_test_input *g, uint32_t kind, size_t i)
@@ -371,6 +388,7 @@ static void fill(random *r, const hth_gpu_testcase *t, uint32_t i, uint8_t *cons
     case HTH_FILL_POISON: memset(to, 0xa5, (size_t)g->size); break;
     case HTH_FILL_STEP: fill_step(t, to); break;
     case HTH_FILL_FLOATS: fill_floats(r, g, to); break;
+    case HTH_FILL_RULES: fill_rules(r, g, to); break;
     case HTH_FILL_BLOCKS: fill_blocks(r, g, to); break;
     case HTH_FILL_UP:
     case HTH_FILL_GATE_UP: fill_halves_of_ffn(r, t, g, to); break;

@@ -216,6 +216,12 @@ typedef struct hth_push_attn_reduce {
     uint32_t n_head, window, n_split, spare;
 } hth_push_attn_reduce;
 
+/* float_rules: part of no step, but of the self-test. Of each of n pairs a[], b[] the words y[3 i]: a b, a + b, and
+ * 1 (a < b) + 2 (a is zero). Pairs are subnormal, or their results are, or ties. */
+typedef struct hth_push_float_rules {
+    uint32_t n;
+} hth_push_float_rules;
+
 /* Copies a page of a layer's keys and values: n_word words of each KV head, from n_word times the number of the page
  * on. Word copy_at of the step block is the page to copy from, the next one that to copy to. Bindings: step, keys,
  * values. Grid: {any, n_head_kv}. */

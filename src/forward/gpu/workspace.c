@@ -237,13 +237,17 @@ hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err)
         uint64_t half = half_cache(g->model, &g->params, i);
         l->head_words =
             (uint32_t)hth_gpu_cache_head_words(g->params.kv, g->model->hparams.d_head, g->params.n_position);
-        st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, 2 * half, "keys and values", &l->cache, err);
-        l->keys = (hth_buffer_range){l->cache, 0, half}, l->values = (hth_buffer_range){l->cache, half, half};
+        st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, half, "keys", &l->keys.buffer, err);
+        if (st == HEARTH_OK) st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, half, "values", &l->values.buffer, err);
+        l->keys.size = l->values.size = half;
     }
     return st;
 }
 
 void hth_gpu_caches_close(hth_gpu *g)
 {
-    for (uint32_t i = 0; g->layers && i < g->params.n_layer; i++) hth_buffer_free(g->layers[i].cache);
+    for (uint32_t i = 0; g->layers && i < g->params.n_layer; i++) {
+        hth_buffer_free(g->layers[i].keys.buffer);
+        hth_buffer_free(g->layers[i].values.buffer);
+    }
 }

@@ -73,7 +73,8 @@ void away_kernels(hth_kernels *k, hth_cpu level)
 }
 
 hth_shader_ref_fn *const shaders_away[HTH_N_SHADER] = {
-    [HTH_SHADER_fill] = away_fill, [HTH_SHADER_norm_quantize] = away_norm_quantize,
+    [HTH_SHADER_fill] = away_fill, [HTH_SHADER_float_rules] = away_float_rules,
+    [HTH_SHADER_norm_quantize] = away_norm_quantize,
     [HTH_SHADER_mul_mat_vec_q] = away_mul_mat_vec_q, [HTH_SHADER_mul_mat_vec_q_acc] = away_mul_mat_vec_q_acc,
     [HTH_SHADER_mul_mat_q] = away_mul_mat_vec_q, [HTH_SHADER_mul_mat_q_acc] = away_mul_mat_vec_q_acc,
     [HTH_SHADER_mul_mat_q_cm2] = away_mul_mat_vec_q, [HTH_SHADER_mul_mat_q_cm2_acc] = away_mul_mat_vec_q_acc,
