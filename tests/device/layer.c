@@ -17,7 +17,7 @@
  *     lost=N             submission N and all later calls say VK_ERROR_DEVICE_LOST
  *     report=FILE        lines about what a program did that the device does not allow
  *
- * Of several devices all are changed alike. Only for the entry points that the library uses (vk_functions.def). */
+ * kind0, name0, heap0, kind1 and so on: of one of several devices, in the loader's order; the others are changed alike. Only for the entry points that the library uses (vk_functions.def). */
 #include <vulkan/vk_layer.h>
 #include <vulkan/vulkan.h>
 
@@ -93,6 +93,19 @@ static uint64_t number(const char *key, uint64_t otherwise)
     return value ? strtoull(value, NULL, 10) : otherwise;
 }
 
+/* A word of this device alone, or of all. */
+static VkPhysicalDevice physicals[8];
+static const char *word_of(VkPhysicalDevice physical, const char *key)
+{
+    char own[32];
+    uint32_t i = 0;
+    while (i < 7 && physicals[i] && physicals[i] != physical) i++;
+    physicals[i] = physical;
+    snprintf(own, sizeof own, "%s%u", key, i);
+    const char *value = word(own);
+    return value ? value : word(key);
+}
+
 static void report(const char *what, unsigned long long value)
 {
     const char *path = word("report");
@@ -107,6 +120,7 @@ static void read_words(void)
     const char *set = getenv("HEARTH_LAYER");
     snprintf(text, sizeof text, "%s", set ? set : "");
     n_submit = n_allocation = n_semaphore = 0;
+    memset(physicals, 0, sizeof physicals);
     memory = NULL;
     const char *name = word("memory");
     for (size_t i = 0; name && i < sizeof tables / sizeof *tables; i++)
@@ -167,7 +181,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
 
 /* ---- the device ------------------------------------------------------------------------------------------- */
 
-static void change_limits(VkPhysicalDeviceProperties *p)
+static void change_limits(VkPhysicalDevice physical, VkPhysicalDeviceProperties *p)
 {
     static const struct {
         const char *name;
@@ -177,10 +191,10 @@ static void change_limits(VkPhysicalDeviceProperties *p)
                  {"discrete", VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU},
                  {"virtual", VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU},
                  {"other", VK_PHYSICAL_DEVICE_TYPE_OTHER}};
-    const char *kind = word("kind");
+    const char *kind = word_of(physical, "kind");
     for (size_t i = 0; kind && i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i].name, kind) == 0) p->deviceType = kinds[i].type;
-    const char *name = word("name");
+    const char *name = word_of(physical, "name");
     if (name) snprintf(p->deviceName, sizeof p->deviceName, "%s", name);
     VkPhysicalDeviceLimits *l = &p->limits;
     l->maxStorageBufferRange = (uint32_t)number("binding", l->maxStorageBufferRange);
@@ -195,7 +209,7 @@ static void change_limits(VkPhysicalDeviceProperties *p)
 static VKAPI_ATTR void VKAPI_CALL properties2(VkPhysicalDevice physical, VkPhysicalDeviceProperties2 *p)
 {
     next_properties2(physical, p);
-    change_limits(&p->properties);
+    change_limits(physical, &p->properties);
     for (VkBaseOutStructure *s = p->pNext; s; s = s->pNext) {
         void *is = s;
         if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES) {
@@ -234,7 +248,8 @@ static VKAPI_ATTR void VKAPI_CALL memory2(VkPhysicalDevice physical, VkPhysicalD
             m->memoryHeaps[i] =
                 (VkMemoryHeap){memory->heaps[i], i == 1 ? 0 : VK_MEMORY_HEAP_DEVICE_LOCAL_BIT};
     }
-    m->memoryHeaps[0].size = number("heap", m->memoryHeaps[0].size);
+    const char *heap = word_of(physical, "heap");
+    if (heap) m->memoryHeaps[0].size = strtoull(heap, NULL, 10);
     for (VkBaseOutStructure *s = p->pNext; s; s = s->pNext)
         if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT) {
             VkPhysicalDeviceMemoryBudgetPropertiesEXT *b = (void *)s;
