@@ -561,7 +561,7 @@ static void halves_are_widened_on(hth_device *d, bool high)
     float x[N_COL] = {1.0f, 1.0f}, bias = 0.0f;
     uint32_t step[HTH_STEP_ROWS] = {[HTH_STEP_N_TOK] = 1};
     const uint32_t row_words = hth_soa_row_words(HTH_TYPE_F16, N_COL),
-                   consts[] = {LOCAL, 1, 1, 0, HTH_TYPE_F16};
+                   consts[] = {LOCAL, 1, 1, 0, 8, HTH_TYPE_F16};
     const hth_push_mul_mat_vec_f push = {.n_row = N, .n_col = N_COL, .y_stride = N, .row_words = row_words};
     uint32_t *w = get(N, row_words * sizeof *w);
     for (uint32_t h = 0; h < N; h++)
@@ -574,7 +574,7 @@ static void halves_are_widened_on(hth_device *d, bool high)
                                 {x, sizeof x},
                                 {&bias, sizeof bias},
                                 {y, sizeof y}},
-                       .grid = {N * 8 / LOCAL, 1, 1}};
+                       .grid = {1, N * 8 / LOCAL, 1}};
     bool ran = shaders_do(d, &run);
     for (uint32_t h = 0; ran && h < N; h++) {
         float widened = hth_f16_to_f32((uint16_t)h), expected = 0.0f + widened;
