@@ -241,7 +241,7 @@ void hth_ref_active_mask(const hth_dispatch_args *c)
     uint32_t n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK], *mask = c->bind[4];
     hth_push_active_mask push;
     memcpy(&push, c->push, sizeof push);
-    uint32_t n = hth_min_u32(push.n, (uint64_t)c->grid[0] * c->consts[HTH_ACTIVE_MASK_LOCAL]);
+    uint32_t n = (uint32_t)hth_min_u64(push.n, (uint64_t)c->grid[0] * c->consts[HTH_ACTIVE_MASK_LOCAL]);
     for (size_t first = 0; first < n; first += 32) {
         uint32_t word = 0;
         for (size_t t = 0; t < n_tok; t++) word |= mark_word(c, &push, t, first, activate);
