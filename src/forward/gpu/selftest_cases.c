@@ -264,7 +264,7 @@ static void attn_reduce(hth_gpu_testcase *t)
     static const uint32_t places[N_ROW][2] = {{2 * HTH_ATTN_SPLIT + 9, 0}, {7, 0}, {8, 0}};
     /* Whole blocks in a row, of heads that may not be. */
     const uint32_t *c = t->consts, d = c[HTH_ATTN_REDUCE_D_HEAD], block = c[HTH_ATTN_REDUCE_BLOCK],
-                   power = d & (0 - d), n_head = block > power ? block / power : 3;
+                   power = d > 0 ? d & (0 - d) : 1, n_head = block > power ? block / power : 3;
     const hth_push_attn_reduce push = {.n_head = n_head, .n_split = N_SPLIT};
     set_call(t, &push, sizeof push, hth_vector_groups(n_head * d, c[HTH_ATTN_REDUCE_LOCAL]), N_ROW, 1);
     bind_paged_step(t, N_ROW, N_ROW - 1, places, NULL, 0);
