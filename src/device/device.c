@@ -99,7 +99,7 @@ uint64_t hth_device_free_memory(const hth_device_info *info)
     return info->kind == HTH_DEVICE_REF ? has : has > margin ? has - margin : 0;
 }
 
-uint64_t hth_device_patience_ns(const hth_device_info *info)
+uint64_t hth_device_submit_timeout_ns(const hth_device_info *info)
 {
     return (info->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
 }

@@ -71,9 +71,9 @@ bool hth_device_is_usable_gpu(const hth_device_info *info);
 /* Bytes that a model may use: leaves a margin for other processes and for the driver. */
 uint64_t hth_device_free_memory(const hth_device_info *info);
 
-/* How long one submission may take before the device counts as hung, in nanoseconds: a GPU completes some in far less;
- * others, like drivers that compute on the CPU, share what they run on with other work. */
-uint64_t hth_device_patience_ns(const hth_device_info *info);
+/* How long one submission may take before the device counts as hung, in nanoseconds. A card gets the least: other
+ * devices, such as drivers that compute on the CPU, share memory or cores with other programs. */
+uint64_t hth_device_submit_timeout_ns(const hth_device_info *info);
 
 /* ---- a device ----------------------------------------------------------------------------------- */
 

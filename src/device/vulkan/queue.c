@@ -134,7 +134,8 @@ void hth_vk_finish(hth_device *d)
 {
     const uint64_t lost_ns = 2000000000;
     const hth_vk_device *vk = d->priv;
-    if (!vk->hangs) submit_and_finish(d, NULL, d->lost ? lost_ns : hth_device_patience_ns(&d->info), NULL);
+    if (!vk->hangs)
+        submit_and_finish(d, NULL, d->lost ? lost_ns : hth_device_submit_timeout_ns(&d->info), NULL);
 }
 
 hearth_status hth_vk_run_once(hth_device *d, VkCommandBuffer commands, hearth_error *err)
@@ -143,8 +144,9 @@ hearth_status hth_vk_run_once(hth_device *d, VkCommandBuffer commands, hearth_er
     VkSubmitInfo info = {
         .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
     VkResult r = vk->call.vkEndCommandBuffer(commands);
-    hearth_status st = r == VK_SUCCESS ? submit_and_finish(d, &info, hth_device_patience_ns(&d->info), err)
-                                       : hth_vk_fail(err, d, "vkEndCommandBuffer", r);
+    hearth_status st = r == VK_SUCCESS
+                           ? submit_and_finish(d, &info, hth_device_submit_timeout_ns(&d->info), err)
+                           : hth_vk_fail(err, d, "vkEndCommandBuffer", r);
     if (!vk->hangs) vk->call.vkFreeCommandBuffers(vk->handle, vk->commands, 1, &commands);
     return st;
 }

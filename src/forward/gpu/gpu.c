@@ -121,7 +121,7 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
                    .kernels = kernels,
                    .device = device,
                    .params = *params,
-                   .timeout_ns = hth_device_patience_ns(hth_device_get_info(device))};
+                   .timeout_ns = hth_device_submit_timeout_ns(hth_device_get_info(device))};
     g->params.n_hot = NULL;
     if (g->params.max_work == 0)
         g->params.max_work = hth_gpu_default_submit_work(hth_device_get_info(device));
