@@ -227,7 +227,7 @@ static void pass_time(hth_cmd *c, hth_command_time_fn *fn, void *user)
 void hth_device_command_times(hth_device *d, hth_command_time_fn *fn, void *user)
 {
     for (hth_cmdlist *t = d->cmdlists; t; t = t->next) {
-        if (d->backend->cmdlist_read_times) d->backend->cmdlist_read_times(t);
+        if (t->ended && d->backend->cmdlist_read_times) d->backend->cmdlist_read_times(t);
         for (size_t i = 0; i < t->n_cmd; i++) pass_time(&t->cmds[i], fn, user);
     }
 }
