@@ -96,9 +96,11 @@ void hth_vk_pipeline_free(hth_device *d, hth_pipeline *p)
 {
     hth_vk_device *vk = d->priv;
     hth_vk_pipeline *own = p->priv;
-    if (own->pipeline && !vk->hangs) vk->call.vkDestroyPipeline(vk->handle, own->pipeline, NULL);
+    if (vk->hangs) goto done;
+    if (own->pipeline) vk->call.vkDestroyPipeline(vk->handle, own->pipeline, NULL);
     if (own->layout) vk->call.vkDestroyPipelineLayout(vk->handle, own->layout, NULL);
     if (own->set) vk->call.vkDestroyDescriptorSetLayout(vk->handle, own->set, NULL);
     if (own->module) vk->call.vkDestroyShaderModule(vk->handle, own->module, NULL);
+done:
     hth_free(own);
 }
