@@ -3,10 +3,10 @@
  *
  *     gpu_commands MODEL.gguf DEVICE [TOKENS [PROMPT [DEPTH]]]
  *
- * TOKENS are generated one at a time (64) behind DEPTH positions (0), then a prompt of PROMPT tokens is evaluated (512);
- * 0: not. Of tokens the first quarter is not counted, while an idle GPU's clock rises. Commands without a barrier between
- * them share a time. Microseconds are means of a command; GB/s counts the weights that it reads. Timestamps slow a step
- * down by some microseconds a command: speeds are those of hearth bench. */
+ * TOKENS are generated one at a time (64) behind DEPTH positions (0), then a prompt of PROMPT tokens is evaluated
+ * (512); 0: not. Of tokens the first quarter is not counted, while an idle GPU's clock rises. Commands without a barrier
+ * between them share a time. Microseconds are means of a command; GB/s counts the weights that it reads. Timestamps slow
+ * a step down by some microseconds a command: for the speed of a model use hearth bench. */
 #include "engine/engine.h"
 #include "forward/gpu/gpu_int.h"
 
@@ -21,7 +21,7 @@ enum { MAX_LINE = 512 };
 
 typedef struct line {
     char what[160];
-    uint64_t n_command, n_run, ns, bytes; /* commands recorded; their runs, the times and bytes of these */
+    uint64_t n_run, ns, bytes; /* runs of commands, and the times and bytes of these */
 } line;
 
 typedef struct table {
@@ -33,8 +33,7 @@ typedef struct table {
 static void add(void *user, const hth_command_time *time)
 {
     table *t = user;
-    line now = {
-        .n_command = 1, .n_run = time->n_run, .ns = time->ns, .bytes = time->read_bytes * time->n_run};
+    line now = {.n_run = time->n_run, .ns = time->ns, .bytes = time->read_bytes * time->n_run};
     int n = snprintf(now.what, sizeof now.what, "%s", time->name);
     for (uint32_t i = 0; i < time->n_const && n < (int)sizeof now.what; i++)
         n += snprintf(now.what + n, sizeof now.what - (size_t)n, "%s%u", i ? "," : " ", time->consts[i]);
@@ -46,7 +45,7 @@ static void add(void *user, const hth_command_time *time)
     for (size_t i = 0; i < t->n; i++) {
         line *l = &t->lines[i];
         if (strcmp(l->what, now.what) != 0) continue;
-        l->n_command += now.n_command, l->n_run += now.n_run, l->ns += now.ns, l->bytes += now.bytes;
+        l->n_run += now.n_run, l->ns += now.ns, l->bytes += now.bytes;
         return;
     }
     if (t->n < MAX_LINE) t->lines[t->n++] = now;

@@ -39,7 +39,6 @@ const char *hth_disk_model_names(void) { return "ufs4, sata, nvme3, nvme4, sd"; 
 
 /* ---- times ------------------------------------------------------------------------------------ */
 
-
 uint64_t hth_disk_timing_end(hth_disk_timing *t, uint64_t now_ns, uint64_t at, uint64_t size)
 {
     const hth_disk_model *m = t->model;

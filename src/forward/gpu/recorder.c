@@ -2,6 +2,7 @@
 #include "forward/gpu/recorder.h"
 
 #include "base/alloc.h"
+#include "base/checked_math.h"
 
 #include <assert.h>
 #include <string.h>
@@ -94,15 +95,13 @@ hth_buffer_range hth_rec_vector(const hth_recorder *r, hth_gpu_vector v)
                               v.n > 0 ? (uint64_t)v.n * sizeof(float) : sizeof(float)};
 }
 
-static uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
-
 hth_vector_split hth_rec_vector_split(const hth_device_info *info, uint32_t n, uint32_t kind)
 {
     enum { GRAIN = 64, SMALL = HTH_NORM_SMALL_CHUNK / HTH_NORM_LOADS };
     hth_vector_split s = {.local = GRAIN, .wide = n % 4 == 0};
     if (kind != HTH_KIND_NONE) { /* a row is loaded at once, by as many invocations as there may be */
-        uint32_t max = min(info->max_workgroup_size / GRAIN * GRAIN, HTH_VECTOR_MAX_LOCAL);
-        s.local = min(hth_div_ceil(n, HTH_NORM_LOADS * GRAIN) * GRAIN, max);
+        uint32_t max = hth_min_u32(info->max_workgroup_size / GRAIN * GRAIN, HTH_VECTOR_MAX_LOCAL);
+        s.local = hth_min_u32(hth_div_ceil(n, HTH_NORM_LOADS * GRAIN) * GRAIN, max);
         s.chunk = hth_div_ceil(n, HTH_NORM_LOADS * s.local) * HTH_NORM_LOADS * s.local;
         if (hth_norm_shared_bytes(kind, s.local, s.chunk) > info->max_shared_memory)
             s.local = SMALL, s.chunk = HTH_NORM_SMALL_CHUNK;
