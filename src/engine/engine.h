@@ -271,9 +271,9 @@ uint32_t hth_session_n_row(const hearth_session *session);
 bool hth_engine_may_have_mtp(const hearth_model *m);
 /* The block for one more user; it has sessions as a model has. FORMAT, UNSUPPORTED, IO; MEMORY. */
 hearth_status hth_engine_open_mtp(hearth_model *m, hearth_model **out, hearth_error *err);
-/* A user has ended: the block stays for others until the model is closed. Or it could not use the block: then nothing of
- * it stays, unless others have it. */
+/* A user has ended: the block stays for others until the model is closed. */
 void hth_engine_leave_mtp(hearth_model *m);
+/* A user could not use the block: it is closed, unless others have it. */
 void hth_engine_drop_mtp(hearth_model *m);
 void hth_engine_close_mtp(hearth_model *m);
 

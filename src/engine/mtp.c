@@ -1,6 +1,6 @@
 /* The block of a model's file that predicts a token further, as a model of its own: opened for the first drafts,
- * and closed with the model, or when there turns out to be no room for drafts by it. It shares the file and the matrices of the ends; what it takes is counted in the
- * limit of the model. */
+ * and closed with the model, or when there turns out to be no room for drafts by it. It shares the file and the
+ * matrices of the ends; what it takes is counted in the limit of the model. */
 #include "engine/engine.h"
 
 #include "base/alloc.h"

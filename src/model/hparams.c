@@ -77,8 +77,8 @@ static bool has_entry_per_layer(const hth_hparams_reader *r, const hth_gguf_valu
            (r->of_mtp && v->n_element + 1 == n_layer);
 }
 
-/* A block without an entry has the value of the layers behind which it stands, as far as one is known: the last one that
- * is not 0, as a recurrent layer has no heads. Where they differ, its tensors tell whether that is right. */
+/* A block without an entry has the last value of the layers that is not 0, as a recurrent layer has no heads. Where
+ * they differ, its tensors tell whether that is right. */
 static void guess_for_block(hth_hparams_reader *r, uint32_t n_entry, uint32_t *values)
 {
     uint32_t value = 0;

@@ -585,7 +585,7 @@ typedef struct hth_layer_sizes {
 hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overrides *overrides, hth_arena *arena,
                                      hth_hparams *hparams, hth_layer_sizes **per_layer, hearth_error *err);
 /* The same of the first block behind the layers, which is then the only layer: attention that rotates, and a
- * network. lacking: the key of an array that has no entry for it, and tells it by no other; "": none. */
+ * network. lacking: the key of an array that has no entry for it, and whose other entries differ; "": none. */
 enum { HTH_HPARAMS_KEY = 160 };
 hearth_status hth_model_read_mtp_hparams(const hth_gguf *file, hth_arena *arena, hth_hparams *hparams,
                                          hth_layer_sizes **size, char lacking[HTH_HPARAMS_KEY], hearth_error *err);

@@ -1,6 +1,6 @@
-/* A Vulkan layer that lies between a program and its driver, so that tests meet devices which are not here: other limits,
- * kinds, memory, and failures of all calls. Explicit: VK_INSTANCE_LAYERS=VK_LAYER_HEARTH_test, VK_LAYER_PATH=its folder.
- * HEARTH_LAYER says what it changes, read when an instance is made; words between spaces:
+/* A Vulkan layer that lies between a program and its driver, so that tests meet devices which are not here: other
+ * limits, kinds and memory, and failures of submissions. VK_INSTANCE_LAYERS=VK_LAYER_HEARTH_test and VK_LAYER_PATH=its
+ * folder load it. HEARTH_LAYER says what it changes, read when an instance is made; words between spaces:
  *
  *     kind=cpu|integrated|discrete|virtual|other  of the device
  *     name=TEXT          of the device, without spaces
@@ -12,12 +12,14 @@
  *     floats=0           no float controls               dot=0          no integer dot products
  *     memory=nvidia|radv|anv|adreno  types and heaps of such a device; what is not visible to the host cannot be mapped
  *     heap=N             bytes of its largest heap       budget=N       heapBudget
- *     hang=N             of those that raise a semaphore, submission N (from 1) and all later ones never run, and waits for them time out
+ *     hang=N             of those that raise a semaphore, submission N (from 1) and all later ones never run, and waits
+ *                        for them time out
  *     jump=N             submission N does not run, but says that it did
  *     lost=N             submission N and all later calls say VK_ERROR_DEVICE_LOST
  *     report=FILE        lines about what a program did that the device does not allow
  *
- * kind0, name0, heap0, kind1 and so on: of one of several devices, in the loader's order; the others are changed alike. Only for the entry points that the library uses (vk_functions.def). */
+ * kind0, name0, heap0, kind1 and so on: of one of several devices, in the loader's order; other words change all of
+ * them. It has only the entry points that the library uses (vk_functions.def). */
 #include <vulkan/vk_layer.h>
 #include <vulkan/vulkan.h>
 

@@ -380,8 +380,8 @@ static void take_heads(tiny_model *m, int i)
     }
 }
 
-/* Arrays by layer may leave the block out. Then it has what the last of its layers has; its tensors tell whether that is
- * so, and only if it is not there is something to say. */
+/* Arrays by layer may leave the block out. Then it has what the last of the layers has, and an error names the array
+ * only if the block's tensors do not fit. */
 TEST(a_block_without_an_entry_in_an_array_is_as_its_layers)
 {
     static const uint32_t heads[3][2] = {

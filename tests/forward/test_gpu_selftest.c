@@ -33,7 +33,8 @@ static void add(list *l, hth_shader_id id, const uint32_t *consts)
 
 static void add_rows(list *l, hth_type type)
 {
-    static const uint32_t cuts[][3] = {{1, 1, 32}, {5, 1, 8}, {8, 4, 8}, {1, 1, 8}, {1, 1, 16}, {8, 2, 8}}; /* cols, rows, lanes */
+    /* cols, rows, lanes */
+    static const uint32_t cuts[][3] = {{1, 1, 32}, {5, 1, 8}, {8, 4, 8}, {1, 1, 8}, {1, 1, 16}, {8, 2, 8}};
     uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, [HTH_ROWS_LANES] = 8}, down[HTH_DOWN_N_CONST] = {LOCAL};
     hth_quant_desc desc;
     if (!hth_quant_desc_of(type, &desc)) return;

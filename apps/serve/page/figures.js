@@ -38,7 +38,8 @@ const figures = {
   /* What was seen of another model tells nothing of this one. */
   watch(model) {
     if (model === this.model) return;
-    Object.assign(this, {model, last: null, isAbsent: false, rates: [], heat: [], heatOf: "", firstTimes: [], gaps: []});
+    Object.assign(this, {model, last: null, isAbsent: false});
+    Object.assign(this, {rates: [], heat: [], heatOf: "", firstTimes: [], gaps: []});
     this.show();
   },
 

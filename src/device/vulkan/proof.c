@@ -45,7 +45,7 @@ void hth_vk_proof_record(hth_cmdlist *t)
     hth_vk_device *vk = t->device->priv;
     hth_vk_cmdlist *own = t->priv;
     hth_vk_proofs *p = vk->proofs;
-    if (p->n_free == 0) return; /* then it is believed */
+    if (p->n_free == 0) return; /* all words are taken: this list counts as run */
     uint32_t slot = p->free[--p->n_free];
     own->proof = 1 + slot;
     vk->call.vkCmdFillBuffer(own->commands, ((hth_vk_buffer *)p->buffer.priv)->handle,

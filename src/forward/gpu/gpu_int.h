@@ -66,8 +66,8 @@ typedef struct hth_gpu_input {
 typedef struct hth_gpu_workspace {
     hth_buffer *from_host, *to_host, *memory;
     /* The step block, the grids of attention ([n_layer] three words each, padded to four), and the rotations of all
-     * tokens, side by side: in from_host, where the host writes them, and in memory, where shaders read them. The head of
-     * the command lists of layers copies them, that of the head the step block. */
+     * tokens, side by side: in from_host, where the host writes them, and in memory, where shaders read them. Command
+     * lists of layers copy them first, those of the head copy the step block. */
     hth_buffer_range step_from_host, grids_from_host, table_from_host;
     hth_buffer_range step, grids, table;
     hth_buffer_range embedded;  /* in from_host */

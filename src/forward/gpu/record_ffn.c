@@ -35,8 +35,7 @@ static void activate(hth_recorder *r, const activation *a, const hth_gpu_fused_m
     hth_rec_barrier(r);
 }
 
-/* Of parallel layers, once this network has read x: behind the barrier of its first products, before its output is added
- * to x. */
+/* Of parallel layers: after this network has read x, and before its output is added to it. */
 static void add_attention(hth_recorder *r, const hth_gpu_layer *to)
 {
     if (r->attn_is_apart) hth_rec_add_to_stream(r, r->g->workspace.attn_saved, to->attn_post);

@@ -83,9 +83,10 @@ typedef struct hth_row_range {
     bool sparse;
 } hth_row_range;
 
-/* Rows [first, first + n) as a matrix of their own; first: a multiple of HTH_REC_ROW_ALIGNMENT. */
-/* HTH_REC_MAX_ROWS: eight of a workgroup, of which a grid has fewer than 65,536 in y. */
+/* MAX_ROWS: of one dispatch. Where there are many rows a workgroup has eight at least, and Vulkan promises 65,535
+ * workgroups in y. */
 enum { HTH_REC_ROW_ALIGNMENT = 64, HTH_REC_MAX_ROWS = 8 * 65535 / HTH_REC_ROW_ALIGNMENT * HTH_REC_ROW_ALIGNMENT };
+/* Rows [first, first + n) as a matrix of their own; first: a multiple of HTH_REC_ROW_ALIGNMENT. */
 hth_gpu_matrix hth_rec_rows_of(const hth_gpu_matrix *p, uint64_t n_col, uint32_t first, uint32_t n);
 /* y = (accumulate: y +=) some rows of a matrix times the input; group: its strides of results and inputs. Only
  * sparse rows may begin at any row. */

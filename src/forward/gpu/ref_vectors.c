@@ -1,5 +1,6 @@
-/* Norms, activations, soft caps and merged splits of attention as C functions, with the 8-bit quantisation of their outputs (shader_params.h):
- * the definition, from the C level of the kernels. The reference device calls them, from any thread. */
+/* Norms, activations, soft caps and merged splits of attention as C functions, with the 8-bit quantisation of their
+ * outputs (shader_params.h): the definition, from the C level of the kernels. The reference device calls them, from
+ * any thread. */
 #include "forward/gpu/ref_int.h"
 
 #include "forward/gpu/cache.h"
@@ -294,7 +295,8 @@ void hth_ref_attn_reduce(const hth_dispatch_args *c)
         for (size_t first = 0; first < n; first += STRETCH) {
             size_t count = size_of_stretch(n, first);
             for (size_t i = 0; i < count; i++) {
-                if (i == 0 || (first + i) % d == 0) merge_head(c, &push, t * push.n_split, n_split, (first + i) / d, head);
+                if (i == 0 || (first + i) % d == 0)
+                    merge_head(c, &push, t * push.n_split, n_split, (first + i) / d, head);
                 v[i] = head[(first + i) % d];
             }
             put(&k, &to, v, count, t * n + first);

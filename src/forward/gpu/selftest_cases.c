@@ -1,6 +1,6 @@
 /* The inputs of each shader in the self-test: shapes that end inside groups, stretches and tiles, with tokens
- * of the step that must not be computed. Values: selftest_data.c. Subnormals are those of float_rules: if a device keeps
- * them there, it does so in all shaders. No result is NaN, whose bits are not promised. */
+ * of the step that must not be computed. Values: selftest_data.c. Only float_rules has subnormals: a device that keeps
+ * them there keeps them in all shaders. No result is NaN, whose bits are not promised. */
 #include "forward/gpu/selftest.h"
 
 #include "kernels/kernels.h"
@@ -147,7 +147,8 @@ static void set_planes(hth_gpu_testcase *t, const uint32_t *form, uint32_t n_row
 }
 
 /* A group of eight blocks and part of the next; a tile of rows (eight of them at least, so that ties are met), and
- * of tokens, and part of the next. With a mask: a tile of each kind (fill_mask) and some rows, starting inside the weights and inside a mask word. */
+ * of tokens, and part of the next. With a mask: a tile of each kind (fill_mask) and some rows, starting inside the
+ * weights and inside a mask word. */
 static void mul_mat_vec_q(hth_gpu_testcase *t)
 {
     const uint32_t *c = t->consts, group = hth_rows_per_workgroup(c), tile = group < 8 ? 8 : group;

@@ -1,5 +1,5 @@
-/* Shared by the shaders over caches: offsets in the step block and in caches (forward/gpu/shader_params.h, cache.h). The
- * shader declares D_HEAD, KV and step_words. */
+/* Shared by the shaders over caches: offsets in the step block and in caches (forward/gpu/shader_params.h, cache.h).
+ * The shader declares D_HEAD, KV and step_words. */
 #include "splits.glsl"
 
 const uint KV_F16 = 0, KV_F32 = 1, KV_Q8_0 = 2; /* hearth_kv_type */

@@ -73,8 +73,8 @@ float tree_of_chains(float p)
     return sum;
 }
 
-/* Weights and biases of this invocation's elements: loaded before the row, so that the sums hide their latency, and kept
- * in shared memory, lest the load is moved to the use. */
+/* Weights and biases of this invocation's elements: loaded before the row, so that the sums hide their latency, and
+ * kept in shared memory, lest the load is moved to the use. */
 struct affine { vec4 weight, bias; };
 const uint N_BIAS = KIND == KIND_LAYER ? LANES : 1;
 shared vec4 kept_weights[LANES], kept_biases[N_BIAS];

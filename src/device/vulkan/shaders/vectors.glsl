@@ -1,5 +1,5 @@
-/* How the shaders over vectors divide a row: an invocation has four adjacent elements, which it loads at once where rows
- * are of whole fours, a workgroup those of all its invocations (forward/gpu/shader_params.h: hth_vector_groups). */
+/* How the shaders over vectors divide a row: an invocation has four adjacent elements, which it loads at once where
+ * rows are of whole fours, a workgroup those of all its invocations (forward/gpu/shader_params.h: hth_vector_groups). */
 const uint LANES = gl_WorkGroupSize.x; /* a multiple of 64 */
 const uint WG_ELEMENTS = 4 * LANES;
 
