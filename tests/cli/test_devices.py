@@ -40,14 +40,15 @@ def has_driver():
 
 
 def with_layer(words, *args, more=()):
-    """Runs the program under the layer; what it reports of calls that the device does not allow must be nothing. more: of
-    the environment."""
+    """Runs the program under the layer, which must report no call that the device does not allow. more: of the
+    environment."""
     report = scratch("report")
     if not has_driver():
         raise cases.Skip("no Vulkan driver")
     if os.path.exists(report):
         os.remove(report)
-    env = {"VK_INSTANCE_LAYERS": "VK_LAYER_HEARTH_test", "VK_LAYER_PATH": LAYER, "HEARTH_LAYER": f"{words} report={report}",
+    env = {"VK_INSTANCE_LAYERS": "VK_LAYER_HEARTH_test", "VK_LAYER_PATH": LAYER,
+           "HEARTH_LAYER": f"{words} report={report}",
            "HEARTH_CACHE": scratch("cache"), **dict(more)}
     r = hearth(*args, env=env)
     check(not os.path.exists(report), words, "not allowed:", os.path.exists(report) and open(report).read())
@@ -109,9 +110,16 @@ def auto_takes_the_card_with_most_memory():
 
 @case
 def auto_takes_cards_alone():
-    for kind, takes in (("discrete", True), ("integrated", False), ("virtual", False), ("other", False), ("cpu", False)):
+    for kind in ("discrete", "integrated", "virtual", "other", "cpu"):
         r = with_layer(f"kind={kind} name=Test-Device", *WORDS)
+        takes = kind == "discrete"
         check(r.returncode == 0 and (b"on Test-Device" in r.stderr) == takes, kind, r.stderr)
+
+
+@case
+def shared_memory_that_does_not_hold_attention_is_refused():
+    r = with_layer("kind=discrete shared=4096 name=Test-Device", *WORDS, "--gpu", "vulkan:0")
+    check(r.returncode != 0 and b"attention with heads of " in r.stderr and b"it has 4096" in r.stderr, r.stderr)
 
 
 SUBMISSIONS = 9, 14, 20  # steps at the beginning of a generation, and in its midst

@@ -88,6 +88,20 @@ static void set_attn_size(const hth_recorder *r, const hth_layer *l, bool by_spl
     consts[HTH_ATTN_LOCAL] = local, consts[HTH_ATTN_TOKENS] = n_tok;
 }
 
+/* The least of Vulkan, 16 KiB, is not enough for large heads that share a KV head. */
+static void check_attn_size(hth_recorder *r, const uint32_t consts[HTH_ATTN_N_CONST])
+{
+    const hth_device_info *info = hth_device_get_info(r->g->device);
+    uint32_t n_tok = consts[HTH_ATTN_TOKENS], d = consts[HTH_ATTN_D_HEAD];
+    uint32_t n_group = hth_attn_groups(consts[HTH_ATTN_SHARED], n_tok);
+    uint32_t size = attn_shared_bytes(d, n_group, n_tok, consts[HTH_ATTN_LOCAL]);
+    if (r->st == HEARTH_OK && size > info->max_shared_memory)
+        r->st = hth_fail(
+            r->err, HEARTH_ERROR_UNSUPPORTED,
+            "%s: attention with heads of %u takes %u bytes of a workgroup's shared memory, it has %u",
+            info->name, d, size, info->max_shared_memory);
+}
+
 /* All splits of tokens in one dispatch. */
 static void attend_whole(hth_recorder *r, const hth_layer *l, const uint32_t *consts,
                          const hth_buffer_range *bind, hth_push_attn *push)
@@ -164,6 +178,7 @@ static hth_gpu_input attend(hth_recorder *r, uint32_t i_layer, const hth_layer *
     uint32_t consts[HTH_ATTN_N_CONST] = {h->d_head, l->attn.n_head / l->attn.n_head_kv,
                                          (uint32_t)r->g->params.kv, by_split};
     set_attn_size(r, l, by_split, consts);
+    check_attn_size(r, consts);
     const hth_buffer_range bind[] = {ws->step,          ws->qkv,    ws->q_q8,
                                      to->keys,          to->values, by_split ? ws->splits : ws->attn_out,
                                      ws->split_partials};
