@@ -39,7 +39,7 @@ static struct {
 
 static VkDevice device;
 static uint32_t float_controls; /* HTH_VK_* */
-static bool has_dot;
+static bool has_dot, has_matrices;
 
 static void die(const char *what)
 {
@@ -80,7 +80,8 @@ static VkPhysicalDevice first_device(void)
 
 static void open_device(VkPhysicalDevice physical)
 {
-    static const char *const extensions[] = {VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME};
+    static const char *const extensions[] = {VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME,
+                                             VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME};
     VkPhysicalDeviceFloatControlsProperties floats = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES};
     VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
@@ -100,11 +101,23 @@ static void open_device(VkPhysicalDevice physical)
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES,
         .pNext = &statistics,
         .shaderIntegerDotProduct = has_dot};
+    VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
+        .pNext = &dot,
+        .cooperativeMatrix = VK_TRUE};
+    VkPhysicalDeviceSubgroupSizeControlFeatures subgroups = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES,
+        .pNext = &matrix,
+        .computeFullSubgroups = VK_TRUE};
+    VkPhysicalDeviceVulkan12Features more = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+                                             .pNext = &subgroups,
+                                             .shaderInt8 = VK_TRUE,
+                                             .vulkanMemoryModel = VK_TRUE};
     VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
-                               .pNext = &dot,
+                               .pNext = has_matrices ? (void *)&more : (void *)&dot,
                                .queueCreateInfoCount = 1,
                                .pQueueCreateInfos = &queue,
-                               .enabledExtensionCount = 1,
+                               .enabledExtensionCount = has_matrices ? 2 : 1,
                                .ppEnabledExtensionNames = extensions};
     check(vk.vkCreateDevice(physical, &info, NULL, &device), "vkCreateDevice");
 }
@@ -154,6 +167,7 @@ static VkPipeline compile(hth_shader_id id, const uint32_t *consts)
 {
     VkSpecializationMapEntry entries[HTH_SHADER_MAX_CONST];
     VkPipeline pipeline;
+    const VkPipelineShaderStageCreateFlags full = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
     uint32_t n = hth_shader_infos[id].n_const;
     for (uint32_t i = 0; i < n; i++) entries[i] = (VkSpecializationMapEntry){i, 4 * i, 4};
     VkSpecializationInfo values = {n, entries, n * sizeof *consts, consts};
@@ -162,6 +176,7 @@ static VkPipeline compile(hth_shader_id id, const uint32_t *consts)
         .flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR |
                  VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR,
         .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                  .flags = hth_shader_coopmat_level(id) ? full : 0,
                   .stage = VK_SHADER_STAGE_COMPUTE_BIT,
                   .module = module_of(id),
                   .pName = "main",
@@ -272,6 +287,7 @@ int main(int argc, char **argv)
     if (n == 0) die(note);
     const hth_device_info *info = &infos[0];
     has_dot = info->features & HTH_FEATURE_INT_DOT;
+    has_matrices = info->features & HTH_FEATURE_COOPMAT;
     printf("device\t%s\t%s\t%u\t%d\n", info->name, info->driver, info->subgroup_size, has_dot);
     if (argc == 4) add_named(&all, argv[2], argv[3]);
     else if (!radv_models_record(info, add, &all)) return 1;
