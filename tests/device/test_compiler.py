@@ -108,10 +108,12 @@ def inexact(text):
         scaled = re.search(r"\b(?:mul:|div:|clamp\b)", " ".join(operands)) and re.search(r"_f\d\d", name)
         if scaled or (is_float and not (ROUNDED.fullmatch(name) or name in OF_DIVISION or by_reciprocal or exact_fma)):
             wrong.append(f"{name} {', '.join(operands)}")
+        chooses = {"v_cndmask_b32": sources[:2], "v_mov_b32": sources, "s_mov_b32": sources}.get(name)
+        is_power = chooses and set(chooses) <= TO_NORMAL | powers
         integers.discard(to), powers.discard(to)
         if name == "v_cvt_f32_u32" or keeps:
             integers.add(to)
-        if name == "v_cndmask_b32" and set(sources[:2]) <= TO_NORMAL:
+        if is_power:
             powers.add(to)
     return wrong
 
