@@ -289,26 +289,26 @@ def figure(p):
     return f"{p['VGPRs']}, {p['Latency'] / 1000:.1f}{spilled}"
 
 
-def rows_of_table(results, model, step):
-    """A row for each pipeline that a step of the model uses, by name; families may use different ones."""
+def rows_of_table(results):
+    """{name: ({step: dispatches}, {family: pipeline})} of Q4_0 and Q4_K. Families may use different ones; what adds to y
+    is left out where what sets it has the same constants."""
     rows = {}
     for family, result in results.items():
-        for of, when, number, n in result["uses"]:
-            p = result["pipelines"][number]
-            if (of, when) == (model, step):
-                rows.setdefault(p["name"], {})[family] = (p, n)
-    return rows
+        for model, step, number, n in result["uses"]:
+            if model in ("q4_0", "q4_k") and step in ("token", "prompt"):
+                p = result["pipelines"][number]
+                steps, by_family = rows.setdefault(p["name"], ({}, {}))
+                steps[f"{model} {step}"], by_family[family] = n, p
+    return {name: row for name, row in rows.items() if "_acc" not in name or name.replace("_acc", "") not in rows}
 
 
 def print_programs(results):
-    print("| step | shader, constants | a layer | LDS | " + " | ".join(results) + " |")
-    print("|---|---|---|---|" + "---|" * len(results))
-    for model, step in (("q4_0", "token"), ("q4_0", "head"), ("q4_0", "prompt"), ("q4_k", "token"), ("q4_k", "head"),
-                        ("q4_k", "prompt")):
-        for name, by_family in rows_of_table(results, model, step).items():
-            p, n = next(iter(by_family.values()))
-            print(f"| {model} {step} | {name} | {n} | {p['LDS size']} | " +
-                  " | ".join(figure(by_family[f][0]) if f in by_family else "-" for f in results) + " |")
+    print("| shader, constants | a layer | LDS | " + " | ".join(results) + " |\n|---|---|---|" + "---|" * len(results))
+    for name, (steps, by_family) in sorted(rows_of_table(results).items()):
+        used = ", ".join(f"{step}: {n}" for step, n in steps.items())
+        lds = max(p["LDS size"] for p in by_family.values())
+        print(f"| {name} | {used} | {lds} | " +
+              " | ".join(figure(by_family[f]) if f in by_family else "-" for f in results) + " |")
 
 
 def cycles(result, model, step):
