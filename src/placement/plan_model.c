@@ -7,7 +7,7 @@
 
 /* Dispatches of forward/gpu/record.c before the FFN, and of the FFN (record_ffn.c); with active masks, up is
  * a dispatch of its own. */
-enum { N_DISPATCH = 8, N_DISPATCH_HOT = 5, N_DISPATCH_MARKED = 2 };
+enum { N_DISPATCH = 7, N_DISPATCH_HOT = 5, N_DISPATCH_MARKED = 2 };
 
 static uint32_t n_dispatch_hot(const hth_plan_source *from)
 {

@@ -3,6 +3,7 @@
  * Vulkan knows. What no shader may write is poison before and after; what no query sees is NaN. */
 #include "base/bits.h"
 #include "kernels/attn/attn.h"
+#include "kernels/kernels.h"
 #include "model/arch.h"
 #include "forward/gpu/cache.h"
 #include "forward/gpu/shader_params.h"
@@ -139,8 +140,8 @@ static size_t place_of(const page_table *tables, const uint32_t row[2])
 }
 
 /* rows: position and sequence of each. The tables of the other class are somewhere else. */
-static void fill_step(uint32_t *step, uint32_t n_tok, uint32_t n_row, const uint32_t (*rows)[2], const page_table *tables,
-                      uint32_t n_sequence, uint32_t kv_class)
+static void fill_step(uint32_t *step, uint32_t n_tok, uint32_t n_row, const uint32_t (*rows)[2],
+                      const page_table *tables, uint32_t n_sequence, uint32_t kv_class)
 {
     const uint32_t table_at = HTH_STEP_ROWS + n_row * HTH_STEP_ROW_WORDS;
     memset(step, 0, table_at * sizeof *step);
@@ -148,7 +149,8 @@ static void fill_step(uint32_t *step, uint32_t n_tok, uint32_t n_row, const uint
     step[HTH_STEP_N_TOK] = n_tok;
     for (uint32_t i = 0; i < n_row; i++) {
         step[HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS + HTH_STEP_POSITION] = rows[i][0];
-        step[HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS + HTH_STEP_TABLE + kv_class] = table_at + rows[i][1] * N_TABLE;
+        step[HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS + HTH_STEP_TABLE + kv_class] =
+            table_at + rows[i][1] * N_TABLE;
     }
 }
 
@@ -208,7 +210,8 @@ static void fill_with_edges(test_random *r, hearth_kv_type type, float *x, size_
 {
     float amax = 0.0f;
     for (size_t i = 0; i < n; i++) {
-        if (i % 32 == 0) amax = hth_float_of((i % 64 ? 0x5d800000u : 0x21800000u) + test_random_below(r, 3) - 1);
+        if (i % 32 == 0)
+            amax = hth_float_of((i % 64 ? 0x5d800000u : 0x21800000u) + test_random_below(r, 3) - 1);
         if (type == HEARTH_KV_Q8_0) x[i] = i % 32 == 0 ? amax : amax * test_random_float(r);
         else x[i] = edge_of_halves(r);
     }
@@ -234,22 +237,28 @@ static void check_rope(test_random *r, const rope_shape *s, int kind)
     for (int i = 0; i < 2; i++) rounded[i] = poisoned(n_rounded * 4);
     rope_by_cpu(s, expected, norms, table + table_at, sine_at, cache[0], cache[1], rounded[0], d_at);
 
-    hth_push_rope_store push = {.n_head = s->n_head, .n_head_kv = s->n_kv, .n_pair = s->n_pair,
-                                .table_at = (uint32_t)table_at, .sine_at = (uint32_t)sine_at,
-                                .d_at = (uint32_t)d_at, .head_words = (uint32_t)head_words, .eps = 1e-5f,
-                                .inv_n = 1.0f / (float)s->d, .kv_class = kv_class};
+    hth_push_rope_store push = {.n_head = s->n_head,
+                                .n_head_kv = s->n_kv,
+                                .n_pair = s->n_pair,
+                                .table_at = (uint32_t)table_at,
+                                .sine_at = (uint32_t)sine_at,
+                                .d_at = (uint32_t)d_at,
+                                .head_words = (uint32_t)head_words,
+                                .eps = 1e-5f,
+                                .inv_n = 1.0f / (float)s->d,
+                                .kv_class = kv_class};
     uint32_t consts[] = {s->d, s->kind, s->normed, s->type, s->local};
     shaders_run run = {.id = HTH_SHADER_rope_store,
-                        .consts = consts,
-                        .push = &push,
-                        .bind = {{step, sizeof step},
-                                 {qkv, n_qkv * 4},
-                                 {table, n_table * 4},
-                                 {norms, 2 * (size_t)s->d * 4},
-                                 {cache[2], n_cache * 4},
-                                 {cache[3], n_cache * 4},
-                                 {rounded[1], n_rounded * 4}},
-                        .grid = {s->n_head + 2 * s->n_kv, N_ROW, 1}};
+                       .consts = consts,
+                       .push = &push,
+                       .bind = {{step, sizeof step},
+                                {qkv, n_qkv * 4},
+                                {table, n_table * 4},
+                                {norms, 2 * (size_t)s->d * 4},
+                                {cache[2], n_cache * 4},
+                                {cache[3], n_cache * 4},
+                                {rounded[1], n_rounded * 4}},
+                       .grid = {s->n_head + 2 * s->n_kv, N_ROW, 1}};
     if (shaders_do(device, &run)) {
         size_t at = proof_differ_f32(expected, qkv, n_qkv);
         size_t key = differ_words(s->type, cache[0], cache[2], n_cache);
@@ -285,10 +294,19 @@ ON_EACH(heads_are_normed_rotated_and_stored_as_on_the_cpu)
 /* Sequences of 610, 300 and 1 positions in one cache, in pages that are not in order, and one of 90 that shares the
  * first two pages of the first; rows look back from ends of splits, groups and pages, and from between them. The last
  * row is in the step, but not to be computed. */
-enum { N_SEQUENCE = 4, N_PAGE = 32, N_CACHE = N_PAGE * HTH_KV_PAGE, N_LOOK = 11, N_LOOKING = 10, N_SPLIT_MAX = 4 };
+enum {
+    N_SEQUENCE = 4,
+    N_PAGE = 32,
+    N_CACHE = N_PAGE * HTH_KV_PAGE,
+    N_LOOK = 11,
+    N_LOOKING = 10,
+    N_SPLIT_MAX = 4
+};
 static const uint32_t lengths[N_SEQUENCE] = {610, 300, 1, 90};
 static const page_table tables[N_SEQUENCE] = {
-    {3, 10, 17, 24, 31, 6, 13, 20, 27, 2, 9, 16, 23, 30, 5, 12, 19, 26, 1, 8}, {15, 22, 29, 4, 11, 18, 25, 0, 7, 14}, {21},
+    {3, 10, 17, 24, 31, 6, 13, 20, 27, 2, 9, 16, 23, 30, 5, 12, 19, 26, 1, 8},
+    {15, 22, 29, 4, 11, 18, 25, 0, 7, 14},
+    {21},
     {3, 10, 28}};
 static const uint32_t look_rows[N_LOOK][2] = {{599, 0}, {255, 0}, {256, 0}, {0, 1},  {299, 1}, {0, 2},
                                               {609, 0}, {80, 3},  {254, 0}, {33, 1}, {100, 0}};
@@ -323,7 +341,8 @@ static void fill_caches(test_random *r, scene *s, proof_kind kind)
             for (size_t i = 0; i < 2 * HTH_GPU_MAX_D_HEAD && !seen[at]; i++)
                 rows[i / HTH_GPU_MAX_D_HEAD][i % HTH_GPU_MAX_D_HEAD] = hth_float_of(0x7fc00000u);
             hth_kv_layout_put_key(&cpu, s->s->type, s->cpu.keys + h * s->cpu.head_size, s->s->d, at, rows[0]);
-            hth_kv_layout_put_value(&cpu, s->s->type, s->cpu.values + h * s->cpu.head_size, s->s->d, at, rows[1]);
+            hth_kv_layout_put_value(&cpu, s->s->type, s->cpu.values + h * s->cpu.head_size, s->s->d, at,
+                                    rows[1]);
         }
         put_words(&s->cpu, at, s->keys, s->values);
     }
@@ -339,13 +358,19 @@ static hth_attn job_of(const scene *s, size_t t, size_t i_kv, int8_t *q, float *
         k_pages[i] = s->cpu.keys + at, v_pages[i] = s->cpu.values + at;
     }
     return (hth_attn){.k_pages = k_pages,
-                        .v_pages = v_pages,
-                        .d_head = s->s->d, .n_row = 1,
-                      .n_head = s->s->n_shared, .n_pos = n_pos, .window = s->window,
+                      .v_pages = v_pages,
+                      .d_head = s->s->d,
+                      .n_row = 1,
+                      .n_head = s->s->n_shared,
+                      .n_pos = n_pos,
+                      .window = s->window,
                       .q = s->q + t * s->stride + head * s->s->d,
                       .q_q8 = {.q = q + head * s->s->d, .d = d + head * s->s->d / 32},
-                      .q_stride = s->n_head * s->s->d, .scale = 0.125f, .cap = s->cap,
-                      .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f, .scratch = scratch,
+                      .q_stride = s->n_head * s->s->d,
+                      .scale = 0.125f,
+                      .cap = s->cap,
+                      .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f,
+                      .scratch = scratch,
                       .out_stride = s->n_head};
 }
 
@@ -404,44 +429,97 @@ static bool run_attend(const scene *s, uint32_t by_split, uint32_t first, uint32
                        float *parts)
 {
     const attend_shape *a = s->s;
-    uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS + N_SEQUENCE * N_TABLE], kv_class = s->window > 0;
+    uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS + N_SEQUENCE * N_TABLE],
+        kv_class = s->window > 0;
     size_t head_words = hth_gpu_cache_head_words(a->type, a->d, N_CACHE);
     uint32_t n_together = by_split ? 1 : a->n_together;
     uint32_t consts[] = {a->d, a->n_shared, a->type, by_split, a->local, n_together};
-    hth_push_attn push = {.n_head = (uint32_t)s->n_head, .n_head_kv = a->n_kv, .window = s->window,
+    hth_push_attn push = {.n_head = (uint32_t)s->n_head,
+                          .n_head_kv = a->n_kv,
+                          .window = s->window,
                           .n_split = N_SPLIT_MAX,
-                          .qkv_stride = (uint32_t)s->stride, .d_at = (uint32_t)s->d_at,
-                          .head_words = (uint32_t)head_words, .scale = 0.125f, .cap = s->cap,
-                          .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f, .first_tok = first,
+                          .qkv_stride = (uint32_t)s->stride,
+                          .d_at = (uint32_t)s->d_at,
+                          .head_words = (uint32_t)head_words,
+                          .scale = 0.125f,
+                          .cap = s->cap,
+                          .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f,
+                          .first_tok = first,
                           .kv_class = kv_class};
     fill_step(step, N_LOOKING, N_LOOK, look_rows, tables, N_SEQUENCE, kv_class);
     shaders_run run = {.id = HTH_SHADER_attn,
-                        .consts = consts,
-                        .push = &push,
-                        .bind = {{step, sizeof step},
-                                 {s->q, N_LOOK * s->stride * 4},
-                                 {s->rounded, s->n_rounded * 4},
-                                 {s->keys, a->n_kv * head_words * 4},
-                                 {s->values, a->n_kv * head_words * 4},
-                                 {out, s->n_out * 4 * (by_split ? N_SPLIT_MAX : 1)},
-                                 {parts, by_split ? N_SPLIT_MAX * N_LOOK * s->n_head * 2 * 4 : 0}},
-                        .grid = {by_split ? N_SPLIT_MAX : 1, a->n_kv, (n + n_together - 1) / n_together}};
+                       .consts = consts,
+                       .push = &push,
+                       .bind = {{step, sizeof step},
+                                {s->q, N_LOOK * s->stride * 4},
+                                {s->rounded, s->n_rounded * 4},
+                                {s->keys, a->n_kv * head_words * 4},
+                                {s->values, a->n_kv * head_words * 4},
+                                {out, s->n_out * 4 * (by_split ? N_SPLIT_MAX : 1)},
+                                {parts, by_split ? N_SPLIT_MAX * N_LOOK * s->n_head * 2 * 4 : 0}},
+                       .grid = {by_split ? N_SPLIT_MAX : 1, a->n_kv, (n + n_together - 1) / n_together}};
     return shaders_do(device, &run);
 }
 
-static bool run_join(const scene *s, float *by_split, float *parts, float *out)
+/* The merged rows quantised: blocks of 32 or 256, or none where rows are not of whole blocks. */
+typedef struct rounded_rows {
+    uint32_t block;
+    size_t n; /* of all tokens */
+    int8_t *q;
+    float *d;
+    int32_t *sum;
+} rounded_rows;
+
+static rounded_rows new_rounded(const scene *s)
 {
-    uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS], consts[] = {s->s->d, s->s->local}; /* no tables */
+    size_t row = s->n_head * s->s->d;
+    uint32_t block = row % 256 == 0 && s->s->local % 128 == 0 ? 256 : row % 32 == 0 ? 32 : 0;
+    return (rounded_rows){block, s->n_out, poisoned(s->n_out), poisoned(s->n_out / 8),
+                          poisoned(s->n_out / 4)};
+}
+
+static void free_rounded(rounded_rows *r) { free(r->q), free(r->d), free(r->sum); }
+
+/* Of the tokens that count those that the CPU's kernels make of the same rows. */
+static void check_rounded(const scene *s, const rounded_rows *r)
+{
+    hth_kernels k;
+    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    size_t n = N_LOOKING * s->n_head * s->s->d,
+           n_sum = n / (r->block == 256 ? HTH_ACT_SUBBLOCK : HTH_ACT_BLOCK);
+    rounded_rows e = new_rounded(s);
+    int16_t *sums = malloc(n * sizeof *sums);
+    if (r->block == 32) k.quant_act(s->whole, n, e.q, e.d, e.sum);
+    if (r->block == 256) k.quant_act_256(s->whole, n, e.q, e.d, sums);
+    for (size_t i = 0; r->block == 256 && i < n_sum; i++) e.sum[i] = sums[i];
+    if (r->block > 0)
+        CHECK(memcmp(r->q, e.q, n) == 0 && memcmp(r->d, e.d, n / r->block * 4) == 0 &&
+              memcmp(r->sum, e.sum, n_sum * 4) == 0);
+    free(sums), free_rounded(&e);
+}
+
+static bool run_join(const scene *s, float *by_split, float *parts, float *out, rounded_rows *rounded)
+{
+    enum { LANES = 64 };
+    uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS]; /* no tables */
+    const uint32_t consts[] = {s->s->d, rounded->block, 1, LANES};
+    uint32_t n_group = hth_vector_groups((uint32_t)(s->n_head * s->s->d), LANES);
+    size_t n_block = rounded->block ? rounded->n / rounded->block : 0,
+           n_sum =
+               rounded->block ? rounded->n / (rounded->block == 256 ? HTH_ACT_SUBBLOCK : HTH_ACT_BLOCK) : 0;
     hth_push_attn_reduce push = {.n_head = (uint32_t)s->n_head, .window = s->window, .n_split = N_SPLIT_MAX};
     fill_step(step, N_LOOKING, N_LOOK, look_rows, NULL, 0, 0);
     shaders_run run = {.id = HTH_SHADER_attn_reduce,
-                        .consts = consts,
-                        .push = &push,
-                        .bind = {{step, sizeof step},
-                                 {by_split, N_SPLIT_MAX * s->n_out * 4},
-                                 {parts, N_SPLIT_MAX * N_LOOK * s->n_head * 2 * 4},
-                                 {out, s->n_out * 4}},
-                        .grid = {(uint32_t)s->n_head, N_LOOK, 1}};
+                       .consts = consts,
+                       .push = &push,
+                       .bind = {{step, sizeof step},
+                                {by_split, N_SPLIT_MAX * s->n_out * 4},
+                                {parts, N_SPLIT_MAX * N_LOOK * s->n_head * 2 * 4},
+                                {out, s->n_out * 4},
+                                {rounded->q, rounded->block ? rounded->n : 0},
+                                {rounded->d, n_block * 4},
+                                {rounded->sum, n_sum * 4}},
+                       .grid = {n_group, N_LOOK, 1}};
     return shaders_do(device, &run);
 }
 
@@ -479,7 +557,12 @@ static void check_attend(test_random *r, const attend_shape *shape, proof_kind k
     if (run_attend(&s, 1, 0, N_LOOK, by_split, parts)) {
         check_floats(&s, "by split", s.by_split, by_split, N_SPLIT_MAX * s.n_out);
         check_parts(&s, parts);
-        if (run_join(&s, by_split, parts, out)) check_floats(&s, "joined", s.whole, out, s.n_out);
+        rounded_rows rounded = new_rounded(&s);
+        if (run_join(&s, by_split, parts, out, &rounded)) {
+            check_floats(&s, "joined", s.whole, out, s.n_out);
+            check_rounded(&s, &rounded);
+        }
+        free_rounded(&rounded);
     }
     free(out), free(by_split), free(parts), free_scene(&s);
 }
@@ -498,8 +581,9 @@ static void check_some(const scene *s, uint32_t first, uint32_t n)
 
 ON_EACH(attention_of_some_tokens_has_their_bits_and_leaves_the_others)
 {
-    static const attend_shape shapes[] = {
-        {HEARTH_KV_F16, 64, 2, 1, 32, 1}, {HEARTH_KV_Q8_0, 96, 1, 3, 64, 1}, {HEARTH_KV_F16, 64, 1, 2, 64, 2}};
+    static const attend_shape shapes[] = {{HEARTH_KV_F16, 64, 2, 1, 32, 1},
+                                          {HEARTH_KV_Q8_0, 96, 1, 3, 64, 1},
+                                          {HEARTH_KV_F16, 64, 1, 2, 64, 2}};
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         CLEANUP(free_scene) scene s = new_scene(&r, &shapes[i], PROOF_PLAIN, i ? 0 : 300, 0.0f);
@@ -511,20 +595,14 @@ ON_EACH(attention_of_some_tokens_has_their_bits_and_leaves_the_others)
 
 ON_EACH(attention_has_the_bits_of_the_cpu)
 {
-    static const attend_shape shapes[] = {{HEARTH_KV_F16, 64, 2, 1, 32, 1},
-                                          {HEARTH_KV_F16, 128, 2, 5, 64, 1},
-                                          {HEARTH_KV_F16, 80, 1, 11, 64, 1},
-                                          {HEARTH_KV_F16, 36, 3, 2, 24, 1},
-                                          {HEARTH_KV_F32, 36, 1, 5, 9, 1},
-                                          {HEARTH_KV_F32, 128, 2, 2, 128, 3},
-                                          {HEARTH_KV_F16, 128, 1, 4, 256, 4},
-                                          {HEARTH_KV_F16, 64, 2, 7, 128, 2},
-                                          {HEARTH_KV_Q8_0, 256, 1, 1, 512, 4},
-                                          {HEARTH_KV_Q8_0, 64, 1, 5, 32, 1},
-                                          {HEARTH_KV_Q8_0, 128, 2, 2, 64, 1},
-                                          {HEARTH_KV_Q8_0, 96, 2, 1, 256, 1},
-                                          {HEARTH_KV_F16, 256, 1, 1, 64, 1},
-                                          {HEARTH_KV_F32, HTH_GPU_MAX_D_HEAD, 1, 8, 256, 1}};
+    static const attend_shape shapes[] = {
+        {HEARTH_KV_F16, 64, 2, 1, 32, 1},    {HEARTH_KV_F16, 128, 2, 5, 64, 1},
+        {HEARTH_KV_F16, 80, 1, 11, 64, 1},   {HEARTH_KV_F16, 36, 3, 2, 24, 1},
+        {HEARTH_KV_F32, 36, 1, 5, 9, 1},     {HEARTH_KV_F32, 128, 2, 2, 128, 3},
+        {HEARTH_KV_F16, 128, 1, 4, 256, 4},  {HEARTH_KV_F16, 64, 2, 7, 128, 2},
+        {HEARTH_KV_Q8_0, 256, 1, 1, 512, 4}, {HEARTH_KV_Q8_0, 64, 1, 5, 32, 1},
+        {HEARTH_KV_Q8_0, 128, 2, 2, 64, 1},  {HEARTH_KV_Q8_0, 96, 2, 1, 256, 1},
+        {HEARTH_KV_F16, 256, 1, 1, 64, 1},   {HEARTH_KV_F32, HTH_GPU_MAX_D_HEAD, 1, 8, 256, 1}};
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check_attend(&r, &shapes[i], PROOF_PLAIN, 0, 0.0f);
@@ -561,10 +639,11 @@ ON_EACH(a_page_is_copied_in_all_heads_and_nothing_else)
         for (uint32_t k = 0; k < 2 * N; k++) before[k / N][k % N] = test_random_below(&r, UINT32_MAX);
         memcpy(after, before, sizeof after);
         memcpy(step + copy_at, pairs[i], sizeof pairs[i]);
-        shaders_run run = {.id = HTH_SHADER_copy_page,
-                           .push = &push,
-                           .bind = {{step, sizeof step}, {after[0], sizeof after[0]}, {after[1], sizeof after[1]}},
-                           .grid = {i % 2 + 1, N_HEAD, 1}};
+        shaders_run run = {
+            .id = HTH_SHADER_copy_page,
+            .push = &push,
+            .bind = {{step, sizeof step}, {after[0], sizeof after[0]}, {after[1], sizeof after[1]}},
+            .grid = {i % 2 + 1, N_HEAD, 1}};
         if (!shaders_do(device, &run)) return;
         for (uint32_t k = 0; k < 2 * N_HEAD; k++) {
             uint32_t *head = before[k / N_HEAD] + k % N_HEAD * HEAD_WORDS;

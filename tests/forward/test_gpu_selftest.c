@@ -60,7 +60,8 @@ static void add_attention(list *l, uint32_t d, hearth_kv_type kv, uint32_t share
         add(l, HTH_SHADER_rope_store, (const uint32_t[]){d, kind, i, (uint32_t)kv, LOCAL});
         add(l, HTH_SHADER_attn, (const uint32_t[]){d, shared, (uint32_t)kv, i, LOCAL, i ? 1 : 2});
     }
-    add(l, HTH_SHADER_attn_reduce, (const uint32_t[]){d, LOCAL});
+    for (uint32_t i = 0; i < 3; i++)
+        add(l, HTH_SHADER_attn_reduce, (const uint32_t[]){d, i == 0 ? 0 : i == 1 ? 32 : 256, i < 2, LOCAL});
 }
 
 static void add_vectors(list *l)
@@ -402,7 +403,7 @@ static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_active_mask] = ".....", [HTH_SHADER_down_accumulate] = ".....", [HTH_SHADER_mul_mat_q] = "......f",
     [HTH_SHADER_mul_mat_q_acc] = "......f", [HTH_SHADER_mul_mat_q_cm2] = "......f",
     [HTH_SHADER_mul_mat_q_cm2_acc] = "......f", [HTH_SHADER_rope_store] = ".f.....", [HTH_SHADER_attn] = ".....ff",
-    [HTH_SHADER_attn_reduce] = "...f", [HTH_SHADER_copy_page] = ".ff", [HTH_SHADER_act_quantize] = "....f.f.",
+    [HTH_SHADER_attn_reduce] = "...f.f.", [HTH_SHADER_copy_page] = ".ff", [HTH_SHADER_act_quantize] = "....f.f.",
     [HTH_SHADER_norm_add] = ".f...", [HTH_SHADER_soft_cap] = ".f",
     [HTH_SHADER_down_scale] = "...f", [HTH_SHADER_down_q] = ".....",
     [HTH_SHADER_down_reduce] = ".....f", [HTH_SHADER_down_reduce_acc] = ".....f",

@@ -105,31 +105,47 @@ static void attend_whole(hth_recorder *r, const hth_layer *l, const uint32_t *co
 }
 
 /* The splits of one token in parallel, then their reduction. */
-static void attend_by_split(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const uint32_t *consts,
+static void attend_by_split(hth_recorder *r, uint32_t i_layer, const uint32_t *consts,
                             const hth_buffer_range *bind, const hth_push_attn *push)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    uint32_t d = r->g->model->hparams.d_head;
     hth_buffer_range grid = {ws->grids.buffer, ws->grids.offset + 16 * i_layer, 12};
-    hth_push_attn_reduce reduce = {
-        .n_head = l->attn.n_head, .window = l->attn.window, .n_split = ws->n_split};
-    hth_rec_reserve_work(r, attend_work(r, l));
+    hth_rec_reserve_work(r, attend_work(r, &r->g->model->layers[i_layer]));
     const hth_pipeline *p = hth_rec_pipeline(r, HTH_SHADER_attn, consts);
     if (!p) return;
     hth_cmdlist_dispatch_indirect(r->cmdlist, p, bind, push, grid);
     /* Upper bound: keys and values of one split. */
-    hth_cmdlist_hint_bytes(r->cmdlist,
-                           2 * HTH_ATTN_SPLIT * sizeof(uint32_t) * hth_gpu_cache_words(r->g->params.kv, d));
+    hth_cmdlist_hint_bytes(r->cmdlist, 2 * HTH_ATTN_SPLIT * sizeof(uint32_t) *
+                                           hth_gpu_cache_words(r->g->params.kv, r->g->model->hparams.d_head));
     hth_rec_mark_dirty(r, ws->splits), hth_rec_mark_dirty(r, ws->split_partials);
     hth_rec_barrier(r);
-    uint32_t local = HTH_REC_LOCAL, max = hth_device_get_info(r->g->device)->max_workgroup_size;
-    while (local < d && 2 * local <= max && local < 256) local *= 2;
-    hth_rec_dispatch(r, HTH_SHADER_attn_reduce, (const uint32_t[]){d, local},
-                     (const hth_buffer_range[]){ws->step, ws->splits, ws->split_partials, ws->attn_out},
-                     &reduce, l->attn.n_head, 1);
 }
 
-static void attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const hth_gpu_layer *to)
+/* The splits of a token in the forms that the output matrix needs. */
+static hth_gpu_input reduce(hth_recorder *r, const hth_layer *l, const hth_gpu_fused_matrix *o)
+{
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    uint32_t d = r->g->model->hparams.d_head, n = l->attn.n_head * d;
+    hth_vector_split split = hth_rec_vector_split(hth_device_get_info(r->g->device), n, HTH_KIND_NONE);
+    const hth_push_attn_reduce push = {
+        .n_head = l->attn.n_head, .window = l->attn.window, .n_split = ws->n_split};
+    hth_gpu_input in = ws->input;
+    hth_input_form forms[2];
+    uint32_t n_form = hth_rec_input_forms(r, o, o->wants_f32, forms);
+    in.x = ws->attn_out;
+    for (uint32_t i = 0; i < n_form; i++) {
+        const hth_input_form *f = &forms[i];
+        const uint32_t consts[] = {d, f->block, f->store, split.local};
+        const hth_buffer_range bind[] = {ws->step, ws->splits, ws->split_partials, in.x, f->q, f->d, f->sum};
+        hth_rec_dispatch(r, HTH_SHADER_attn_reduce, consts, bind, &push, split.n_group, 1);
+        hth_rec_mark_form(r, f, in.x);
+    }
+    hth_rec_barrier(r);
+    return in;
+}
+
+/* Returns the input of the output matrix. */
+static hth_gpu_input attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const hth_gpu_layer *to)
 {
     const hth_hparams *h = &r->g->model->hparams;
     const hth_gpu_workspace *ws = &r->g->workspace;
@@ -151,10 +167,14 @@ static void attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const 
     const hth_buffer_range bind[] = {ws->step,          ws->qkv,    ws->q_q8,
                                      to->keys,          to->values, by_split ? ws->splits : ws->attn_out,
                                      ws->split_partials};
-    if (by_split) attend_by_split(r, i_layer, l, consts, bind, &push);
-    else attend_whole(r, l, consts, bind, &push);
+    if (by_split) {
+        attend_by_split(r, i_layer, consts, bind, &push);
+        return reduce(r, l, &to->o);
+    }
+    attend_whole(r, l, consts, bind, &push);
     hth_rec_mark_dirty(r, ws->attn_out);
     hth_rec_barrier(r);
+    return hth_rec_plain_input(r, ws->attn_out, &to->o);
 }
 
 static void attention(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool accumulate)
@@ -164,8 +184,7 @@ static void attention(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, boo
     hth_rec_normed_input(r, to->attn_norm, r->g->workspace.x, &to->qkv, false);
     hth_rec_rows(r, &to->qkv, &r->g->workspace.input, r->g->workspace.qkv, false);
     rope_store(r, l, to);
-    attend(r, i_layer, l, to);
-    hth_gpu_input in = hth_rec_plain_input(r, r->g->workspace.attn_out, &to->o);
+    hth_gpu_input in = attend(r, i_layer, l, to);
     hth_rec_rows(r, &to->o, &in, y, accumulate);
 }
 

@@ -30,7 +30,7 @@ static void activate(hth_recorder *r, const activation *a, const hth_gpu_fused_m
         const hth_buffer_range bind[] = {ws->step,    a->from, ws->scores, hth_rec_vector(r, a->thresholds),
                                          ws->input.x, f->q,    f->d,       f->sum};
         hth_rec_dispatch(r, HTH_SHADER_act_quantize, consts, bind, &push, split.n_group, r->n_row);
-        hth_rec_mark_form(r, f);
+        hth_rec_mark_form(r, f, ws->input.x);
     }
     hth_rec_barrier(r);
 }

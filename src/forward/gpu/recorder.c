@@ -278,9 +278,9 @@ uint32_t hth_rec_input_forms(const hth_recorder *r, const hth_gpu_fused_matrix *
     return n;
 }
 
-void hth_rec_mark_form(hth_recorder *r, const hth_input_form *form)
+void hth_rec_mark_form(hth_recorder *r, const hth_input_form *form, hth_buffer_range stored)
 {
-    if (form->store) hth_rec_mark_dirty(r, r->g->workspace.input.x);
+    if (form->store) hth_rec_mark_dirty(r, stored);
     if (form->block == 0) return;
     hth_rec_mark_dirty(r, form->q), hth_rec_mark_dirty(r, form->d), hth_rec_mark_dirty(r, form->sum);
 }
@@ -307,7 +307,7 @@ static void norm_quantize(hth_recorder *r, uint32_t kind, const hth_gpu_vector n
                                          f->d,
                                          f->sum};
         hth_rec_dispatch(r, HTH_SHADER_norm_quantize, consts, bind, &push, split.n_group, r->n_row);
-        hth_rec_mark_form(r, f);
+        hth_rec_mark_form(r, f, r->g->workspace.input.x);
     }
     hth_rec_barrier(r);
 }

@@ -113,8 +113,8 @@ typedef struct hth_input_form {
 } hth_input_form;
 uint32_t hth_rec_input_forms(const hth_recorder *r, const hth_gpu_fused_matrix *group, bool store,
                              hth_input_form out[2]);
-/* Marks what a dispatch wrote of the input in->x. */
-void hth_rec_mark_form(hth_recorder *r, const hth_input_form *form);
+/* Marks what a dispatch wrote. stored: where floats are, if the form has them. */
+void hth_rec_mark_form(hth_recorder *r, const hth_input_form *form, hth_buffer_range stored);
 /* norm(x) in the representations that a group needs; store: also as floats. */
 void hth_rec_normed_input(hth_recorder *r, const hth_gpu_vector norm[2], hth_buffer_range x,
                           const hth_gpu_fused_matrix *group, bool store);

@@ -1,4 +1,4 @@
-/* Attention shaders as C functions: rope_store, attn, attn_reduce, copy_page (shader_params.h; docs/arithmetic.md 4, 5, 7).
+/* Attention shaders as C functions: rope_store, attn, copy_page (shader_params.h; docs/arithmetic.md 4, 5, 7).
  * They define what device/vulkan/shaders states in GLSL, and run on the reference device. Norms, rotation,
  * quantisation and merging are the CPU's own functions; cache.h defines the cache layout. */
 #include "forward/gpu/cache.h"
@@ -267,32 +267,6 @@ void hth_ref_attn(const hth_dispatch_args *call)
             attn_query l = query_of(&r, r.push.first_tok + i, head);
             if (call->consts[HTH_ATTN_BY_SPLIT]) attend_by_split(&r, &l);
             else attend_whole(&r, &l);
-        }
-    }
-}
-
-/* ---- attn_reduce ------------------------------------------------------------------------------------- */
-
-void hth_ref_attn_reduce(const hth_dispatch_args *call)
-{
-    hth_push_attn_reduce push;
-    memcpy(&push, call->push, sizeof push);
-    size_t d = call->consts[HTH_ATTN_REDUCE_D_HEAD];
-    const float *values = call->bind[1], *parts = call->bind[2];
-    uint32_t n_row = hth_gpu_tokens(call, 0, call->grid[1]);
-    for (uint32_t t = 0; t < n_row; t++) {
-        size_t n_pos = (size_t)row_of(call->bind[0], t)[HTH_STEP_POSITION] + 1;
-        hth_attn sees = {.n_row = 1, .n_pos = n_pos, .window = push.window};
-        size_t n_split = hth_attn_last_split(&sees) + 1 - hth_attn_first_split(&sees);
-        for (uint32_t head = 0; head < call->grid[0]; head++) {
-            float *y = (float *)call->bind[3] + ((size_t)t * push.n_head + head) * d;
-            hth_attn_partial total = {0}, part;
-            for (size_t i = 0; i < n_split; i++) {
-                size_t at = ((size_t)t * push.n_split + i) * push.n_head + head;
-                memcpy(&part, parts + 2 * at, sizeof part);
-                hth_attn_merge(&total, y, &part, values + at * d, d);
-            }
-            hth_attn_finalize(&total, y, d, NULL);
         }
     }
 }

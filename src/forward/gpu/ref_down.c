@@ -62,7 +62,7 @@ static void add_block(const hth_quant_desc *f, const hth_soa_block *k, float h, 
 static void split_of_token(const down *d, uint32_t split, int32_t *sums)
 {
     uint32_t first = split * HTH_DOWN_SPLIT,
-             end = hth_min_u32(d->push.n_neuron, (uint64_t)first + HTH_DOWN_SPLIT);
+             end = (uint32_t)hth_min_u64(d->push.n_neuron, (uint64_t)first + HTH_DOWN_SPLIT);
     float scale = d->scales[(d->push.first + first) / HTH_CLUSTER_NEURONS];
     hth_soa_block k;
     memset(sums, 0, (size_t)d->push.n_block * d->desc.block * sizeof *sums);

@@ -1,7 +1,9 @@
-/* Norms, activations and soft caps as C functions, with the 8-bit quantisation of their outputs (shader_params.h):
+/* Norms, activations, soft caps and merged splits of attention as C functions, with the 8-bit quantisation of their outputs (shader_params.h):
  * the definition, from the C level of the kernels. The reference device calls them, from any thread. */
 #include "forward/gpu/ref_int.h"
 
+#include "forward/gpu/cache.h"
+#include "kernels/attn/attn.h"
 #include "kernels/kernels.h"
 #include "kernels/reduce.h"
 
@@ -239,7 +241,7 @@ void hth_ref_active_mask(const hth_dispatch_args *c)
     uint32_t n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK], *mask = c->bind[4];
     hth_push_active_mask push;
     memcpy(&push, c->push, sizeof push);
-    uint32_t n = hth_min_u32(push.n, (uint64_t)c->grid[0] * c->consts[HTH_ACTIVE_MASK_LOCAL]);
+    uint32_t n = (uint32_t)hth_min_u64(push.n, (uint64_t)c->grid[0] * c->consts[HTH_ACTIVE_MASK_LOCAL]);
     for (size_t first = 0; first < n; first += 32) {
         uint32_t word = 0;
         for (size_t t = 0; t < n_tok; t++) word |= mark_word(c, &push, t, first, activate);
@@ -256,4 +258,46 @@ void hth_ref_soft_cap(const hth_dispatch_args *c)
     uint32_t n_row = count_rows(c, HTH_STEP_N_WANT);
     for (size_t t = 0; t < n_row; t++)
         k.soft_cap(x + t * push.n, push.cap, push.inverse, push.n, x + t * push.n);
+}
+
+/* ---- splits of attention ------------------------------------------------------------------------------- */
+
+/* The splits of a head merged, from split 0 of its token on. */
+static void merge_head(const hth_dispatch_args *c, const hth_push_attn_reduce *push, size_t first_split, size_t n_split,
+                       size_t head, float *y)
+{
+    const size_t d = c->consts[HTH_ATTN_REDUCE_D_HEAD];
+    const float *values = c->bind[1], *parts = c->bind[2];
+    hth_attn_partial total = {0}, part;
+    for (size_t i = 0; i < n_split; i++) {
+        size_t at = (first_split + i) * push->n_head + head;
+        memcpy(&part, parts + 2 * at, sizeof part);
+        hth_attn_merge(&total, y, &part, values + at * d, d);
+    }
+    hth_attn_finalize(&total, y, d, NULL);
+}
+
+void hth_ref_attn_reduce(const hth_dispatch_args *c)
+{
+    const hth_kernels k = reference();
+    hth_push_attn_reduce push;
+    memcpy(&push, c->push, sizeof push);
+    const size_t d = c->consts[HTH_ATTN_REDUCE_D_HEAD], n = push.n_head * d;
+    const outputs to = {c->consts[HTH_ATTN_REDUCE_STORE] ? c->bind[3] : NULL, c->consts[HTH_ATTN_REDUCE_BLOCK],
+                        c->bind[4], c->bind[5], c->bind[6]};
+    uint32_t n_row = count_rows(c, HTH_STEP_N_TOK);
+    for (size_t t = 0; t < n_row; t++) {
+        const uint32_t *row = (const uint32_t *)c->bind[0] + HTH_STEP_ROWS + t * HTH_STEP_ROW_WORDS;
+        hth_attn sees = {.n_row = 1, .n_pos = (size_t)row[HTH_STEP_POSITION] + 1, .window = push.window};
+        size_t n_split = hth_attn_last_split(&sees) + 1 - hth_attn_first_split(&sees);
+        float v[STRETCH], head[HTH_GPU_MAX_D_HEAD];
+        for (size_t first = 0; first < n; first += STRETCH) {
+            size_t count = size_of_stretch(n, first);
+            for (size_t i = 0; i < count; i++) {
+                if (i == 0 || (first + i) % d == 0) merge_head(c, &push, t * push.n_split, n_split, (first + i) / d, head);
+                v[i] = head[(first + i) % d];
+            }
+            put(&k, &to, v, count, t * n + first);
+        }
+    }
 }

@@ -260,15 +260,18 @@ static void attend(hth_gpu_testcase *t)
 
 static void attn_reduce(hth_gpu_testcase *t)
 {
-    enum { N_ROW = 3, N_HEAD = 3, N_SPLIT = 3 };
+    enum { N_ROW = 3, N_SPLIT = 3 };
     static const uint32_t places[N_ROW][2] = {{2 * HTH_ATTN_SPLIT + 9, 0}, {7, 0}, {8, 0}};
-    const uint64_t d = t->consts[HTH_ATTN_REDUCE_D_HEAD];
-    const hth_push_attn_reduce push = {.n_head = N_HEAD, .n_split = N_SPLIT};
-    set_call(t, &push, sizeof push, N_HEAD, N_ROW, 1);
+    /* Whole blocks in a row, of heads that may not be. */
+    const uint32_t *c = t->consts, d = c[HTH_ATTN_REDUCE_D_HEAD], block = c[HTH_ATTN_REDUCE_BLOCK],
+                   power = d > 0 ? d & (0 - d) : 1, n_head = block > power ? block / power : 3;
+    const hth_push_attn_reduce push = {.n_head = n_head, .n_split = N_SPLIT};
+    set_call(t, &push, sizeof push, hth_vector_groups(n_head * d, c[HTH_ATTN_REDUCE_LOCAL]), N_ROW, 1);
     bind_paged_step(t, N_ROW, N_ROW - 1, places, NULL, 0);
-    bind_floats(t, N_ROW * N_SPLIT * N_HEAD * d, 6);
-    bind_input(t, HTH_FILL_PARTS, N_ROW * N_SPLIT * N_HEAD, 8);
-    bind_output(t, N_ROW * N_HEAD * d, 4);
+    bind_floats(t, (uint64_t)N_ROW * N_SPLIT * n_head * d, 6);
+    bind_input(t, HTH_FILL_PARTS, (uint64_t)N_ROW * N_SPLIT * n_head, 8);
+    bind_output(t, c[HTH_ATTN_REDUCE_STORE] ? (uint64_t)N_ROW * n_head * d : 0, 4);
+    bind_quantised(t, (uint64_t)N_ROW * n_head * d, block);
 }
 
 /* From page 0 to page 2 of three (fill_step). */

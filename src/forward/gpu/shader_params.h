@@ -209,9 +209,15 @@ typedef struct hth_push_attn {
     uint32_t first_tok, kv_class;
 } hth_push_attn;
 
-/* y[t][n_head][D_HEAD] = the splits of attn, merged ascending and divided; window and n_split as there. Bindings:
- * step, values, parts, y. Grid: {n_head, tokens}. Any LOCAL. */
-enum { HTH_ATTN_REDUCE_D_HEAD = 0, HTH_ATTN_REDUCE_LOCAL };
+/* y[t][n_head][D_HEAD] = the splits of attn, merged ascending and divided; window and n_split as there. q, d, sum: y
+ * quantised, as norm_quantize does. D_HEAD is a multiple of 4. Bindings: step, values, parts, y, q, d, sum. Grid:
+ * {hth_vector_groups(n_head D_HEAD, LOCAL), tokens}. */
+enum {
+    HTH_ATTN_REDUCE_D_HEAD = 0,
+    HTH_ATTN_REDUCE_BLOCK, /* 0: not quantised */
+    HTH_ATTN_REDUCE_STORE,
+    HTH_ATTN_REDUCE_LOCAL,
+};
 typedef struct hth_push_attn_reduce {
     uint32_t n_head, window, n_split, spare;
 } hth_push_attn_reduce;
