@@ -1,6 +1,6 @@
-/* The pipelines of real runs, for radv_stats.c: one layer and the head of models of 7 billion weights are put on the null
- * device, with the limits and features of another one, and what the command lists of their steps dispatch is listed.
- * Constants follow from shapes and types alone, so the weights are zeros: files with holes. */
+/* The pipelines of real runs, for radv_stats.c: one layer and the head of models of 7 billion weights are put on
+ * the null device, with the limits and features of another one, and what the command lists of their steps dispatch
+ * is listed. Constants follow from shapes and types alone, so the weights are zeros: files with holes. */
 #include "device/radv_stats.h"
 
 #include "device/device_int.h"

@@ -1,13 +1,15 @@
-/* Compiles the pipelines of real runs (radv_models.c) by the first Vulkan device, and writes what its compiler says of them,
- * for test_compiler.py. Meant for Mesa's RADV with RADV_FORCE_FAMILY, which compiles for GPUs that are not there; such a
- * device has no timeline semaphores, so the library itself does not open it, and nothing can run on it.
+/* Compiles the pipelines of real runs (radv_models.c) by the first Vulkan device, and writes what its compiler
+ * says of them, for test_compiler.py. Meant for Mesa's RADV with RADV_FORCE_FAMILY, which compiles for GPUs that
+ * are not there; such a device has no timeline semaphores, so the library itself does not open it, and nothing can
+ * run on it.
  *
  *     radv_stats FOLDER
- *     radv_stats FOLDER SHADER CONSTANTS     a single pipeline, to try constants: mul_mat_vec_q 64,8,2,0,8,32,4,0,8,0,0,0,0
+ *     radv_stats FOLDER SHADER CONSTANTS     a single pipeline: mul_mat_vec_q 64,8,2,0,8,32,4,0,8,0,0,0,0
  *
- * Lines of fields with tabs between them: "device", its name, driver, subgroup size, and 1 with integer dot products; "use",
- * model, step, number of the pipeline, dispatches of a step; "pipeline", number, shader, constants with commas between them,
- * then a field for each statistic, name=value. FOLDER/NUMBER.s has the instructions of a pipeline. */
+ * Lines of fields with tabs between them: "device", its name, driver, subgroup size, and 1 with integer dot
+ * products; "use", model, step, number of the pipeline, dispatches of a step; "pipeline", number, shader,
+ * constants with commas between them, then a field for each statistic, name=value. FOLDER/NUMBER.s has the
+ * instructions of a pipeline. */
 #include "device/radv_stats.h"
 
 #include "device/vulkan/spirv.h"
@@ -41,7 +43,7 @@ static VkDevice device;
 static uint32_t float_controls; /* HTH_VK_* */
 static bool has_dot, has_matrices;
 
-static void die(const char *what)
+static _Noreturn void die(const char *what)
 {
     fprintf(stderr, "radv_stats: %s\n", what);
     fflush(NULL);
@@ -60,7 +62,7 @@ static VkPhysicalDevice first_device(void)
     void *library = dlopen("libvulkan.so.1", RTLD_NOW);
     PFN_vkGetInstanceProcAddr get = NULL;
     PFN_vkCreateInstance create = NULL;
-    VkInstance instance;
+    VkInstance instance = NULL;
     VkPhysicalDevice first = NULL;
     VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .apiVersion = VK_API_VERSION_1_3};
     VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};

@@ -1,5 +1,5 @@
-/* What RADV compiles for tests/device/test_compiler.py: the pipelines of models of true shape, and how often a step runs
- * each. radv_stats.c compiles them, radv_models.c finds them. */
+/* What RADV compiles for tests/device/test_compiler.py: the pipelines of models of true shape, and how often a
+ * step runs each. radv_stats.c compiles them, radv_models.c finds them. */
 #ifndef HEARTH_TESTS_DEVICE_RADV_STATS_H
 #define HEARTH_TESTS_DEVICE_RADV_STATS_H
 

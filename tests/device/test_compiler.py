@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What Mesa's RADV compiles of the shaders for Radeons that are not here (RADV_FORCE_FAMILY): the pipelines of real runs
-(tests/device/radv_models.c) keep their limits of registers, spill none, use instructions for dot products where a family
-has them, and compute floats by the operations of docs/arithmetic.md alone.
+"""What Mesa's RADV compiles of the shaders for Radeons that are not here (RADV_FORCE_FAMILY): the pipelines of real
+runs (tests/device/radv_models.c) keep their limits of registers, spill none, use instructions for dot products where a
+family has them, and compute floats by the operations of docs/arithmetic.md alone.
 
     tests/device/test_compiler.py build/tests/radv_stats            with HEARTH_LONG=1, as make test-long has it
     tests/device/test_compiler.py build/tests/radv_stats --table    the tables of docs/gpu.md
@@ -41,7 +41,7 @@ NONE = ("Spilled VGPRs", "Spilled SGPRs", "Scratch size")
 # By series of Mesa (of others the last): (shader and constants, families): the most of each figure that is above its
 # limit. Such a pipeline is slower than it could be, not wrong; docs/gpu.md (Compiled for Radeons) says what is known.
 FLOATS = r"mul_mat_vec_f(_acc)? 64,8,4,[01],8,1"       # four rows of halves by eight tokens
-ONE_OF_256 = r"mul_mat_vec_q\w* 64,8,1,[01],8,256,.*"  # a row of blocks of 256 by eight tokens: all of a block is loaded
+ONE_OF_256 = r"mul_mat_vec_q\w* 64,8,1,[01],8,256,.*"  # a row of blocks of 256 by eight tokens
 TWO_OF_256 = r"mul_mat_vec_q(_acc)? 64,8,2,[01],8,256,.*"
 FOUR_OF_32 = r"mul_mat_vec_q(_acc)? 64,8,4,[01],8,32,.*"
 ATTENTION = r"attn 128,4,[0-2],0,256,4"                # four heads of four tokens share keys
@@ -234,8 +234,8 @@ def instructions_that_round_otherwise_are_found():
         v_dual_mul_f32 v0, v1, v2 :: v_dual_add_f32 v3, v4, v5
         global_load_b32 v1, v2, s[0:1]"""
     none(inexact(fine))
-    for line in ("v_fma_f32 v8, v1, -v8, 1.0", "v_mac_f32_e32 v1, v2, v3", "v_fmac_f32_e32 v1, v2, v3", "v_exp_f32_e32 v1, v2",
-                 "v_rsq_f32_e32 v1, v2", "v_sqrt_f32_e32 v1, v2", "v_rcp_f32_e32 v4, v9", "v_mad_f32 v1, v2, v3, v4",
+    for line in ("v_fma_f32 v8, v1, -v8, 1.0", "v_mac_f32_e32 v1, v2, v3", "v_fmac_f32_e32 v1, v2, v3", 
+                 "v_exp_f32_e32 v1, v2", "v_rsq_f32_e32 v1, v2", "v_sqrt_f32_e32 v1, v2", "v_rcp_f32_e32 v4, v9", "v_mad_f32 v1, v2, v3, v4",
                  "v_fma_mix_f32 v1, v2, v3, v4", "v_mul_f32_e64 v1, v2, v3 mul:2", "v_cvt_f16_f32_e32 v1, v2",
                  "v_dual_mul_f32 v0, v1, v2 :: v_dual_fmac_f32 v3, v4, v5", "s_fmac_f32 s1, s2, s3",
                  "BB2:\n v_rcp_f32_e32 v4, v4", "v_mov_b32_e32 v4, v9\n v_rcp_f32_e32 v4, v4",
@@ -254,7 +254,8 @@ def figures_above_limits_are_found():
     for more in ({"VGPRs": 129}, {"VGPRs": 169, "steps": {"few"}}, {"Spilled VGPRs": 1}, {"Scratch size": 1024},
                  {"VGPRs": 168, "steps": {"few", "head"}}):
         assert len(above_limits(one(**more), {"attn 2": {"VGPRs": 256}, "attn 1": {"LDS": 9}})) == 1, more
-    assert len(above_limits(one(VGPRs=200, **{"Spilled VGPRs": 3}), {"attn 1": {"VGPRs": 192, "Spilled VGPRs": 2}})) == 2
+    two = above_limits(one(VGPRs=200, **{"Spilled VGPRs": 3}), {"attn 1": {"VGPRs": 192, "Spilled VGPRs": 2}})
+    assert len(two) == 2, two
     rows = {"1": {"name": "mul_mat_vec_q_acc 64,8,2,0", "text": "v_dot4c_i32_i8_e32 v1, v2, v3\n" * 64}}
     none(without_dots(rows))
     rows["1"]["text"] = "v_dot4_i32_i8 v1, v2, v3, v4\n" * 63 + "v_mad_i32_i24 v1, v2, v3, v4\n" * 64
@@ -272,7 +273,8 @@ def add_case(family):
         for p in pipelines.values():
             assert p["text"].count("\n") > 10, f"{p['name']} has no instructions"
             wrong += [f"{p['name']}: {x}" for x in inexact(p["text"])]
-        unused = [x for x in exceptions if not any(re.fullmatch(x, p["name"]) and excess(p) for p in pipelines.values())]
+        above = [p["name"] for p in pipelines.values() if excess(p)]
+        unused = [x for x in exceptions if not any(re.fullmatch(x, name) for name in above)]
         none(wrong + [f"no longer above its limit: {x}" for x in unused])
     compiles.__name__ = f"shaders_keep_registers_and_bits_on_{family}"
     case(compiles)
@@ -290,8 +292,8 @@ def figure(p):
 
 
 def rows_of_table(results):
-    """{name: ({step: dispatches}, {family: pipeline})} of Q4_0 and Q4_K. Families may use different ones; what adds to y
-    is left out where what sets it has the same constants."""
+    """{name: ({step: dispatches}, {family: pipeline})} of Q4_0 and Q4_K. Families may use different ones; what adds
+    to y is left out where what sets it has the same constants."""
     rows = {}
     for family, result in results.items():
         for model, step, number, n in result["uses"]:
@@ -312,7 +314,8 @@ def print_programs(results):
 
 
 def cycles(result, model, step):
-    return sum(n * result["pipelines"][i]["Latency"] for of, when, i, n in result["uses"] if (of, when) == (model, step))
+    return sum(n * result["pipelines"][i]["Latency"] for of, when, i, n in result["uses"]
+               if (of, when) == (model, step))
 
 
 def print_cycles(results):

@@ -109,8 +109,8 @@ typedef struct values {
     uint32_t n, first, n_split;
 } values;
 
-/* Tokens that an invocation of down_q computes, each of them up to 32 sums in registers. Compilers for GPUs with subgroups of
- * 64 keep those of two there, and those of four in memory (docs/gpu.md: Compiled for Radeons). */
+/* Tokens that an invocation of down_q computes, each of them up to 32 sums in registers. Compilers for GPUs with
+ * subgroups of 64 keep those of two there, and those of four in memory (docs/gpu.md: Compiled for Radeons). */
 static uint32_t down_cols(const hth_recorder *r, uint32_t n_tok)
 {
     const hth_device_info *info = hth_device_get_info(r->g->device);

@@ -135,8 +135,9 @@ static uint32_t row_lanes(const hth_recorder *r, const hth_quant_desc *desc, uin
     return lanes;
 }
 
-/* Rows that an invocation computes for eight tokens: as many as its registers hold (docs/gpu.md: Compiled for Radeons).
- * Where each product of a dot product is an instruction, bytes take registers of their own, and more rows save little. */
+/* Rows that an invocation computes for eight tokens: as many as its registers hold (docs/gpu.md: Compiled for
+ * Radeons). Where each product of a dot product is an instruction, bytes take registers of their own, and more rows
+ * save little. */
 static uint32_t rows_of_many(const hth_device_info *info, bool is_256)
 {
     bool is_gpu = info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED;
