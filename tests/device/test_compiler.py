@@ -234,8 +234,9 @@ def instructions_that_round_otherwise_are_found():
         v_dual_mul_f32 v0, v1, v2 :: v_dual_add_f32 v3, v4, v5
         global_load_b32 v1, v2, s[0:1]"""
     none(inexact(fine))
-    for line in ("v_fma_f32 v8, v1, -v8, 1.0", "v_mac_f32_e32 v1, v2, v3", "v_fmac_f32_e32 v1, v2, v3", 
-                 "v_exp_f32_e32 v1, v2", "v_rsq_f32_e32 v1, v2", "v_sqrt_f32_e32 v1, v2", "v_rcp_f32_e32 v4, v9", "v_mad_f32 v1, v2, v3, v4",
+    for line in ("v_fma_f32 v8, v1, -v8, 1.0", "v_mac_f32_e32 v1, v2, v3", "v_fmac_f32_e32 v1, v2, v3",
+                 "v_exp_f32_e32 v1, v2", "v_rsq_f32_e32 v1, v2", "v_sqrt_f32_e32 v1, v2",
+                 "v_rcp_f32_e32 v4, v9", "v_mad_f32 v1, v2, v3, v4",
                  "v_fma_mix_f32 v1, v2, v3, v4", "v_mul_f32_e64 v1, v2, v3 mul:2", "v_cvt_f16_f32_e32 v1, v2",
                  "v_dual_mul_f32 v0, v1, v2 :: v_dual_fmac_f32 v3, v4, v5", "s_fmac_f32 s1, s2, s3",
                  "BB2:\n v_rcp_f32_e32 v4, v4", "v_mov_b32_e32 v4, v9\n v_rcp_f32_e32 v4, v4",
