@@ -24,10 +24,11 @@ typedef enum hth_device_kind {
 
 /* Optional device features. */
 enum {
-    HTH_FEATURE_INT_DOT = 1,  /* 4-way 8-bit integer dot product with accumulation, in one instruction */
+    HTH_FEATURE_INT_DOT = 1,  /* 4-way 8-bit integer dot product; drivers may compute it from products of bytes */
     HTH_FEATURE_TIMELINE = 2, /* timeline semaphores; required on Vulkan */
     HTH_FEATURE_COOPMAT = 4,  /* 8-bit cooperative matrices at subgroup scope (KHR_cooperative_matrix) */
     HTH_FEATURE_COOPMAT2 = 8, /* per-element operations as well (NV_cooperative_matrix2) */
+    HTH_FEATURE_FAST_DOT = 16, /* INT_DOT is an instruction: drivers say that it is accelerated */
 };
 
 /* One cooperative matrix product: m x k bytes times k x n bytes, added to m x n 32-bit integers. */

@@ -294,11 +294,12 @@ TEST(features_can_be_withheld)
     if (!has_vulkan()) return;
     hth_device_list(&info, 1, &n, note);
     CHECK(info.features & HTH_FEATURE_TIMELINE);
+    CHECK(!(info.features & HTH_FEATURE_FAST_DOT) || info.features & HTH_FEATURE_INT_DOT);
     hth_device *d = OPENED_BY(open_without, hth_device, 0);
     CHECK_INT(hth_device_get_info(d)->features, info.features);
     close_it(d);
     CHECK_OK(open_without(HTH_FEATURE_INT_DOT, &d, err));
-    CHECK_INT(hth_device_get_info(d)->features, info.features & ~(uint32_t)HTH_FEATURE_INT_DOT);
+    CHECK_INT(hth_device_get_info(d)->features, info.features & ~(uint32_t)(HTH_FEATURE_INT_DOT | HTH_FEATURE_FAST_DOT));
     close_it(d);
     CHECK(open_without(HTH_FEATURE_TIMELINE, &d, &why) == HEARTH_ERROR_UNSUPPORTED);
     CHECK(d == NULL && strstr(why.message, info.name) && strstr(why.message, "timelineSemaphore"));

@@ -575,7 +575,7 @@ static shape shape_of(test_random *r, hth_type type, size_t i)
     s.n_out = rows_block(type) * (1 + test_random_below(r, rows_quantised(type) ? max : 130));
     s.n_tok = tokens[(i + i / 5) % N_TOKENS].n_tok, s.n_class = tokens[(i + i / 5) % N_TOKENS].n_class;
     s.first_tok = tokens[(i + i / 5) % N_TOKENS].first_tok;
-    s.cols = i % 2 ? 4 : 1, s.local = i % 2 ? 64 : 24;
+    s.cols = i % 3 == 2 ? 2 : i % 2 ? 4 : 1, s.local = i % 2 ? 64 : 24;
     s.accumulates = i % 3 == 1, s.has_host = i % 4 == 2;
     return s;
 }

@@ -177,14 +177,19 @@ static hearth_status find_features(const hth_vk_instance *vk, VkPhysicalDevice d
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES};
     VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
                                           .pNext = &timeline};
+    VkPhysicalDeviceShaderIntegerDotProductProperties speed = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES};
+    VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
     bool has_dot;
     hearth_status st =
         find_extension(vk, device, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME, &has_dot, err);
     if (st != HEARTH_OK) return st;
-    if (has_dot) timeline.pNext = &dot;
+    if (has_dot) timeline.pNext = &dot, properties.pNext = &speed;
     vk->vkGetPhysicalDeviceFeatures2(device, &features);
+    vk->vkGetPhysicalDeviceProperties2(device, &properties);
+    bool is_fast = dot.shaderIntegerDotProduct && speed.integerDotProduct4x8BitPackedSignedAccelerated;
     info->features = (timeline.timelineSemaphore ? HTH_FEATURE_TIMELINE : 0u) |
-                     (dot.shaderIntegerDotProduct ? HTH_FEATURE_INT_DOT : 0u);
+                     (dot.shaderIntegerDotProduct ? HTH_FEATURE_INT_DOT : 0u) | (is_fast ? HTH_FEATURE_FAST_DOT : 0u);
     return HEARTH_OK;
 }
 
@@ -233,6 +238,7 @@ static hearth_status fill_physical_device(const hth_vk_instance *vk, VkPhysicalD
     if (st == HEARTH_OK) st = find_coopmat2(vk, device, p->apiVersion, info, err);
     if (st != HEARTH_OK) return st;
     if (without & HTH_FEATURE_COOPMAT) without |= HTH_FEATURE_COOPMAT2, info->n_shape = 0;
+    if (without & HTH_FEATURE_INT_DOT) without |= HTH_FEATURE_FAST_DOT;
     info->features &= ~without, info->unused_features &= ~without;
     const char *missing = NULL;
     if (p->apiVersion < VK_API_VERSION_1_2) missing = "Vulkan 1.2";

@@ -108,12 +108,22 @@ typedef struct values {
     uint32_t n, first, n_split;
 } values;
 
+/* Tokens that an invocation of down_q computes, each of them up to 32 sums in registers. Compilers for GPUs with
+ * subgroups of 64 keep those of two there, and those of four in memory (docs/gpu.md: Compiled for Radeons). */
+static uint32_t down_cols(const hth_recorder *r, uint32_t n_tok)
+{
+    const hth_device_info *info = hth_device_get_info(r->g->device);
+    bool is_gpu = info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED;
+    uint32_t most = is_gpu && info->subgroup_size >= 64 ? 2 : 4;
+    return n_tok < most ? 1 : most;
+}
+
 /* The contribution of some neurons to tokens [first_tok, first_tok + n): integers, or float chains. */
 static void run_down(hth_recorder *r, const values *from, const hth_gpu_matrix *p, uint32_t first_tok, uint32_t n)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     hth_buffer_range weights = {p->weights, p->offset, p->layout.size};
-    uint32_t n_out = r->g->model->hparams.d_model, cols = n < 4 ? 1 : 4;
+    uint32_t n_out = r->g->model->hparams.d_model, cols = down_cols(r, n);
     hth_quant_desc desc;
     if (hth_quant_desc_of(p->type, &desc)) {
         hth_push_down push = {.n_neuron = p->n_row,

@@ -134,6 +134,16 @@ static uint32_t row_lanes(const hth_recorder *r, const hth_quant_desc *desc, uin
     return lanes;
 }
 
+/* Rows that an invocation computes for eight tokens: as many as its registers hold (docs/gpu.md: Compiled for
+ * Radeons). Where each product of a dot product is an instruction, bytes take registers of their own, and more rows
+ * save little. */
+static uint32_t rows_of_many(const hth_device_info *info, bool is_256)
+{
+    bool is_gpu = info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED;
+    if (is_gpu && !(info->features & HTH_FEATURE_FAST_DOT)) return 1;
+    return is_256 ? 2 : 4;
+}
+
 static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_matrix *p,
                           const hth_row_range *s, const hth_quant_desc *desc, const hth_gpu_input *in,
                           hth_buffer_range y, bool accumulate)
@@ -146,15 +156,14 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
                                                    .has_bias = p->bias.n > 0,
                                                    .at = p->layout.offsets},
                                           .sparse = {s->first, s->neuron}};
+    const hth_device_info *info = hth_device_get_info(r->g->device);
     uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : r->n_row,
-                                         !many    ? 1
-                                         : is_256 ? 2
-                                                  : 4,
-                                         r->only_wanted, row_lanes(r, desc, s->n, push.rows.n_block)};
+                                         many ? rows_of_many(info, is_256) : 1, r->only_wanted,
+                                         row_lanes(r, desc, s->n, push.rows.n_block)};
     memcpy(consts + HTH_ROWS_FORMAT, desc, sizeof *desc);
     hth_coopmat_level by = HTH_COOPMAT_NONE;
     if (many && !s->sparse)
-        by = hth_gpu_choose_tile(hth_device_get_info(r->g->device), desc, r->g->coopmat, r->n_row, consts);
+        by = hth_gpu_choose_tile(info, desc, r->g->coopmat, r->n_row, consts);
     const hth_buffer_range bind[] = {r->g->workspace.step,
                                      {p->weights, p->offset, p->layout.size},
                                      is_256 ? in->q_256 : in->q,
