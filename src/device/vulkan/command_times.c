@@ -35,7 +35,7 @@ void hth_vk_times_read(hth_cmdlist *t)
     if (!ticks) return;
     VkResult r = vk->call.vkGetQueryPoolResults(vk->handle, own->times, 0, (uint32_t)t->n_cmd + 1,
                                                 (t->n_cmd + 1) * sizeof *ticks, ticks, sizeof *ticks,
-                                                VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
+                                                VK_QUERY_RESULT_64_BIT);
     for (size_t i = 0; r == VK_SUCCESS && i < t->n_cmd; i++) {
         t->cmds[i].n_run++;
         t->cmds[i].ns += (uint64_t)((double)((ticks[i + 1] - ticks[i]) & vk->physical.timestamp_mask) *

@@ -4,8 +4,6 @@
 #include "base/alloc.h"
 #include "device/vulkan/vulkan_int.h"
 
-#include <string.h>
-
 enum { N_SLOT = 16384, RAN = 1 };
 
 struct hth_vk_proofs {

@@ -109,6 +109,16 @@ hearth_status hth_vk_commands_begin(hth_device *d, VkCommandBuffer *out, hearth_
     return hth_vk_fail(err, d, "vkBeginCommandBuffer", r);
 }
 
+/* In intervals: a process that is stopped loses one of them, however long it was stopped. */
+static VkResult wait_for(const hth_vk_device *vk, VkFence fence, uint64_t timeout_ns)
+{
+    enum { N_INTERVAL = 16 };
+    VkResult r = VK_TIMEOUT;
+    for (int i = 0; i < N_INTERVAL && r == VK_TIMEOUT; i++)
+        r = vk->call.vkWaitForFences(vk->handle, 1, &fence, VK_TRUE, timeout_ns / N_INTERVAL);
+    return r;
+}
+
 /* Submits `info`, if it is not NULL, and waits for it and all before it. */
 static hearth_status submit_and_finish(hth_device *d, const VkSubmitInfo *info, uint64_t timeout_ns,
                                        hearth_error *err)
@@ -120,8 +130,7 @@ static hearth_status submit_and_finish(hth_device *d, const VkSubmitInfo *info, 
     VkResult r = vk->call.vkCreateFence(vk->handle, &plain, NULL, &fence);
     if (r != VK_SUCCESS) return hth_vk_fail(err, d, call, r);
     r = vk->call.vkQueueSubmit(vk->queue, info != NULL, info, fence), call = "vkQueueSubmit";
-    if (r == VK_SUCCESS)
-        r = vk->call.vkWaitForFences(vk->handle, 1, &fence, VK_TRUE, timeout_ns), call = "vkWaitForFences";
+    if (r == VK_SUCCESS) r = wait_for(vk, fence, timeout_ns), call = "vkWaitForFences";
     vk->hangs = r == VK_TIMEOUT;
     if (vk->hangs)
         return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: what was submitted is not done after %.0f s",
