@@ -12,10 +12,8 @@
  * instructions of a pipeline. */
 #include "device/radv_stats.h"
 
-#include "device/vulkan/spirv.h"
-#include "device/vulkan/vk_compat.h"
+#include "device/vulkan/vulkan_int.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +22,6 @@
 enum { MAX_PIPELINE = 1024, MAX_STATISTIC = 64, MAX_TEXT = 8 };
 
 #define FOR_EACH_CALL(CALL)                                                                                  \
-    CALL(vkEnumeratePhysicalDevices)                                                                         \
-    CALL(vkGetPhysicalDeviceProperties2)                                                                     \
     CALL(vkCreateDevice)                                                                                     \
     CALL(vkCreateDescriptorSetLayout)                                                                        \
     CALL(vkCreatePipelineLayout)                                                                             \
@@ -59,40 +55,27 @@ static void check(VkResult r, const char *what)
 
 static VkPhysicalDevice first_device(void)
 {
-    void *library = dlopen("libvulkan.so.1", RTLD_NOW);
-    PFN_vkGetInstanceProcAddr get = NULL;
-    PFN_vkCreateInstance create = NULL;
-    VkInstance instance = NULL;
-    VkPhysicalDevice first = NULL;
-    VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .apiVersion = VK_API_VERSION_1_3};
-    VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};
-    uint32_t n = 1;
-    if (library) *(void **)&get = dlsym(library, "vkGetInstanceProcAddr");
-    if (get) create = (PFN_vkCreateInstance)get(NULL, "vkCreateInstance");
-    if (!create || create(&info, NULL, &instance) != VK_SUCCESS) die("no Vulkan");
+    static hth_vk_instance instance;
+    hth_vk_physical_device physical[HTH_MAX_DEVICE];
+    hearth_error err = {0};
+    size_t n = 0;
+    hearth_status st = hth_vk_instance_open(&instance, false, &err);
+    if (st == HEARTH_OK) st = hth_vk_find(&instance, 0, physical, &n, &err);
+    if (st != HEARTH_OK) die(err.message);
+    if (n == 0) die("no device");
 #define CALL(name)                                                                                           \
-    vk.name = (PFN_##name)get(instance, #name);                                                              \
+    vk.name = (PFN_##name)instance.vkGetInstanceProcAddr(instance.handle, #name);                            \
     if (!vk.name) die("no " #name);
     FOR_EACH_CALL(CALL)
 #undef CALL
-    vk.vkEnumeratePhysicalDevices(instance, &n, &first);
-    if (!first) die("no device");
-    return first;
+    float_controls = physical[0].float_controls;
+    return physical[0].handle;
 }
 
 static void open_device(VkPhysicalDevice physical)
 {
     static const char *const extensions[] = {VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME,
                                              VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME};
-    VkPhysicalDeviceFloatControlsProperties floats = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES};
-    VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
-                                              .pNext = &floats};
-    vk.vkGetPhysicalDeviceProperties2(physical, &properties);
-    float_controls =
-        (floats.shaderDenormPreserveFloat32 ? HTH_VK_DENORM_PRESERVE : 0u) |
-        (floats.shaderSignedZeroInfNanPreserveFloat32 ? HTH_VK_SIGNED_ZERO_INF_NAN_PRESERVE : 0u) |
-        (floats.shaderRoundingModeRTEFloat32 ? HTH_VK_ROUNDING_RTE : 0u);
     float priority = 1;
     VkDeviceQueueCreateInfo queue = {
         .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1, .pQueuePriorities = &priority};
