@@ -123,13 +123,15 @@ void hth_plan_free(hth_plan *plan);
 hearth_status hth_plan_validate(const hth_plan_model *model, const hth_plan_machine *machine,
                                 const hth_plan_options *options, hearth_error *err);
 
-/* The fastest placement on at most one device, the host and at most one storage home: exact to 1e-6 of the
+/* The fastest placement on one device or none, the host and at most one storage home: exact to 1e-6 of the
  * seconds; on a tie each layer, the last one first, takes the fewest bytes. Bounded: 2^26 cells of 4 bytes and 2^33
  * steps; beyond that, units double. If that needs more of the host than its capacity, host bytes get a price, found
  * by bisection, and the fastest of the answers is taken: it fits, and seconds_bound tells what it may have missed;
  * about 40 tables, and n_cluster^2 / 2 costs of each layer for each. The capacity of storage is checked, not
- * optimised. UNSUPPORTED: several devices or storage homes. ARGUMENT: also if no placement fits (the message gives
- * the sum). MEMORY. */
+ * optimised. With several devices each has consecutive layers, in their order; where the layers of one end and those of
+ * the next begin is searched for (solve_devices.c), so that a faster placement may exist, the host's capacity is only
+ * checked, and what hth_plan_solve alone sets is 0. UNSUPPORTED: several devices and storage, several storage homes.
+ * ARGUMENT: also if no placement fits (the message gives the sum). MEMORY. */
 hearth_status hth_plan_solve(const hth_plan_model *model, const hth_plan_machine *machine,
                              const hth_plan_options *options, hth_plan *out, hearth_error *err);
 

@@ -215,6 +215,19 @@ hth_plan_answer hth_plan_table_best(const hth_plan_table *t, uint64_t vram, hth_
     return b;
 }
 
+bool hth_plan_table_first(const hth_plan_table *t, uint64_t vram, uint32_t n, bool head, hth_plan_answer *out)
+{
+    const hth_plan_home *d = t->roles->device;
+    uint64_t needed = d->fixed_bytes + (head ? t->model->head_bytes : 0);
+    *out = (hth_plan_answer){.n_device = n, .head = head};
+    if (n == 0) return !head;
+    if (vram < needed || (head && t->model->head_stays)) return false;
+    out->units = (vram - needed) / t->unit;
+    int32_t v = value_at(t, n, out->units);
+    out->seconds = v * t->quantum + (head ? device_head(t) : d->sync_latency);
+    return v < NO_FIT;
+}
+
 /* From the last layer to the first. */
 void hth_plan_table_divide(const hth_plan_table *t, const hth_plan_answer *b, hth_plan_division *divisions)
 {
@@ -320,9 +333,12 @@ hearth_status hth_plan_solve(const hth_plan_model *model, const hth_plan_machine
     hth_plan_roles roles;
     bool fits = true;
     *out = (hth_plan){0};
+    uint32_t n_device = 0;
     hearth_status st = hth_plan_validate(model, machine, options, err);
-    if (st == HEARTH_OK) st = hth_plan_find_roles(machine, &roles, err);
     if (st != HEARTH_OK) return st;
+    while (machine->homes[n_device].kind == HTH_PLAN_DEVICE) n_device++;
+    if (n_device > 1) return hth_plan_solve_devices(model, machine, n_device, options, out, err);
+    if ((st = hth_plan_find_roles(machine, &roles, err)) != HEARTH_OK) return st;
     hth_plan_table t = {.model = model, .roles = &roles, .request = options, .unit = HTH_PLAN_UNIT};
     st = hth_plan_table_open(&t, err);
     if (st == HEARTH_OK) st = solve_unlimited(&t, machine, &fits, out, err);

@@ -53,10 +53,18 @@ void hth_plan_table_close(hth_plan_table *t);
 hearth_status hth_plan_table_fill(hth_plan_table *t, uint64_t high, hearth_error *err);
 /* The best answer for a device of that many bytes; c: NULL, or receives all that were compared. */
 hth_plan_answer hth_plan_table_best(const hth_plan_table *t, uint64_t vram, hth_plan_answers *c);
+/* The answer with the first n layers on a device of that many bytes, and the head if `head`; its seconds are those of
+ * the device alone. false: they do not fit. */
+bool hth_plan_table_first(const hth_plan_table *t, uint64_t vram, uint32_t n, bool head,
+                          hth_plan_answer *out);
 /* The placement behind an answer: divisions[n_layer]. */
 void hth_plan_table_divide(const hth_plan_table *t, const hth_plan_answer *answer,
                            hth_plan_division *divisions);
 
+/* hth_plan_solve with several devices (solve_devices.c). */
+hearth_status hth_plan_solve_devices(const hth_plan_model *model, const hth_plan_machine *machine,
+                                     uint32_t n_device, const hth_plan_options *options, hth_plan *out,
+                                     hearth_error *err);
 /* hth_plan_solve where the host's capacity limits. */
 hearth_status hth_plan_solve_limited(const hth_plan_model *model, const hth_plan_machine *machine,
                                      const hth_plan_roles *roles, const hth_plan_options *options,
