@@ -178,6 +178,38 @@ static int check_list(const option_spec *o, const char *value)
     }
 }
 
+static int check_size(const option_spec *o, const char *value)
+{
+    uint64_t u;
+    if (!parse_size(value, &u) || (u == 0 && strcmp(value, "auto") != 0))
+        return usage_error(
+            "--%s '%s': expected bytes, at least 1, as 500M or 7.5g, with K, M, G, T or no unit; or "
+            "auto",
+            o->name, value);
+    if ((double)u > o->max)
+        return usage_error("--%s '%s': too large, expected at most %.0f bytes", o->name, value, o->max);
+    return 0;
+}
+
+/* The next of the values with commas between them, cut to the size of part; NULL: there is none. */
+static const char *next_part(const char *p, char *part, size_t size)
+{
+    if (!p || !*p) return NULL;
+    size_t n = strcspn(p, ","), kept = n < size ? n : size - 1;
+    memcpy(part, p, kept);
+    part[kept] = '\0';
+    return p + n + (p[n] == ',' && p[n + 1]);
+}
+
+static int check_sizes(const option_spec *o, const char *value)
+{
+    char part[64];
+    int status = *value ? 0 : check_size(o, value);
+    for (const char *p = value; !status && (p = next_part(p, part, sizeof part));)
+        status = check_size(o, part);
+    return status;
+}
+
 static int check_value(const option_spec *o, const char *value)
 {
     uint64_t u;
@@ -204,15 +236,7 @@ static int check_value(const option_spec *o, const char *value)
         if (find_choice(o->choices, value) >= 0) return 0;
         return usage_error("--%s '%s': expected one of %s", o->name, value, o->choices);
     case OPTION_UINT_LIST: return check_list(o, value);
-    case OPTION_SIZE:
-        if (!parse_size(value, &u) || (u == 0 && strcmp(value, "auto") != 0))
-            return usage_error(
-                "--%s '%s': expected bytes, at least 1, as 500M or 7.5g, with K, M, G, T or no unit; or "
-                "auto",
-                o->name, value);
-        if ((double)u > o->max)
-            return usage_error("--%s '%s': too large, expected at most %.0f bytes", o->name, value, o->max);
-        return 0;
+    case OPTION_SIZE: return o->flags & OPTION_EACH ? check_sizes(o, value) : check_size(o, value);
     case OPTION_FLAG:
     case OPTION_TEXT:
     case OPTION_FILE: break;
@@ -498,9 +522,17 @@ uint64_t args_uint(const args *a, const char *name, uint64_t otherwise)
 
 uint64_t args_size(const args *a, const char *name, uint64_t otherwise)
 {
+    return args_sizes(a, name, &otherwise, 1), otherwise;
+}
+
+size_t args_sizes(const args *a, const char *name, uint64_t *values, size_t n_max)
+{
     const given *g = find_given(a, name, 0);
-    if (g) parse_size(g->value, &otherwise);
-    return otherwise;
+    char part[64];
+    size_t n = 0;
+    for (const char *p = g ? g->value : NULL; n < n_max && (p = next_part(p, part, sizeof part)); n++)
+        parse_size(part, &values[n]);
+    return n;
 }
 
 int64_t args_int(const args *a, const char *name, int64_t otherwise)

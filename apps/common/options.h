@@ -29,8 +29,11 @@ typedef enum option_flag {
     /* For an OPTION_UINT: -1 is UINT64_MAX in any range, and means no limit. Up to two choices: a word for -1,
      * then a word for max. */
     OPTION_OPEN = 4,
-    OPTION_BARE = 16, /* an OPTION_CHOICE that may stand without a value: the next word is one only if it is a choice */
-    OPTION_MODEL = 8, /* names a model: by its path or by its name in hearth list, or is the word of choices */
+    OPTION_BARE =
+        16, /* an OPTION_CHOICE that may stand without a value: the next word is one only if it is a choice */
+    OPTION_EACH = 32, /* an OPTION_SIZE that may have several values with commas between them */
+    OPTION_MODEL =
+        8, /* names a model: by its path or by its name in hearth list, or is the word of choices */
 } option_flag;
 
 typedef struct option_spec {
@@ -85,8 +88,10 @@ bool args_are_none(const args *a); /* neither options nor operands were given */
 /* Whether the command has such an option. */
 bool command_offers(const args *a, const char *name);
 uint64_t args_uint(const args *a, const char *name, uint64_t otherwise);
-/* The value of an OPTION_SIZE, in bytes. */
+/* The value of an OPTION_SIZE, in bytes; of several the first. */
 uint64_t args_size(const args *a, const char *name, uint64_t otherwise);
+/* Copies the values of an OPTION_EACH. Returns how many; 0: not given. */
+size_t args_sizes(const args *a, const char *name, uint64_t *values, size_t n_max);
 int64_t args_int(const args *a, const char *name, int64_t otherwise);
 double args_float(const args *a, const char *name, double otherwise);
 /* NULL also if an OPTION_BARE has no value. */
