@@ -117,7 +117,7 @@ int main(int argc, char **argv)
     }
     hth_device *device = model->gpu->device;
     printf("%s, %s, %s: %u of %u layers\n", argv[1], hth_device_get_info(device)->name,
-           hth_device_get_info(device)->driver, model->gpu->params.n_layer, model->model->hparams.n_layer);
+           hth_device_get_info(device)->driver, model->gpu->params.end_layer, model->model->hparams.n_layer);
     if (hearth_session_open(model, &so, &session, &err) != HEARTH_OK) die(&err);
     if (n[2] > 0) eval(session, n[2]);
     for (uint32_t i = 0; i < n[0] / 4; i++) eval(session, 1);

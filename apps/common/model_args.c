@@ -40,8 +40,9 @@ const option_spec model_options[] = {
 };
 
 #define DEVICE_OPTIONS                                                                                       \
-    OPT_TEXT("gpu", 0, "DEVICE", "auto (default), none, or a name of hearth devices"),                       \
-        OPT_SIZE("vram", 0, "BYTES", 1, 9e18, "limit of GPU memory: 8G, 500M; default auto")
+    OPT_TEXT("gpu", 0, "DEVICE", "auto (default), none, or names of hearth devices"),                       \
+        OPT_SIZE("vram", 0, "BYTES", 1, 9e18, "limit of GPU memory: 8G, 500M; default auto",                 \
+                 .flags = OPTION_EACH)
 
 const option_spec device_options[] = {DEVICE_OPTIONS, {0}};
 
@@ -124,7 +125,7 @@ static hearth_gpu_options gpu_options_of(const args *a, uint32_t n_position)
     const char *by_layers = command_offers(a, "gpu-layers") ? placement_by_layers(a) : NULL;
     bool none = by_layers && args_uint(a, "gpu-layers", 0) == 0;
     o.device = none ? "none" : args_text(a, "gpu", "auto");
-    o.vram = args_size(a, "vram", 0);
+    if (args_sizes(a, "vram", o.vrams, HEARTH_MAX_GPU) == 1) o.vram = o.vrams[0], o.vrams[0] = 0;
     o.placement = by_layers ? by_layers : args_text(a, "placement", NULL);
     o.bit_exact = args_has(a, "gpu-strict");
     return o;

@@ -42,10 +42,12 @@ double hub_gpu_speed(hub_machine *m, const hth_model *model, hearth_selector sel
     const hth_device_info *info = hth_device_get_info(m->device);
     uint32_t n_ctx = hth_context_for(&model->hparams, 0);
     hth_offload_params params = {.selector = selector,
-                           .n_row = hth_gpu_batch_size(info, N_BATCH, n_ctx),
-                           .n_position = hth_gpu_positions(n_ctx)};
-    if (hth_placement_builder_open(&builder, model, info, budget_of(m), &params, &ignored) != HEARTH_OK) return 0.0;
-    if (hth_plan_context_build(&context, &builder, NULL, m->device, &m->kernels, m->pool, &ignored) == HEARTH_OK) {
+                                 .n_row = hth_gpu_batch_size(info, N_BATCH, n_ctx),
+                                 .n_position = hth_gpu_positions(n_ctx)};
+    const hth_placement_part part = {
+        .device = m->device, .info = info, .params = params, .budget = budget_of(m)};
+    if (hth_placement_builder_open(&builder, model, &part, 1, &ignored) != HEARTH_OK) return 0.0;
+    if (hth_plan_context_build(&context, &builder, NULL, &m->kernels, m->pool, &ignored) == HEARTH_OK) {
         bool is_there = context.best.n_device > 0 || context.best.head;
         if (is_there && context.best.seconds > 0.0)
             speed = 1.0 / context.best.seconds, *bytes = context.best.bytes[HTH_HOME_DEVICE].total;

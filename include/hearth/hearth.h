@@ -95,14 +95,19 @@ typedef enum hearth_kv_type {
                            bytes of F16. Requires heads of a multiple of 32 values */
 } hearth_kv_type;
 
-/* A GPU in addition to the CPU: it runs the first layers of a model, as many as fit, and holds their part of the
- * KV caches of all sessions. Quantised weights give the CPU's bits on it, if the device passes a self-test when
- * the model is opened. F32, F16 and BF16 do not. */
+/* GPUs that a model can use together. */
+enum { HEARTH_MAX_GPU = 4 };
+
+/* A GPU in addition to the CPU, or several: they run the first layers of a model, as many as fit, and hold their part
+ * of the KV caches of all sessions. Quantised weights give the CPU's bits on them, if each device passes a self-test
+ * when the model is opened. F32, F16 and BF16 do not. */
 typedef struct hearth_gpu_options {
     const char *device; /* "auto" (a GPU, if there is one), "none", "vulkan:0" and so on, a UUID, "null", which
                            computes on the CPU as a GPU would, "sim:FILE", which does so with the memory, times and
-                           faults of the GPU that a file describes; NULL: none */
-    uint64_t vram;      /* limit in bytes; 0: the free memory of the device */
+                           faults of the GPU that a file describes; up to HEARTH_MAX_GPU names of devices with commas
+                           between them: the first has the first layers, the next one those that follow; NULL: none */
+    uint64_t vram;      /* limit in bytes, of each device; 0: the free memory of the device */
+    uint64_t vrams[HEARTH_MAX_GPU]; /* limits of single devices, in the order of their names; 0: vram */
     uint32_t n_ctx;     /* positions of all sessions together, each in whole pages of 32; 0 and HEARTH_CTX_TRAINED:
                            those of one session, as in hearth_session_options. If it is not 0, a cache of that
                            size is allocated and freed before weights are read, also without a device, so that
@@ -192,19 +197,19 @@ typedef struct hearth_model_info {
     uint32_t n_streamed, n_streamed_max; /* experts, or pieces of dense networks, that are read from the file when they
                                             are needed, and those that fit into memory at once; 0: none are */
     const char *reader;       /* how they are read: "io_uring", "pread", the name of a simulated disk; NULL: none are */
-    const char *gpu;          /* the device's name; NULL: the CPU runs everything */
+    const char *gpu;          /* the device's name, of several "A and B"; NULL: the CPU runs everything */
     const char *gpu_note;     /* why nothing is on a device, or less than at first; "" */
-    uint32_t gpu_n_layer;     /* layers on the device: the first ones */
-    double gpu_neuron_share;  /* share of the neurons of these layers that is on the device, 0 to 1 */
+    uint32_t gpu_n_layer;     /* layers on devices: the first ones */
+    double gpu_neuron_share;  /* share of the neurons of these layers that is on devices, 0 to 1 */
     double gpu_predicted_tps; /* tokens per second that the placement plan predicts; 0: unknown */
-    bool gpu_head;            /* the output matrix is on the device */
+    bool gpu_head;            /* the output matrix is on a device */
     bool gpu_bit_exact;       /* all results so far have the CPU's bits, including those of a device that is no
                                  longer used */
     const char *gpu_bit_exact_reason; /* why not: "output.weight is F16"; "" */
-    uint64_t gpu_bytes;       /* allocated on the device */
-    bool gpu_simulated;       /* the device is simulated: reports must say so */
-    double gpu_sim_seconds;   /* seconds of the simulated clock since the device was opened, if that clock also
-                                 counts the time of this machine's CPU; 0: measured times are those of this machine */
+    uint64_t gpu_bytes;       /* allocated on all devices */
+    bool gpu_simulated;       /* a device is simulated: reports must say so */
+    double gpu_sim_seconds;   /* seconds of the simulated clocks since the devices were opened, if they also count the
+                                 time of this machine's CPU; 0: measured times are those of this machine */
 } hearth_model_info;
 
 HEARTH_API void hearth_model_get_info(const hearth_model *model, hearth_model_info *info);

@@ -91,6 +91,29 @@ bool hth_device_find_discrete(char name[32])
     return best != NULL;
 }
 
+hearth_status hth_device_split_names(const char *list, hth_device_names *out, hearth_error *err)
+{
+    out->n = 0;
+    for (const char *p = list;; p++) {
+        size_t n = strcspn(p, ",");
+        if (out->n == HEARTH_MAX_GPU)
+            return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%.200s: more than %d devices", list,
+                            HEARTH_MAX_GPU);
+        if (n >= HTH_DEVICE_NAME)
+            return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%.200s...: the name of a device is too long", p);
+        char *name = out->all[out->n++];
+        memcpy(name, p, n);
+        name[n] = '\0';
+        bool alone = out->n == 1 && !p[n];
+        if (!alone && (n == 0 || strcmp(name, "auto") == 0 || strcmp(name, "none") == 0))
+            return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                            "%.200s: names of several devices are wanted, as in vulkan:0,vulkan:1: not '%s'",
+                            list, name);
+        p += n;
+        if (!*p) return HEARTH_OK;
+    }
+}
+
 uint64_t hth_device_free_memory(const hth_device_info *info)
 {
     const uint64_t least_margin = (uint64_t)256 << 20;

@@ -68,6 +68,15 @@ void hth_device_list(hth_device_info *out, size_t capacity, size_t *n, char note
 
 /* The usable discrete GPU with most memory, of equals that with most features, as "vulkan:N"; false: none. */
 bool hth_device_find_discrete(char name[32]);
+
+/* The names of a list with commas between them: "vulkan:0,vulkan:1". UNSUPPORTED: more than HEARTH_MAX_GPU, an empty
+ * one, or auto or none among several. */
+enum { HTH_DEVICE_NAME = 1024 };
+typedef struct hth_device_names {
+    char all[HEARTH_MAX_GPU][HTH_DEVICE_NAME];
+    uint32_t n;
+} hth_device_names;
+hearth_status hth_device_split_names(const char *list, hth_device_names *out, hearth_error *err);
 bool hth_device_is_usable_gpu(const hth_device_info *info);
 /* Bytes that a model may use: leaves a margin for other processes and for the driver. */
 uint64_t hth_device_free_memory(const hth_device_info *info);

@@ -7,6 +7,7 @@
 #include "file/gguf.h"
 #include "model/model.h"
 #include "forward/gpu/gpu.h"
+#include "placement/policy.h"
 #include "forward/forward.h"
 #include "sparse/sidecar.h"
 #include "text/tokenizer.h"
@@ -50,19 +51,25 @@ struct hearth_model {
     struct {
         uint64_t n_weight, size;
     } from_sidecar[HTH_N_SIDECAR];
-    hth_arena vectors;  /* norms, biases and factors as floats */
-    hth_device *device; /* NULL: none */
-    hth_gpu *gpu;       /* the layers on the device; NULL: none */
-    /* Why nothing is on the device, or less than before. The last one is current. Earlier ones stay valid for
+    hth_arena vectors; /* norms, biases and factors as floats */
+    /* The devices that the options name, with the budgets and parameters of the last placement. */
+    hth_placement_part devices[HEARTH_MAX_GPU];
+    uint32_t n_device;
+    bool left[HEARTH_MAX_GPU]; /* devices that failed: nothing is placed there again */
+    hth_gpu *gpu;              /* the layers on devices; NULL: none */
+    /* Names of the devices that have some, by the number of evictions: earlier ones stay valid for callers that still
+     * read them. */
+    char gpu_names[HTH_MAX_EVICT + 1][300];
+    /* Why nothing is on a device, or less than before. The last one is current. Earlier ones stay valid for
      * callers that still read them. */
     char gpu_statuses[HTH_MAX_GPU_STATUS][400];
     uint32_t n_gpu_status;
     double gpu_seconds; /* seconds per token by the placement plan; 0: no plan */
     /* State of evictions from the device: the CPU reloads the evicted weights and continues without the device. */
-    pthread_mutex_t gpu_lock; /* guards gpu, kv_pools and all members below, except generation */
-    uint32_t generation;         /* number of evictions; incremented after all other changes */
-    bool lost, reload_done;   /* lost: all was evicted; reload_done: the CPU has all of its weights */
-    hth_gpu *evicted[HTH_MAX_EVICT];
+    pthread_mutex_t gpu_lock;        /* guards gpu, kv_pools and all members below, except generation */
+    uint32_t generation;             /* number of evictions; incremented after all other changes */
+    bool lost, reload_done;          /* lost: all was evicted; reload_done: the CPU has all of its weights */
+    hth_gpu *evicted[HTH_MAX_EVICT]; /* with the parts behind each */
     uint32_t n_evicted;
     hth_kv_pool *kv_pools[HTH_N_KV_TYPE]; /* of all sessions, by type; NULL: not opened yet */
     bool mapped; /* matrices were mapped, not read */
@@ -228,20 +235,21 @@ uint32_t hth_engine_generation(const hearth_model *m);
 /* The part on the device, or NULL, and its placement generation. If the device is lost, all weights are loaded for
  * the CPU. MEMORY, IO. */
 hearth_status hth_engine_use_gpu(hearth_model *m, hth_gpu **gpu, uint32_t *generation, hearth_error *err);
-/* Called after the device failed a step of that generation, or refused it repeatedly: frees its memory, and logs
- * the fallback unless that was done. */
+/* Called after a device failed a step of that generation, or refused it repeatedly: frees its memory, places its layers
+ * on the other devices as far as they fit, and logs the fallback, unless that was done. */
 void hth_engine_gpu_fallback(hearth_model *m, uint32_t generation, const char *why);
-/* Queries the memory budget of the device. If more is in use, re-plans with less, HTH_MAX_EVICT times at most,
+/* Queries the memory budget of each device. If more is in use, re-plans with less, HTH_MAX_EVICT times at most,
  * then falls back to the CPU. Logs one line. */
 void hth_engine_enforce_vram_budget(hearth_model *m);
 /* The pool of all sessions with caches of this type, which the device limits while part of the model is there.
  * ARGUMENT (also: another type than the device has), MEMORY. */
 hearth_status hth_engine_kv_pool(hearth_model *m, hearth_kv_type type, hth_kv_pool **pool, hearth_error *err);
 
-/* gpu.c, with m->gpu_lock held or while the model is opened: plans again with the parameters `before` and a budget
- * in bytes. m->gpu NULL: nothing fits. options: for the progress callback; NULL: none. */
-hearth_status hth_engine_replan_gpu(hearth_model *m, const hth_offload_params *before, uint64_t budget,
-                                     const hearth_model_options *options, hearth_error *err);
+/* gpu.c, with m->gpu_lock held or while the model is opened: places layers again, evenly, on m->devices that are not
+ * left, within their budgets. m->gpu NULL: nothing fits. options: for the progress callback; NULL: none. */
+hearth_status hth_engine_replan_gpu(hearth_model *m, const hearth_model_options *options, hearth_error *err);
+/* The index in m->devices of the device of a part. */
+uint32_t hth_engine_device_of(const hearth_model *m, const hth_gpu *gpu);
 /* gpu.c: opens the device that the options name and loads the model's part for it. With "auto" there may be no
  * device. */
 hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *options, hearth_error *err);

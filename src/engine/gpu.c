@@ -1,4 +1,4 @@
-/* The part of a model on a device: selects the device and the number of layers, and uploads their weights from the
+/* The parts of a model on devices: opens the devices, chooses their layers, and uploads the weights from the
  * file. Called by model.c between the loading of vectors and of matrices and after both, and by gpu_fallback.c at
  * run time. */
 #include "engine/engine.h"
@@ -12,19 +12,58 @@
 #include <stdio.h>
 #include <string.h>
 
+/* ---- the devices ------------------------------------------------------------------------------------- */
 
-/* ---- the device -------------------------------------------------------------------------------------- */
+static hearth_status open_device(hearth_model *m, const char *name, uint64_t limit, hearth_error *err)
+{
+    hth_placement_part *p = &m->devices[m->n_device];
+    hth_device_spec spec = {.name = name, .memory = limit, .shader_refs = hth_shader_ref_table};
+    hearth_status st = hth_device_open(&spec, &p->device, err);
+    if (st != HEARTH_OK) return st;
+    p->info = hth_device_get_info(p->device);
+    m->n_device++;
+    for (uint32_t i = 0; i + 1 < m->n_device; i++)
+        if (hth_device_is_usable_gpu(p->info) &&
+            memcmp(m->devices[i].info->uuid, p->info->uuid, sizeof p->info->uuid) == 0)
+            return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s is the same GPU as one before it in --gpu",
+                            name);
+    return HEARTH_OK;
+}
 
-static hearth_status open_device(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
+/* With "auto" there may be none. */
+static hearth_status open_devices(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
     char discrete[32];
-    const char *name = o->device;
-    if (strcmp(name, "auto") == 0) {
-        if (!hth_device_find_discrete(discrete)) return HEARTH_OK;
-        name = discrete;
+    hth_device_names names;
+    bool is_auto = strcmp(o->device, "auto") == 0;
+    if (is_auto && !hth_device_find_discrete(discrete)) return HEARTH_OK;
+    hearth_status st = hth_device_split_names(is_auto ? discrete : o->device, &names, err);
+    for (uint32_t i = names.n; st == HEARTH_OK && i < HEARTH_MAX_GPU; i++)
+        if (o->vrams[i] > 0)
+            st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "a limit of memory for GPU %u, but there are %u: %s",
+                          i + 1, names.n, o->device);
+    for (uint32_t i = 0; st == HEARTH_OK && i < names.n; i++)
+        st = open_device(m, names.all[i], o->vrams[i] > 0 ? o->vrams[i] : o->vram, err);
+    return st;
+}
+
+uint32_t hth_engine_device_of(const hearth_model *m, const hth_gpu *gpu)
+{
+    uint32_t i = 0;
+    while (m->devices[i].device != hth_gpu_get_device(gpu)) i++;
+    return i;
+}
+
+static void name_devices(hearth_model *m)
+{
+    char *to = m->gpu_names[m->n_evicted];
+    const size_t size = sizeof m->gpu_names[0];
+    size_t n = 0;
+    for (const hth_gpu *g = m->gpu; g && n < size; g = hth_gpu_next(g)) {
+        const char *between = g == m->gpu ? "" : hth_gpu_next(g) ? ", " : " and ";
+        int more = snprintf(to + n, size - n, "%s%s", between, m->devices[hth_engine_device_of(m, g)].info->name);
+        n += more > 0 ? (size_t)more : 0;
     }
-    hth_device_spec spec = {.name = name, .memory = o->vram, .shader_refs = hth_shader_ref_table};
-    return hth_device_open(&spec, &m->device, err);
 }
 
 /* ---- status -------------------------------------------------------------------------------------------- */
@@ -46,10 +85,10 @@ const char *hth_engine_gpu_status(const hearth_model *m)
 /* ---- placement ---------------------------------------------------------------------------------------- */
 
 /* Number of rows of a matrix on a device with these offload parameters. The CPU has the rows after them. */
-static uint64_t rows_on_gpu(const hth_model *model, const hth_offload_params *params, const hth_matrix *w)
+static uint64_t rows_of_part(const hth_model *model, const hth_offload_params *params, const hth_matrix *w)
 {
     if (w == &model->output) return params->head ? w->n_row : 0;
-    for (uint32_t i = 0; i < params->n_layer; i++) {
+    for (uint32_t i = params->first_layer; i < params->end_layer; i++) {
         hth_layer *l = &model->layers[i];
         hth_matrix *all[HTH_LAYER_MATRICES];
         hth_layer_matrices(l, all);
@@ -61,34 +100,48 @@ static uint64_t rows_on_gpu(const hth_model *model, const hth_offload_params *pa
     return 0;
 }
 
+/* Each matrix has rows on one device at most. */
+uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
+{
+    uint64_t n = 0;
+    for (const hth_gpu *g = m->lost ? NULL : m->gpu; g && n == 0; g = hth_gpu_next(g))
+        n = rows_of_part(m->model, hth_gpu_get_params(g), w);
+    return n;
+}
+
 bool hth_engine_is_divided(const hearth_model *m, const hth_matrix *w)
 {
-    const hth_offload_params *params = m->gpu && !m->lost ? hth_gpu_get_params(m->gpu) : NULL;
-    for (uint32_t i = 0; params && i < params->n_layer; i++) {
-        const hth_ffn *f = &m->model->layers[i].ffn;
-        bool is_part = w == &f->gate || w == &f->up || w == &f->down_t.rows;
-        if (is_part) return params->n_hot[i] < f->d_ff;
+    for (const hth_gpu *g = m->lost ? NULL : m->gpu; g; g = hth_gpu_next(g)) {
+        const hth_offload_params *params = hth_gpu_get_params(g);
+        for (uint32_t i = params->first_layer; i < params->end_layer; i++) {
+            const hth_ffn *f = &m->model->layers[i].ffn;
+            bool is_part = w == &f->gate || w == &f->up || w == &f->down_t.rows;
+            if (is_part) return params->n_hot[i] < f->d_ff;
+        }
     }
     return false;
 }
 
-/* Progress of an upload to the device. */
+/* Progress of an upload to devices. */
 typedef struct upload {
     const hearth_model *model;
     const hearth_model_options *options; /* NULL: no progress callback */
     uint64_t done, total;                /* bytes */
 } upload;
 
-static upload new_upload(const hearth_model *m, const hth_offload_params *params,
-                        const hearth_model_options *options)
+static upload new_upload(const hearth_model *m, const hth_placement_builder *c,
+                         const hearth_model_options *options)
 {
     const hth_model *model = m->model;
     upload s = {.model = m, .options = options};
-    for (size_t i = 0; i < model->n_binding; i++) {
-        const hth_matrix *w = model->bindings[i].matrix;
-        if (w) s.total += rows_on_gpu(model, params, w) * w->row_size;
+    for (uint32_t k = 0; k < c->n_part; k++) {
+        const hth_offload_params *params = &c->parts[k].params;
+        for (size_t i = 0; i < model->n_binding; i++) {
+            const hth_matrix *w = model->bindings[i].matrix;
+            if (w) s.total += rows_of_part(model, params, w) * w->row_size;
+        }
+        if (params->head && model->tied) s.total += model->token_embd.n_row * model->token_embd.row_size;
     }
-    if (params->head && model->tied) s.total += model->token_embd.n_row * model->token_embd.row_size;
     return s;
 }
 
@@ -118,9 +171,10 @@ static hearth_status read_rows(void *user, const hth_matrix *w, uint64_t first, 
 
 static hearth_status fail_budget(const hearth_model *m, const hth_placement_builder *c, hearth_error *err)
 {
-    const char *path = hth_gguf_path(m->file), *name = c->info->name;
+    const hth_placement_part *p = &c->parts[0];
+    const char *path = hth_gguf_path(m->file), *name = p->info->name;
     uint64_t min = hth_placement_builder_least_bytes(c), whole = hth_placement_builder_whole_bytes(c),
-             is_free = hth_device_free_memory(c->info);
+             is_free = hth_device_free_memory(p->info);
     if (min == UINT64_MAX)
         return hth_fail(
             err, HEARTH_ERROR_MEMORY,
@@ -131,22 +185,22 @@ static hearth_status fail_budget(const hearth_model *m, const hth_placement_buil
         return hth_fail(err, HEARTH_ERROR_MEMORY,
                         "%s: %s on %s hold no layer of this model: the least is --vram %s%s%s; a smaller -c "
                         "or --batch takes less",
-                        path, hth_format_bytes(c->budget).text, name, hth_format_size_arg(min).text,
+                        path, hth_format_bytes(p->budget).text, name, hth_format_size_arg(min).text,
                         whole < UINT64_MAX ? ", all of it takes " : "",
                         whole < UINT64_MAX ? hth_format_size_arg(whole).text : "");
     return hth_fail(
         err, HEARTH_ERROR_MEMORY,
         "%s: no layer of it fits on %s: the least is %s, and of its %s %s are free (a twentieth, at least "
         "256 MiB, is left to others); a smaller -c or --batch takes less, --gpu none does without it",
-        path, name, hth_format_bytes(min).text, hth_format_bytes(c->info->memory).text,
+        path, name, hth_format_bytes(min).text, hth_format_bytes(p->info->memory).text,
         hth_format_bytes(is_free).text);
 }
 
 /* Logs what stays on the CPU for another reason than memory. */
 static void note_problem(hearth_model *m, const hth_placement_builder *c)
 {
-    const char *name = c->info->name, *path = hth_gguf_path(m->file);
-    uint32_t n = c->params.n_layer;
+    const char *name = c->parts[0].info->name, *path = hth_gguf_path(m->file);
+    uint32_t n = hth_placement_builder_n_layer(c);
     if (!c->unsupported_reason) return;
     if (n == 0) {
         hth_engine_set_gpu_status(m, "%s: %s", name, c->unsupported_reason);
@@ -157,20 +211,27 @@ static void note_problem(hearth_model *m, const hth_placement_builder *c)
     }
 }
 
-/* Chooses a placement: from a file, by a plan, or uniform; as requested, or as suits the device. Plans exist for
+static bool are_gpus(const hth_placement_builder *c)
+{
+    for (uint32_t i = 0; i < c->n_part; i++)
+        if (!hth_device_is_usable_gpu(c->parts[i].info)) return false;
+    return true;
+}
+
+/* Chooses a placement: from a file, by a plan, or uniform; as requested, or as suits the devices. Plans exist for
  * GPUs only, not for devices that compute on the CPU. */
 static hearth_status choose(hearth_model *m, const hearth_gpu_options *o, hth_placement_builder *c,
                             hearth_error *err)
 {
     hearth_error why = {0};
-    bool plans = hth_device_is_usable_gpu(c->info);
+    bool plans = are_gpus(c);
     uint64_t n_layer;
     if (hth_placement_arg_is_path(o->placement)) return hth_placement_builder_from_file(c, o->placement, err);
     if (hth_placement_arg_layers(o->placement, &n_layer))
         return hth_placement_builder_layers(c, n_layer), HEARTH_OK;
     if (o->placement) plans = strcmp(o->placement, "plan") == 0;
     hearth_status st = HEARTH_OK;
-    if (plans) st = hth_placement_builder_plan(c, m->device, &m->kernels, m->n_thread, &why);
+    if (plans) st = hth_placement_builder_plan(c, &m->kernels, m->n_thread, &why);
     if (st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_ARGUMENT) {
         hth_log(HEARTH_LOG_WARN, "%s: %s; without a plan each layer gets the same share",
                 hth_gguf_path(m->file), why.message);
@@ -181,19 +242,55 @@ static hearth_status choose(hearth_model *m, const hearth_gpu_options *o, hth_pl
     return st;
 }
 
-/* Opens the device part. A device may have less memory than it reports: on failure retries with a tenth less than
+/* Opens the parts on all devices that have layers. failed: the index of the one that did not open. */
+static hearth_status open_parts(hearth_model *m, const hth_placement_builder *c,
+                                const hearth_model_options *options, uint32_t *failed, hearth_error *err)
+{
+    upload s = new_upload(m, c, options);
+    hth_gpu *last = NULL;
+    hearth_status st = show_progress(&s, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++) {
+        const hth_placement_part *p = &c->parts[i];
+        hth_gpu *gpu;
+        *failed = i;
+        if (p->params.first_layer == p->params.end_layer) continue;
+        st = hth_gpu_open(m->model, &m->kernels, p->device, &p->params, read_rows, &s, &gpu, err);
+        if (st != HEARTH_OK) break;
+        if (last) hth_gpu_append(last, gpu);
+        else m->gpu = gpu;
+        last = gpu;
+    }
+    if (st != HEARTH_OK) {
+        hth_gpu_close(m->gpu);
+        m->gpu = NULL;
+    }
+    name_devices(m);
+    return st;
+}
+
+/* Keeps the parameters with which parts were placed, for later placements. */
+static void keep_params(hearth_model *m, const hth_placement_builder *c)
+{
+    for (uint32_t i = 0; i < c->n_part; i++)
+        for (uint32_t k = 0; k < m->n_device; k++)
+            if (m->devices[k].device == c->parts[i].device) {
+                m->devices[k] = c->parts[i];
+                m->devices[k].params.n_hot = NULL; /* the builder's */
+            }
+}
+
+/* Opens the parts on devices. A device may have less memory than it reports: on failure retries with a tenth less than
  * what was reached, a few times, then leaves all to the CPU. */
 static hearth_status open_or_shrink(hearth_model *m, hth_placement_builder *c,
                                 const hearth_model_options *options, bool quiet, hearth_error *err)
 {
     enum { TRIES = 4 };
     hearth_error why = {0};
-    for (int i = 0; i < TRIES && c->params.n_layer > 0; i++) {
-        upload s = new_upload(m, &c->params, options);
-        hearth_status st = show_progress(&s, &why);
-        if (st == HEARTH_OK)
-            st = hth_gpu_open(m->model, &m->kernels, m->device, &c->params, read_rows, &s, &m->gpu, &why);
+    uint32_t failed = 0;
+    for (int i = 0; i < TRIES && hth_placement_builder_n_layer(c) > 0; i++) {
+        hearth_status st = open_parts(m, c, options, &failed, &why);
         m->gpu_seconds = c->seconds;
+        keep_params(m, c);
         if (st != HEARTH_ERROR_MEMORY) {
             if (err && st != HEARTH_OK) *err = why;
             return st;
@@ -202,36 +299,41 @@ static hearth_status open_or_shrink(hearth_model *m, hth_placement_builder *c,
         if (!quiet)
             hth_log(HEARTH_LOG_WARN, "%s: %s; less is placed there, evenly", hth_gguf_path(m->file),
                     why.message);
-        uint64_t reached = hth_device_state(m->device).used_at_oom;
-        c->budget = (reached > 0 && reached < c->budget ? reached : c->budget) / 10 * 9;
+        hth_placement_part *p = &c->parts[failed];
+        uint64_t reached = hth_device_state(p->device).used_at_oom;
+        p->budget = (reached > 0 && reached < p->budget ? reached : p->budget) / 10 * 9;
         hth_placement_uniform(c);
     }
     if (!quiet)
         hth_log(HEARTH_LOG_WARN, "%s: %s; all of it runs on the CPU", hth_gguf_path(m->file), why.message);
-    hth_engine_set_gpu_status(m, "%.90s: %.300s", c->info->name, why.message);
+    hth_engine_set_gpu_status(m, "%.90s: %.300s", c->parts[failed].info->name, why.message);
     return HEARTH_OK;
 }
 
-static hearth_status place_on_device(hearth_model *m, const hearth_model_options *options, hearth_error *err)
+/* The budget of device i, and what the options say of it. */
+static void set_budget(hearth_model *m, const hearth_gpu_options *o, uint32_t i)
+{
+    hth_placement_part *p = &m->devices[i];
+    uint32_t n_ctx = hth_context_for(&m->model->hparams, o->n_ctx);
+    uint64_t free_bytes = hth_device_free_memory(p->info), vram = o->vrams[i] > 0 ? o->vrams[i] : o->vram;
+    if (vram > free_bytes)
+        hth_log(HEARTH_LOG_WARN, "%s has %s free, less than the %s that --vram allows", p->info->name,
+                hth_format_bytes(free_bytes).text, hth_format_bytes(vram).text);
+    p->params = (hth_offload_params){.n_row = hth_gpu_batch_size(p->info, o->n_batch, n_ctx),
+                                     .n_position = hth_gpu_positions(n_ctx),
+                                     .kv = o->kv,
+                                     .selector = m->selector,
+                                     .bit_exact = o->bit_exact};
+    p->is_user_limit = vram > 0 && vram < free_bytes;
+    p->budget = p->is_user_limit ? vram : free_bytes;
+}
+
+static hearth_status place_on_devices(hearth_model *m, const hearth_model_options *options, hearth_error *err)
 {
     const hearth_gpu_options *o = &options->gpu;
-    const hth_device_info *info = hth_device_get_info(m->device);
-    uint32_t n_ctx = hth_context_for(&m->model->hparams, o->n_ctx);
-    uint64_t free_bytes = hth_device_free_memory(info);
     hth_placement_builder c;
-    if (o->vram > free_bytes)
-        hth_log(HEARTH_LOG_WARN, "%s has %s free, less than the %s that --vram allows", info->name,
-                hth_format_bytes(free_bytes).text, hth_format_bytes(o->vram).text);
-    const hth_offload_params params = {
-        .n_row = hth_gpu_batch_size(info, o->n_batch, n_ctx),
-        .n_position = hth_gpu_positions(n_ctx),
-        .kv = o->kv,
-        .selector = m->selector,
-        .bit_exact = o->bit_exact};
-    bool allows_less = o->vram > 0 && o->vram < free_bytes;
-    hearth_status st =
-        hth_placement_builder_open(&c, m->model, info, allows_less ? o->vram : free_bytes, &params, err);
-    c.is_user_limit = allows_less;
+    for (uint32_t i = 0; i < m->n_device; i++) set_budget(m, o, i);
+    hearth_status st = hth_placement_builder_open(&c, m->model, m->devices, m->n_device, err);
     if (st == HEARTH_OK) st = choose(m, o, &c, err);
     /* Checks for cancellation before messages about the placement are logged: a plan may have measured for
      * seconds. */
@@ -239,21 +341,24 @@ static hearth_status place_on_device(hearth_model *m, const hearth_model_options
     if (st == HEARTH_OK) {
         hth_placement_set_submit_limit(&c, &m->kernels, m->n_thread);
         note_problem(m, &c);
-        if (c.params.n_layer > 0) st = open_or_shrink(m, &c, options, false, err);
+        if (hth_placement_builder_n_layer(&c) > 0) st = open_or_shrink(m, &c, options, false, err);
         else if (!c.unsupported_reason) st = fail_budget(m, &c, err);
     }
     hth_placement_builder_close(&c);
     return st;
 }
 
-hearth_status hth_engine_replan_gpu(hearth_model *m, const hth_offload_params *before, uint64_t budget,
-                                    const hearth_model_options *options, hearth_error *err)
+hearth_status hth_engine_replan_gpu(hearth_model *m, const hearth_model_options *options, hearth_error *err)
 {
     hth_placement_builder c;
-    hearth_status st =
-        hth_placement_builder_open(&c, m->model, hth_device_get_info(m->device), budget, before, err);
+    hth_placement_part parts[HEARTH_MAX_GPU];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->n_device; i++)
+        if (!m->left[i]) parts[n++] = m->devices[i];
+    hearth_status st = hth_placement_builder_open(&c, m->model, parts, n, err);
     if (st == HEARTH_OK) hth_placement_uniform(&c);
-    if (st == HEARTH_OK && c.params.n_layer > 0) st = open_or_shrink(m, &c, options, true, err);
+    if (st == HEARTH_OK && hth_placement_builder_n_layer(&c) > 0)
+        st = open_or_shrink(m, &c, options, true, err);
     hth_placement_builder_close(&c);
     return st;
 }
@@ -261,7 +366,7 @@ hearth_status hth_engine_replan_gpu(hearth_model *m, const hth_offload_params *b
 /* A device that was not requested explicitly may fail: the CPU is used instead. */
 static bool is_asked_for(const hearth_gpu_options *o)
 {
-    return strcmp(o->device, "auto") != 0 || o->vram > 0 || o->bit_exact;
+    return strcmp(o->device, "auto") != 0 || o->vram > 0 || o->vrams[0] > 0 || o->bit_exact;
 }
 
 /* Warns if a requested placement is not used. */
@@ -299,8 +404,8 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *o
         if (err) *err = why;
         return st;
     }
-    st = open_device(m, o, &why);
-    if (st == HEARTH_OK && m->device) st = place_on_device(m, options, &why);
+    st = open_devices(m, o, &why);
+    if (st == HEARTH_OK && m->n_device > 0) st = place_on_devices(m, options, &why);
     else if (st == HEARTH_OK) note_unused(m, o->placement);
     if (st == HEARTH_OK) return st;
     if (err) *err = why;
@@ -322,12 +427,14 @@ static uint64_t budget_below(const hth_device *device)
 static hearth_status reopen_smaller(hearth_model *m, const hearth_model_options *options, hearth_error *why)
 {
     hth_gpu *before = m->gpu;
-    uint64_t budget = budget_below(m->device);
+    for (const hth_gpu *g = before; g; g = hth_gpu_next(g))
+        if (hth_gpu_has_failed(g))
+            m->devices[hth_engine_device_of(m, g)].budget = budget_below(hth_gpu_get_device(g));
     hth_log(HEARTH_LOG_WARN, "%s: %s; less is placed there, evenly", hth_gguf_path(m->file), why->message);
     hth_gpu_unload(before);
     hth_engine_unload(m);
     m->gpu = NULL;
-    hearth_status st = hth_engine_replan_gpu(m, hth_gpu_get_params(before), budget, options, why);
+    hearth_status st = hth_engine_replan_gpu(m, options, why);
     hth_gpu_close(before);
     return st == HEARTH_OK && !m->gpu ? HEARTH_ERROR_MEMORY : st;
 }
@@ -355,15 +462,10 @@ hearth_status hth_engine_finish_gpu_load(hearth_model *m, const hearth_model_opt
     return st == HEARTH_OK ? hth_engine_load(m, options, err) : st;
 }
 
-uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
-{
-    return m->gpu && !m->lost ? rows_on_gpu(m->model, hth_gpu_get_params(m->gpu), w) : 0;
-}
-
 void hth_engine_close_gpu(hearth_model *m)
 {
     hth_gpu_close(m->gpu);
     for (uint32_t i = 0; i < m->n_evicted; i++) hth_gpu_close(m->evicted[i]);
-    hth_device_close(m->device);
-    m->gpu = NULL, m->device = NULL, m->n_evicted = 0;
+    for (uint32_t i = 0; i < m->n_device; i++) hth_device_close(m->devices[i].device);
+    m->gpu = NULL, m->n_device = 0, m->n_evicted = 0;
 }

@@ -1,7 +1,8 @@
-/* Evictions at run time: part of a model if other processes need the device's memory, all of it if the device is
- * lost or refuses steps repeatedly. Each eviction increments the model's placement generation. Batches then switch
- * to the new placement, and evaluate the tokens of their sessions again (session.c). Evicted parts stay allocated
- * until the model is closed, because other threads may still be about to use them. */
+/* Evictions at run time: part of a model if other processes need a device's memory, all that is on a device that is
+ * lost or refuses steps repeatedly; what the other devices hold stays there. Each eviction increments the model's
+ * placement generation. Batches then switch to the new placement, and evaluate the tokens of their sessions again
+ * (session.c). Evicted parts stay allocated until the model is closed, because other threads may still be about to use
+ * them. */
 #include "base/format_bytes.h"
 #include "base/log.h"
 #include "engine/engine.h"
@@ -41,27 +42,18 @@ static void evict_all(hearth_model *m, const hth_gpu *gpu, const char *why)
     bump_generation(m, why);
 }
 
-void hth_engine_gpu_fallback(hearth_model *m, uint32_t generation, const char *why)
-{
-    pthread_mutex_lock(&m->gpu_lock);
-    if (in_use(m) && m->generation == generation) {
-        hth_gpu_unload(m->gpu); /* frees the memory of a device that only refuses steps */
-        evict_all(m, m->gpu, why);
-    }
-    pthread_mutex_unlock(&m->gpu_lock);
-}
-
 /* ---- partial eviction --------------------------------------------------------------------------------- */
 
-/* Replaces the device part by a uniform placement within the budget, and loads the rest for the CPU. False:
- * nothing is on the device then, and the CPU has not loaded everything; err holds the reason, if known. */
-static bool replan_smaller(hearth_model *m, uint64_t budget, hearth_error *err)
+/* Replaces the parts on devices by a uniform placement within the budgets of those that are not left, and loads the
+ * rest for the CPU. False: nothing is on a device then, and the CPU has not loaded everything; err holds the reason, if
+ * known. */
+static bool replan_smaller(hearth_model *m, hearth_error *err)
 {
     hth_gpu *before = m->gpu;
     hth_gpu_unload(before);
     hth_engine_unbind_rows(m, before);
     m->evicted[m->n_evicted++] = before, m->gpu = NULL;
-    hearth_status st = hth_engine_replan_gpu(m, hth_gpu_get_params(before), budget, NULL, err);
+    hearth_status st = hth_engine_replan_gpu(m, NULL, err);
     if (st != HEARTH_OK || !m->gpu) return false;
     st = hth_engine_follow_placement(m, err);
     if (st == HEARTH_OK) st = hth_engine_reload_cpu_rows(m, err);
@@ -73,38 +65,76 @@ static bool replan_smaller(hearth_model *m, uint64_t budget, hearth_error *err)
     return false;
 }
 
-static void evict_part(hearth_model *m, uint64_t used, uint64_t budget)
+/* Bytes in use on all devices that have a part. */
+static uint64_t used_by(hth_gpu *gpu)
+{
+    uint64_t used = 0;
+    for (; gpu; gpu = hth_gpu_next(gpu)) used += hth_device_state(hth_gpu_get_device(gpu)).used;
+    return used;
+}
+
+/* After a change of budgets or devices. */
+static void shrink(hearth_model *m, const char *why)
 {
     hth_gpu *before = m->gpu;
-    hearth_error why = {0};
+    hearth_error replan_err = {0};
     char note[300];
-    snprintf(note, sizeof note, "%.100s leaves %s, and %s are in use", hth_device_get_info(m->device)->name,
-             hth_format_bytes(budget).text, hth_format_bytes(used).text);
     if (m->n_evicted == HTH_MAX_EVICT) {
-        /* Frees the memory for other processes. Nothing is placed on the device again. */
+        /* Frees the memory for other processes. Nothing is placed on a device again. */
         hth_gpu_unload(before);
-        evict_all(m, before, note);
-    } else if (replan_smaller(m, budget / 10 * 9, &why)) {
-        const hth_offload_params *params = hth_gpu_get_params(m->gpu);
+        evict_all(m, before, why);
+    } else if (replan_smaller(m, &replan_err)) {
         hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on with less there: %u of %u layers, %s%s%s",
-                hth_gguf_path(m->file), note, params->n_layer, m->model->hparams.n_layer,
-                hth_format_bytes(hth_device_state(m->device).used).text,
+                hth_gguf_path(m->file), why, hth_gpu_end_layer(m->gpu), m->model->hparams.n_layer,
+                hth_format_bytes(used_by(m->gpu)).text,
                 hth_gpu_is_bit_exact(before) ? "" : ", and texts may differ from here on: ",
                 hth_gpu_bit_exact_reason(before));
-        bump_generation(m, note);
+        bump_generation(m, why);
     } else {
-        if (why.message[0]) snprintf(note, sizeof note, "%.299s", why.message);
+        snprintf(note, sizeof note, "%.299s", replan_err.message[0] ? replan_err.message : why);
         evict_all(m, before, note);
     }
 }
 
 void hth_engine_enforce_vram_budget(hearth_model *m)
 {
-    uint64_t budget, used;
+    char why[300];
     pthread_mutex_lock(&m->gpu_lock);
-    if (in_use(m)) {
-        used = hth_gpu_usage(m->gpu, &budget);
-        if (used > budget) evict_part(m, used, budget);
+    for (hth_gpu *g = in_use(m); g; g = hth_gpu_next(g)) {
+        hth_placement_part *p = &m->devices[hth_engine_device_of(m, g)];
+        uint64_t budget, used = hth_gpu_usage(g, &budget);
+        if (used <= budget) continue;
+        snprintf(why, sizeof why, "%.100s leaves %s, and %s are in use", p->info->name,
+                 hth_format_bytes(budget).text, hth_format_bytes(used).text);
+        p->budget = budget / 10 * 9;
+        shrink(m, why);
+        break;
+    }
+    pthread_mutex_unlock(&m->gpu_lock);
+}
+
+/* ---- a device that failed ----------------------------------------------------------------------------- */
+
+/* Leaves the devices whose last step failed; all, if that of another session has succeeded since. Returns whether one
+ * is not left. */
+static bool leave_failed(hearth_model *m)
+{
+    bool found = false, stays = false;
+    for (const hth_gpu *g = m->gpu; g; g = hth_gpu_next(g))
+        if (hth_gpu_has_failed(g)) m->left[hth_engine_device_of(m, g)] = found = true;
+    for (uint32_t i = 0; i < m->n_device; i++) stays |= !m->left[i];
+    return found && stays;
+}
+
+void hth_engine_gpu_fallback(hearth_model *m, uint32_t generation, const char *why)
+{
+    pthread_mutex_lock(&m->gpu_lock);
+    if (in_use(m) && m->generation == generation) {
+        if (leave_failed(m)) shrink(m, why);
+        else {
+            hth_gpu_unload(m->gpu); /* frees the memory of a device that only refuses steps */
+            evict_all(m, m->gpu, why);
+        }
     }
     pthread_mutex_unlock(&m->gpu_lock);
 }

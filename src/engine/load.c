@@ -480,8 +480,7 @@ void hth_engine_unload(hearth_model *m)
 
 void hth_engine_unbind_rows(hearth_model *m, const hth_gpu *gpu)
 {
-    const hth_offload_params *params = hth_gpu_get_params(gpu);
-    for (uint32_t i = 0; i < params->n_layer; i++) {
+    for (uint32_t i = 0; i < hth_gpu_end_layer(gpu); i++) {
         hth_layer *l = &m->model->layers[i];
         hth_matrix *all[HTH_LAYER_MATRICES];
         hth_layer_matrices(l, all);
@@ -490,7 +489,7 @@ void hth_engine_unbind_rows(hearth_model *m, const hth_gpu *gpu)
         hth_predictor *p = &l->ffn.predictor;
         if (p->in.n_row > 0 && !m->predictors) p->in.data = p->out.data = NULL;
     }
-    if (params->head && !m->model->tied) m->model->output.data = NULL;
+    if (hth_gpu_has_head(gpu) && !m->model->tied) m->model->output.data = NULL;
 }
 
 hearth_status hth_engine_reload_cpu_rows(hearth_model *m, hearth_error *err)

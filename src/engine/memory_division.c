@@ -37,33 +37,42 @@ static hearth_status announced_size(const hearth_model *m, const hearth_model_op
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* Bytes of the device, which a step of another session may be using. */
-static uint64_t size_on_device(const hearth_model *m)
+/* Bytes of device i, which a step of another session may be using. */
+static uint64_t size_on_device(const hearth_model *m, uint32_t i)
 {
     uint64_t budget;
-    return m->gpu ? hth_gpu_usage(m->gpu, &budget) : hth_device_state(m->device).used;
+    for (hth_gpu *g = m->gpu; g; g = hth_gpu_next(g))
+        if (hth_engine_device_of(m, g) == i) return hth_gpu_usage(g, &budget);
+    return hth_device_state(m->devices[i].device).used;
 }
 
 uint64_t hth_engine_device_size(const hearth_model *m)
 {
-    if (!m->device) return 0;
-    hth_device_kind kind = hth_device_get_info(m->device)->kind;
-    return kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_SIMULATED ? 0 : size_on_device(m);
+    uint64_t size = 0;
+    for (uint32_t i = 0; i < m->n_device; i++) {
+        hth_device_kind kind = m->devices[i].info->kind;
+        if (kind != HTH_DEVICE_DISCRETE && kind != HTH_DEVICE_SIMULATED) size += size_on_device(m, i);
+    }
+    return size;
 }
 
 /* Bytes that the process has now, those included that it allocated and did not touch yet. The memory of a simulated GPU
  * stands for some that is not this machine's; what an integrated GPU has is not in the process. */
 static uint64_t size_of_process(const hearth_model *m)
 {
-    uint64_t resident = hth_memory_resident(), allocated = hth_alloc_in_use();
-    if (!m->device) return larger(resident, allocated);
-    uint64_t used = size_on_device(m);
-    switch (hth_device_get_info(m->device)->kind) {
-    case HTH_DEVICE_SIMULATED: return larger(hth_less(resident, used), hth_less(allocated, used));
-    case HTH_DEVICE_INTEGRATED: return larger(resident, allocated) + used;
-    case HTH_DEVICE_CPU: return larger(resident, allocated + used);
-    default: return larger(resident, allocated);
+    uint64_t resident = hth_memory_resident(), allocated = hth_alloc_in_use(), outside = 0;
+    for (uint32_t i = 0; i < m->n_device; i++) {
+        uint64_t used = size_on_device(m, i);
+        switch (m->devices[i].info->kind) {
+        case HTH_DEVICE_SIMULATED:
+            resident = hth_less(resident, used), allocated = hth_less(allocated, used);
+            break;
+        case HTH_DEVICE_INTEGRATED: outside += used; break;
+        case HTH_DEVICE_CPU: allocated += used; break;
+        default: break;
+        }
     }
+    return larger(resident, allocated) + outside;
 }
 
 /* Bytes beside matrices and sessions: what the process has, what loading takes for each thread (load.c), the store's
@@ -102,7 +111,7 @@ static const char *advice_of_gpu(const hearth_model *m, const hearth_model_optio
     char note[200];
     size_t n;
     if (hth_engine_device_size(m) > 0) return "--vram, ";
-    if (m->device || !o->gpu.device || strcmp(o->gpu.device, "none") == 0) return "";
+    if (m->n_device > 0 || !o->gpu.device || strcmp(o->gpu.device, "none") == 0) return "";
     hth_device_list(found, HTH_MAX_DEVICE, &n, note);
     return n > 0 ? "--gpu none, " : "";
 }
@@ -173,7 +182,7 @@ enum { MAX_AUTO_BATCH = 1024, BATCH_PART = 16 };
 static void choose_batch(hearth_model *m, const hearth_model_options *o, hth_memory_division *d)
 {
     const hth_memory_division plain = *d;
-    if (d->fits || m->device || (o->gpu.n_batch > 0 && o->gpu.n_batch != HEARTH_BATCH_AUTO)) return;
+    if (d->fits || m->n_device > 0 || (o->gpu.n_batch > 0 && o->gpu.n_batch != HEARTH_BATCH_AUTO)) return;
     for (m->n_batch = MAX_AUTO_BATCH; m->n_batch > HTH_DEFAULT_BATCH; m->n_batch /= 2) {
         bool is_small = announced_size(m, o, &d->announced, NULL) == HEARTH_OK &&
                         d->announced >= plain.announced &&

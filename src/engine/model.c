@@ -186,9 +186,12 @@ static bool reads_part(hearth_selector selector, hth_sidecar_kind part)
 
 static double share_on_gpu(const hearth_model *m)
 {
-    const hth_offload_params *params = hth_gpu_get_params(m->gpu);
     uint64_t there = 0, all = 0;
-    for (uint32_t i = 0; i < params->n_layer; i++) there += params->n_hot[i], all += m->model->layers[i].ffn.d_ff;
+    for (const hth_gpu *g = m->gpu; g; g = hth_gpu_next(g)) {
+        const hth_offload_params *p = hth_gpu_get_params(g);
+        for (uint32_t i = p->first_layer; i < p->end_layer; i++)
+            there += p->n_hot[i], all += m->model->layers[i].ffn.d_ff;
+    }
     return (double)there / (double)all;
 }
 
@@ -202,18 +205,20 @@ static const char *bit_exact_note(const hearth_model *m)
 
 static void describe_gpu(const hearth_model *m, hearth_model_info *info)
 {
-    info->gpu = m->gpu && !m->lost ? hth_device_get_info(m->device)->name : NULL;
+    info->gpu = m->gpu && !m->lost ? m->gpu_names[m->n_evicted] : NULL;
     info->gpu_note = hth_engine_gpu_status(m);
     info->gpu_bit_exact_reason = bit_exact_note(m);
     info->gpu_bit_exact = !info->gpu_bit_exact_reason[0];
     if (!info->gpu) return;
-    info->gpu_n_layer = hth_gpu_get_params(m->gpu)->n_layer;
-    info->gpu_head = hth_gpu_get_params(m->gpu)->head;
+    info->gpu_n_layer = hth_gpu_end_layer(m->gpu);
+    info->gpu_head = hth_gpu_has_head(m->gpu);
     info->gpu_neuron_share = share_on_gpu(m);
     info->gpu_predicted_tps = m->gpu_seconds > 0.0 ? 1.0 / m->gpu_seconds : 0.0;
-    info->gpu_bytes = hth_device_state(m->device).used;
     info->gpu_sim_seconds = (double)hth_gpu_model_time(m->gpu) * 1e-9;
-    info->gpu_simulated = hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;
+    for (const hth_gpu *g = m->gpu; g; g = hth_gpu_next(g)) {
+        info->gpu_bytes += hth_device_state(hth_gpu_get_device(g)).used;
+        info->gpu_simulated |= hth_device_get_info(hth_gpu_get_device(g))->kind == HTH_DEVICE_SIMULATED;
+    }
 }
 
 /* Counts the weights in use: all of the file except parts that sidecars replace. A token reads what it reads with

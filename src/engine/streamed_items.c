@@ -270,11 +270,12 @@ static void mark(hearth_model *m, uint32_t first_item, uint32_t n)
 
 void hth_engine_find_elsewhere(hearth_model *m, const hth_ffn_pieces *pieces, const hth_ffn_bundles *bundles)
 {
-    const hth_offload_params *there = m->gpu && !m->lost ? hth_gpu_get_params(m->gpu) : NULL;
+    const hth_gpu *there = m->lost ? NULL : m->gpu;
     memset(m->elsewhere, 0, m->n_item);
     m->n_streamed = m->n_item;
-    for (uint32_t i = 0; there && i < there->n_layer; i++) {
-        uint32_t n_hot = there->n_hot[i];
+    for (uint32_t i = 0; there && i < hth_gpu_end_layer(m->gpu); i++) {
+        if (i == hth_gpu_get_params(there)->end_layer) there = hth_gpu_next(there);
+        uint32_t n_hot = hth_gpu_get_params(there)->n_hot[i];
         bool all =
             n_hot == m->model->layers[i].ffn.d_ff; /* else clusters, which are not divided into pieces */
         const hth_ffn_bundles *b = bundles && bundles[i].n > 0 ? &bundles[i] : NULL;

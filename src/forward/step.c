@@ -629,16 +629,11 @@ static hearth_status check_probe(const hth_step *s, hearth_error *err)
                     s->gpu ? "a device (gpu.device none)" : "a limit of memory");
 }
 
-static bool is_device_failure(hearth_status st)
-{
-    return st == HEARTH_ERROR_DEVICE || st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_UNSUPPORTED;
-}
-
 /* Before all that may fail: a step that does must leave no copies behind (kv_pool.h). */
 static hearth_status copy_pages(hth_step *s, hearth_error *err)
 {
     hearth_status st = s->gpu ? hth_gpu_copy_pages(s->gpu, s->tokens[0].seq->pool, err) : HEARTH_OK;
-    s->device_failed = is_device_failure(st);
+    s->device_failed = hth_gpu_is_device_failure(st);
     return st;
 }
 
@@ -657,7 +652,7 @@ static hearth_status run_on_device(hth_step *s, hth_logits_sink *to, hearth_erro
     hth_pool_finish(s->pool);
     if (check_probe(s, err) != HEARTH_OK) return HEARTH_ERROR_UNSUPPORTED;
     hearth_status st = hth_gpu_run(s->gpu, s, to, err);
-    s->device_failed = is_device_failure(st);
+    s->device_failed = hth_gpu_is_device_failure(st);
     return st;
 }
 
@@ -693,7 +688,7 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     bool head_done = false;
     if (step->gpu) {
         st = run_on_device(step, &to, err);
-        n_done = hth_gpu_get_params(step->gpu)->n_layer, head_done = hth_gpu_get_params(step->gpu)->head;
+        n_done = hth_gpu_end_layer(step->gpu), head_done = hth_gpu_has_head(step->gpu);
     } else if (step->streamed && (step->streamed->pieces || step->streamed->bundles)) {
         st = check_probe(step, err);
     }

@@ -14,26 +14,31 @@
 
 /* ---- cached placement ---------------------------------------------------------------------------------- */
 
-enum { VERSION = 2 }; /* incremented when the record changes */
+enum { VERSION = 3 }; /* incremented when the record changes */
 
 /* The cached record; [n_layer] neuron counts follow. */
 typedef struct record {
-    uint64_t budget; /* bytes, for which it was planned */
     double seconds;
-    uint32_t n_layer, head, submitted;
-    hth_placement_stream streams[HTH_PLACEMENT_STREAMS];
+    uint32_t n_layer, head, n_part;
+    struct {
+        uint64_t budget; /* bytes, for which it was planned */
+        uint32_t end_layer, submitted;
+        hth_placement_stream streams[HTH_PLACEMENT_STREAMS];
+    } parts[HEARTH_MAX_GPU];
 } record;
 
 static hearth_status key_of(const hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread,
                              uint64_t *key, hearth_error *err)
 {
-    uint64_t model,
-        numbers[] = {c->params.n_row, c->params.n_position, c->params.kv, c->params.selector, VERSION};
-    hearth_status st = hth_model_hash(c->model->file, &model, err);
-    if (st != HEARTH_OK) return st;
-    *key = hth_hash_more(hth_calibration_fingerprint(c->info, kernels, n_thread), &model, sizeof model);
-    *key = hth_hash_more(*key, numbers, sizeof numbers);
-    return HEARTH_OK;
+    hearth_status st = hth_model_hash(c->model->file, key, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++) {
+        const hth_offload_params *p = &c->parts[i].params;
+        uint64_t numbers[] = {p->n_row, p->n_position,
+                              p->kv,    p->selector,
+                              VERSION,  hth_calibration_fingerprint(c->parts[i].info, kernels, n_thread)};
+        *key = hth_hash_more(*key, numbers, sizeof numbers);
+    }
+    return st;
 }
 
 static void name_of(uint64_t key, char name[HTH_DISKCACHE_NAME])
@@ -41,26 +46,41 @@ static void name_of(uint64_t key, char name[HTH_DISKCACHE_NAME])
     snprintf(name, HTH_DISKCACHE_NAME, "placement-%016llx", (unsigned long long)key);
 }
 
-static bool parse(hth_placement_builder *c, const uint8_t *bytes, size_t n, uint64_t *budget)
+static bool is_valid(const hth_placement_builder *c, const record *k)
 {
-    record k;
+    uint32_t end = 0;
+    if (k->n_part != c->n_part || (k->head && k->n_layer < c->model->hparams.n_layer) || !(k->seconds >= 0.0))
+        return false;
+    for (uint32_t i = 0; i < k->n_part; i++) {
+        if (k->parts[i].end_layer < end || !hth_placement_streams_valid(k->parts[i].streams)) return false;
+        end = k->parts[i].end_layer;
+    }
+    return end == k->n_layer;
+}
+
+static bool parse(hth_placement_builder *c, const uint8_t *bytes, size_t n, record *k)
+{
     uint32_t n_layer = c->model->hparams.n_layer;
-    if (n < sizeof k) return false;
-    memcpy(&k, bytes, sizeof k);
-    if (k.n_layer < 1 || k.n_layer > n_layer || n != sizeof k + k.n_layer * sizeof *c->n_hot) return false;
-    if (!hth_placement_streams_valid(k.streams)) return false;
-    if ((k.head && k.n_layer < n_layer) || !(k.seconds >= 0.0)) return false;
-    memcpy(c->n_hot, bytes + sizeof k, k.n_layer * sizeof *c->n_hot);
-    for (uint32_t i = 0; i < k.n_layer; i++) {
+    if (n < sizeof *k) return false;
+    memcpy(k, bytes, sizeof *k);
+    if (k->n_layer < 1 || k->n_layer > n_layer || n != sizeof *k + k->n_layer * sizeof *c->n_hot)
+        return false;
+    if (!is_valid(c, k)) return false;
+    memcpy(c->n_hot, bytes + sizeof *k, k->n_layer * sizeof *c->n_hot);
+    for (uint32_t i = 0; i < k->n_layer; i++) {
         uint32_t d_ff = c->model->layers[i].ffn.d_ff, grain = hth_gpu_split_granularity(c->model, i);
         if (c->n_hot[i] != d_ff && (c->n_hot[i] > d_ff || grain == 0 || c->n_hot[i] % grain > 0))
             return false;
     }
-    c->params.n_layer = k.n_layer, c->params.head = k.head != 0;
-    c->params.submit_mode = k.submitted ? HTH_SUBMIT_ON_DEMAND : HTH_SUBMIT_UPFRONT;
-    memcpy(c->params.streams, k.streams, sizeof k.streams);
-    c->unsupported_reason = NULL, c->seconds = k.seconds;
-    *budget = k.budget;
+    for (uint32_t i = 0, first = 0; i < c->n_part; i++) {
+        hth_offload_params *p = &c->parts[i].params;
+        p->first_layer = first, p->end_layer = k->parts[i].end_layer;
+        p->head = k->head && first < k->n_layer && p->end_layer == k->n_layer;
+        p->submit_mode = k->parts[i].submitted ? HTH_SUBMIT_ON_DEMAND : HTH_SUBMIT_UPFRONT;
+        memcpy(p->streams, k->parts[i].streams, sizeof p->streams);
+        first = p->end_layer;
+    }
+    c->unsupported_reason = NULL, c->seconds = k->seconds;
     return true;
 }
 
@@ -68,20 +88,24 @@ static bool parse(hth_placement_builder *c, const uint8_t *bytes, size_t n, uint
 static bool load(hth_placement_builder *c, uint64_t key)
 {
     char name[HTH_DISKCACHE_NAME];
+    record k;
     size_t n;
-    uint64_t made_for = 0;
     name_of(key, name);
     uint8_t *bytes = hth_diskcache_get(name, key, &n);
-    bool found = bytes && parse(c, bytes, n, &made_for);
+    bool found = bytes && parse(c, bytes, n, &k);
     hth_free(bytes);
     if (!found) return false;
-    if (hth_placement_builder_bytes(c) > c->budget) {
+    const hth_placement_part *full = hth_placement_builder_exceeds(c);
+    if (full) {
         hth_log(HEARTH_LOG_WARN, "%s: the last placement takes %s on %s, and %s: planned again",
-                hth_gguf_path(c->model->file), hth_format_bytes(hth_placement_builder_bytes(c)).text, c->info->name,
-                hth_budget_text_of(c).text);
+                hth_gguf_path(c->model->file),
+                hth_format_bytes(hth_placement_builder_bytes(c, (uint32_t)(full - c->parts))).text,
+                full->info->name, hth_budget_text_of(full).text);
         return false;
     }
-    return c->budget - c->budget / 8 <= made_for;
+    for (uint32_t i = 0; i < c->n_part; i++)
+        if (c->parts[i].budget - c->parts[i].budget / 8 > k.parts[i].budget) return false;
+    return true;
 }
 
 static void store(const hth_placement_builder *c, uint64_t key)
@@ -89,13 +113,17 @@ static void store(const hth_placement_builder *c, uint64_t key)
     char name[HTH_DISKCACHE_NAME];
     record k;
     memset(&k, 0, sizeof k); /* padding is written too */
-    k.budget = c->budget, k.seconds = c->seconds;
-    k.n_layer = c->params.n_layer, k.head = c->params.head;
-    k.submitted = c->params.submit_mode == HTH_SUBMIT_ON_DEMAND;
-    size_t n_hot = c->params.n_layer * sizeof *c->n_hot;
+    k.seconds = c->seconds, k.n_part = c->n_part;
+    k.n_layer = hth_placement_builder_n_layer(c), k.head = hth_placement_builder_has_head(c);
+    for (uint32_t i = 0; i < c->n_part; i++) {
+        const hth_offload_params *p = &c->parts[i].params;
+        k.parts[i].budget = c->parts[i].budget, k.parts[i].end_layer = p->end_layer;
+        k.parts[i].submitted = p->submit_mode == HTH_SUBMIT_ON_DEMAND;
+        memcpy(k.parts[i].streams, p->streams, sizeof p->streams);
+    }
+    size_t n_hot = k.n_layer * sizeof *c->n_hot;
     uint8_t *bytes = hth_alloc(1, sizeof k + n_hot);
     if (!bytes) return;
-    memcpy(k.streams, c->params.streams, sizeof k.streams);
     memcpy(bytes, &k, sizeof k);
     memcpy(bytes + sizeof k, c->n_hot, n_hot);
     name_of(key, name);
@@ -105,16 +133,14 @@ static void store(const hth_placement_builder *c, uint64_t key)
 
 /* ---- planning ----------------------------------------------------------------------------------------- */
 
-static hearth_status plan(hth_placement_builder *c, hth_device *device, const hth_kernels *kernels, uint32_t n_thread,
+static hearth_status plan(hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread,
                           hearth_error *err)
 {
     hth_pool *pool;
     hth_plan_context o;
-    hth_placement_builder planned = *c;
-    planned.params.n_layer = c->model->hparams.n_layer, planned.params.head = true;
     hearth_status st = hth_pool_open(n_thread, &pool, err);
     if (st != HEARTH_OK) return st;
-    st = hth_plan_context_build(&o, &planned, NULL, device, kernels, pool, err);
+    st = hth_plan_context_build(&o, c, NULL, kernels, pool, err);
     hth_pool_close(pool);
     if (st != HEARTH_OK) return st;
     hth_plan_context_apply(&o, c);
@@ -122,27 +148,36 @@ static hearth_status plan(hth_placement_builder *c, hth_device *device, const ht
     return HEARTH_OK;
 }
 
+/* On the first device: of several the plan may prefer another one. */
 static bool is_whole(const hth_placement_builder *c)
 {
-    if (!c->params.head) return false;
-    for (uint32_t i = 0; i < c->params.n_layer; i++)
+    const hth_offload_params *p = &c->parts[0].params;
+    if (!p->head) return false;
+    for (uint32_t i = 0; i < p->end_layer; i++)
         if (c->n_hot[i] < c->model->layers[i].ffn.d_ff) return false;
     return true;
 }
 
-hearth_status hth_placement_builder_plan(hth_placement_builder *c, hth_device *device, const hth_kernels *kernels,
-                              uint32_t n_thread, hearth_error *err)
+static bool is_simulated(const hth_placement_builder *c)
+{
+    for (uint32_t i = 0; i < c->n_part; i++)
+        if (c->parts[i].info->kind == HTH_DEVICE_SIMULATED) return true;
+    return false;
+}
+
+hearth_status hth_placement_builder_plan(hth_placement_builder *c, const hth_kernels *kernels,
+                                         uint32_t n_thread, hearth_error *err)
 {
     uint64_t key;
     hth_placement_uniform(c);
-    if (c->params.n_layer == 0 || c->unsupported_reason || is_whole(c)) return HEARTH_OK;
+    if (hth_placement_builder_n_layer(c) == 0 || c->unsupported_reason || is_whole(c)) return HEARTH_OK;
     n_thread = hth_pool_default_threads(n_thread);
     hearth_status st = key_of(c, kernels, n_thread, &key, err);
     if (st != HEARTH_OK) return st;
     if (load(c, key)) return HEARTH_OK;
-    if ((st = plan(c, device, kernels, n_thread, err)) != HEARTH_OK) return st;
-    if (c->params.n_layer > 0 && hth_placement_builder_bytes(c) > c->budget) hth_placement_uniform(c);
-    if (c->params.n_layer > 0 && c->info->kind != HTH_DEVICE_SIMULATED) store(c, key);
+    if ((st = plan(c, kernels, n_thread, err)) != HEARTH_OK) return st;
+    if (hth_placement_builder_exceeds(c)) hth_placement_uniform(c);
+    if (hth_placement_builder_n_layer(c) > 0 && !is_simulated(c)) store(c, key);
     return HEARTH_OK;
 }
 
@@ -150,10 +185,13 @@ hearth_status hth_placement_builder_plan(hth_placement_builder *c, hth_device *d
 
 void hth_placement_set_submit_limit(hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread)
 {
-    hth_calibration known;
-    uint64_t key = hth_calibration_fingerprint(c->info, kernels, hth_pool_default_threads(n_thread));
-    double rate = 0.0;
-    if (hth_calibration_cache_load(key, c->model->layers[0].ffn.up.type, 0, &known))
-        rate = hth_calibration_products(&known);
-    c->params.max_work = rate > 0.0 ? hth_gpu_max_submit_work(rate) : 0;
+    for (uint32_t i = 0; i < c->n_part; i++) {
+        hth_calibration known;
+        uint64_t key =
+            hth_calibration_fingerprint(c->parts[i].info, kernels, hth_pool_default_threads(n_thread));
+        double rate = 0.0;
+        if (hth_calibration_cache_load(key, c->model->layers[0].ffn.up.type, 0, &known))
+            rate = hth_calibration_products(&known);
+        c->parts[i].params.max_work = rate > 0.0 ? hth_gpu_max_submit_work(rate) : 0;
+    }
 }

@@ -1,15 +1,22 @@
-/* Computes plans from a model's shapes, a budget and a calibration. */
+/* Computes plans from a model's shapes, budgets and calibrations. */
 #include "placement/plan_context.h"
 
 #include <string.h>
 
-/* The machine with the given estimate, and the device's budget. */
+/* The machine with the given estimate, and the budgets of the devices. */
 static void estimate_machine(const hth_plan_context *o, const hth_placement_builder *c, hth_estimate estimate,
                              hth_plan_machine *to)
 {
-    hth_calibration_machine(&o->calibration, c->params.selector, c->model->layers[0].ffn.gate.n_row > 0, estimate, to);
-    to->homes[HTH_HOME_DEVICE].capacity = o->budget;
-    to->homes[HTH_HOME_DEVICE].fixed_bytes = o->fixed_bytes;
+    bool gated = c->model->layers[0].ffn.gate.n_row > 0;
+    *to = (hth_plan_machine){.n_home = o->n_part + 1};
+    for (uint32_t i = 0; i < o->n_part; i++) {
+        hth_plan_machine one;
+        hth_calibration_machine(&o->parts[i].calibration, c->parts[i].params.selector, gated, estimate, &one);
+        to->homes[i] = one.homes[HTH_HOME_DEVICE];
+        to->homes[i].capacity = o->parts[i].budget;
+        to->homes[i].fixed_bytes = o->parts[i].fixed_bytes;
+        if (i == 0) to->homes[o->n_part] = one.homes[HTH_HOME_HOST]; /* measured with each device alike */
+    }
 }
 
 /* Seconds of the best plan's placement on a machine with the given estimate. */
@@ -27,45 +34,82 @@ static hearth_status evaluate(const hth_plan_context *o, const hth_placement_bui
     return HEARTH_OK;
 }
 
-/* Chooses the weight streams from the bytes of the split layers' FFNs, on device and CPU, in the best plan. */
-static void choose_streams(hth_plan_context *o, uint32_t max)
+/* Chooses the weight streams of device i from the bytes of its split layers' FFNs, on device and CPU, in the best
+ * plan. */
+static void choose_streams(hth_plan_context *o, uint32_t i, uint32_t max)
 {
     double hot = 0.0, cold = 0.0;
-    for (uint32_t i = 0; i < o->best.n_device; i++) {
-        const hth_plan_layer *l = &o->input.layers[i];
-        uint32_t n_hot = o->best.divisions[i].n_cluster[HTH_HOME_DEVICE];
-        if (n_hot >= l->n_cluster) continue;
+    for (uint32_t k = 0; k < o->best.n_device; k++) {
+        const hth_plan_layer *l = &o->input.layers[k];
+        const hth_plan_division *d = &o->best.divisions[k];
+        uint32_t n_hot = d->n_cluster[i];
+        if (d->attention != i || n_hot >= l->n_cluster) continue;
         hot += (double)n_hot * (double)l->cluster_bytes[HTH_PLAN_DEVICE];
         cold += (double)(l->n_cluster - n_hot) * (double)l->cluster_bytes[HTH_PLAN_HOST];
     }
-    hth_calibration_stream_thresholds(&o->calibration, hot, cold, max, o->streams);
+    hth_calibration_stream_thresholds(&o->parts[i].calibration, hot, cold, max, o->parts[i].streams);
+}
+
+/* The model, with the offload parameters of each device that is to have all of it; the least of the bindings decides
+ * how matrices are cut. */
+static hearth_status open_model(hth_plan_context *o, const hth_placement_builder *c,
+                                const hth_profile *profile, const hth_offload_params params[HEARTH_MAX_GPU],
+                                hearth_error *err)
+{
+    uint64_t max = UINT64_MAX;
+    for (uint32_t i = 0; i < o->n_part; i++)
+        if (c->parts[i].info->max_binding_size < max) max = c->parts[i].info->max_binding_size;
+    const hth_plan_source from = {c->model, params, max, profile};
+    hearth_status st = hth_plan_model_open(&from, &o->input, &o->parts[0].fixed_bytes, &o->uniform, err);
+    for (uint32_t i = 1; st == HEARTH_OK && i < o->n_part; i++)
+        if (!hth_gpu_workspace_bytes(c->model, max, &params[i], &o->parts[i].fixed_bytes))
+            st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                          "%s: the values of %u tokens are too large for the bindings of %s",
+                          hth_gguf_path(c->model->file), params[i].n_row, c->parts[i].info->name);
+    if (st != HEARTH_OK) hth_plan_model_free(&o->input);
+    return st;
+}
+
+/* With memory reserved for streamed weights if they may be used, and without if that is too large for bindings. */
+static hearth_status open_inputs(hth_plan_context *o, const hth_placement_builder *c,
+                                 const hth_profile *profile, bool *streams, hearth_error *err)
+{
+    hth_offload_params params[HEARTH_MAX_GPU];
+    *streams = false;
+    for (uint32_t i = 0; i < o->n_part; i++) {
+        params[i] = c->parts[i].params;
+        params[i].first_layer = 0, params[i].end_layer = c->model->hparams.n_layer, params[i].head = true;
+        hth_calibration_stream_thresholds(&o->parts[i].calibration, 0.0, 1.0, params[i].n_row,
+                                          params[i].streams);
+        *streams |= params[i].streams[0].n_tok > 0;
+    }
+    hearth_status st = open_model(o, c, profile, params, err);
+    if (st != HEARTH_ERROR_ARGUMENT || !*streams) return st;
+    for (uint32_t i = 0; i < o->n_part; i++) memset(params[i].streams, 0, sizeof params[i].streams);
+    *streams = false;
+    return open_model(o, c, profile, params, err);
 }
 
 hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_builder *c,
-                                     const hth_profile *profile, hth_device *device,
-                                     const hth_kernels *kernels, hth_pool *pool, hearth_error *err)
+                                     const hth_profile *profile, const hth_kernels *kernels, hth_pool *pool,
+                                     hearth_error *err)
 {
     const uint64_t max = (uint64_t)1 << 40; /* the reference device reports unlimited memory */
-    hth_offload_params params = c->params;
-    const hth_plan_source from = {c->model, &params, c->info->max_binding_size, profile};
-    *o = (hth_plan_context){.budget = c->budget < max ? c->budget : max,
-                            .options = {.n_ctx = c->params.n_position, .context = c->params.n_position / 2}};
-    hearth_status st = hth_calibration_cache_get(device, kernels, pool, c->model->layers[0].ffn.up.type, false,
-                                                 &o->calibration, err);
+    const uint32_t n_position = c->parts[0].params.n_position;
+    hearth_status st = HEARTH_OK;
+    bool streams;
+    *o = (hth_plan_context){.n_part = c->n_part, .options = {.n_ctx = n_position, .context = n_position / 2}};
+    for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++) {
+        o->parts[i].budget = c->parts[i].budget < max ? c->parts[i].budget : max;
+        st = hth_calibration_cache_get(c->parts[i].device, kernels, pool, c->model->layers[0].ffn.up.type,
+                                       false, &o->parts[i].calibration, err);
+    }
+    if (st == HEARTH_OK) st = open_inputs(o, c, profile, &streams, err);
     if (st != HEARTH_OK) return st;
-    /* Reserves memory for streamed weights if they may be used. */
-    hth_calibration_stream_thresholds(&o->calibration, 0.0, 1.0, params.n_row, params.streams);
-    st = hth_plan_model_open(&from, &o->input, &o->fixed_bytes, &o->uniform, err);
-    if (st == HEARTH_ERROR_ARGUMENT &&
-        params.streams[0].n_tok > 0) { /* too large for bindings with that reserve */
-        memset(params.streams, 0, sizeof params.streams);
-        st = hth_plan_model_open(&from, &o->input, &o->fixed_bytes, &o->uniform, err);
-    }
-    if (st == HEARTH_OK) {
-        estimate_machine(o, c, HTH_ESTIMATE_MEDIAN, &o->machine);
-        st = hth_plan_solve(&o->input, &o->machine, &o->options, &o->best, err);
-    }
-    if (st == HEARTH_OK && params.streams[0].n_tok > 0) choose_streams(o, params.n_row);
+    estimate_machine(o, c, HTH_ESTIMATE_MEDIAN, &o->machine);
+    st = hth_plan_solve(&o->input, &o->machine, &o->options, &o->best, err);
+    for (uint32_t i = 0; st == HEARTH_OK && streams && i < c->n_part; i++)
+        choose_streams(o, i, c->parts[i].params.n_row);
     if (st == HEARTH_OK) st = evaluate(o, c, HTH_ESTIMATE_WORST, &o->seconds_worst, err);
     if (st == HEARTH_OK) st = evaluate(o, c, HTH_ESTIMATE_BEST, &o->seconds_best, err);
     if (st != HEARTH_OK) hth_plan_context_close(o);
@@ -80,10 +124,17 @@ void hth_plan_context_close(hth_plan_context *o)
 
 void hth_plan_context_apply(const hth_plan_context *o, hth_placement_builder *c)
 {
-    hth_plan_neurons(c->model, &o->best, &c->params.n_layer, c->n_hot);
-    c->params.head = o->best.head;
-    memcpy(c->params.streams, o->streams, sizeof o->streams);
-    c->params.submit_mode = hth_calibration_submit_mode(&o->calibration);
+    uint32_t next = 0, n_layer = o->best.n_device;
+    hth_plan_neurons(c->model, &o->best, c->n_hot);
+    for (uint32_t i = 0; i < c->n_part; i++) {
+        hth_offload_params *p = &c->parts[i].params;
+        p->first_layer = next;
+        while (next < n_layer && o->best.divisions[next].attention == i) next++;
+        p->end_layer = next;
+        p->head = o->best.head && next == n_layer && p->first_layer < next;
+        p->submit_mode = hth_calibration_submit_mode(&o->parts[i].calibration);
+        memcpy(p->streams, o->parts[i].streams, sizeof p->streams);
+    }
     c->seconds = o->best.seconds;
-    c->unsupported_reason = c->params.n_layer == 0 ? "the plan finds nothing that gains on the device" : NULL;
+    c->unsupported_reason = n_layer == 0 ? "the plan finds nothing that gains on the device" : NULL;
 }

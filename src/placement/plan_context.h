@@ -5,26 +5,34 @@
 #include "placement/policy.h"
 #include "placement/plan_model.h"
 
-typedef struct hth_plan_context {
+/* What concerns one device; homes of the machine have the same order, the host is behind them. */
+typedef struct hth_plan_part {
     hth_calibration calibration;
-    uint64_t budget, fixed_bytes; /* of the device: that may be used; of a step's workspace */
-    hth_plan_machine machine;     /* HTH_HOME_DEVICE and HTH_HOME_HOST */
+    uint64_t budget, fixed_bytes;                        /* that may be used; of a step's workspace */
+    hth_placement_stream streams[HTH_PLACEMENT_STREAMS]; /* as in hth_offload_params */
+} hth_plan_part;
+
+typedef struct hth_plan_context {
+    hth_plan_part parts[HEARTH_MAX_GPU];
+    uint32_t n_part; /* also the host's home */
+    hth_plan_machine machine;
     hth_plan_model input;
     hth_plan_options options;
     hth_plan best;
-    hth_placement_stream streams[HTH_PLACEMENT_STREAMS]; /* as in hth_offload_params */
-    double seconds_worst, seconds_best; /* per token for `best`, at the slowest and the fastest measured rates */
-    bool uniform;                     /* no activation frequencies are known */
+    double seconds_worst,
+        seconds_best; /* per token for `best`, at the slowest and the fastest measured rates */
+    bool uniform;     /* no activation frequencies are known */
 } hth_plan_context;
 
-/* For the builder's model, device and budget; profile: of this model, or NULL. ARGUMENT: a layer cannot be
+/* For the builder's model, devices and budgets; profile: of this model, or NULL. ARGUMENT: a layer cannot be
  * offloaded. DEVICE, MEMORY. */
-hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_builder *c, const hth_profile *profile,
-                               hth_device *device, const hth_kernels *kernels, hth_pool *pool,
-                               hearth_error *err);
+hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_builder *c,
+                                     const hth_profile *profile, const hth_kernels *kernels, hth_pool *pool,
+                                     hearth_error *err);
 void hth_plan_context_close(hth_plan_context *o);
 
-/* Applies the best plan to the builder; if no neurons can be divided, or nothing is gained, n_layer may be 0. */
+/* Applies the best plan to the builder; if no neurons can be divided, or nothing is gained, no layer may be on a
+ * device. */
 void hth_plan_context_apply(const hth_plan_context *o, hth_placement_builder *c);
 
 #endif

@@ -126,12 +126,12 @@ void hth_plan_model_free(hth_plan_model *model)
     model->layers = NULL;
 }
 
-void hth_plan_neurons(const hth_model *model, const hth_plan *plan, uint32_t *n_layer, uint32_t *n_hot)
+void hth_plan_neurons(const hth_model *model, const hth_plan *plan, uint32_t *n_hot)
 {
-    *n_layer = plan->n_device;
     for (uint32_t i = 0; i < plan->n_device; i++) {
         uint32_t d_ff = model->layers[i].ffn.d_ff, grain = hth_gpu_split_granularity(model, i);
-        uint64_t n = (uint64_t)plan->divisions[i].n_cluster[HTH_HOME_DEVICE] * HTH_CLUSTER_NEURONS;
+        const hth_plan_division *d = &plan->divisions[i];
+        uint64_t n = (uint64_t)d->n_cluster[d->attention] * HTH_CLUSTER_NEURONS;
         n_hot[i] = grain == 0 || n >= d_ff ? d_ff : (uint32_t)(n / grain * grain);
     }
 }

@@ -18,51 +18,67 @@ enum { ALL = 4096 }; /* shares of a layer's neurons are counted in 4096ths */
 static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
 /* Bytes of layer i with n_hot of its neurons; UINT64_MAX: it cannot be offloaded. */
-static uint64_t layer_bytes(const hth_placement_builder *c, uint32_t i, uint32_t n_hot)
+static uint64_t layer_bytes(const hth_model *m, const hth_placement_part *p, uint32_t i, uint32_t n_hot)
 {
-    uint64_t weights, cache;
-    bool fits = hth_gpu_layer_bytes(c->model, c->info->max_binding_size, &c->params, i, n_hot, &weights) &&
-                hth_gpu_cache_bytes(c->model, c->info->max_binding_size, &c->params, i, &cache);
+    uint64_t weights, cache, max = p->info->max_binding_size;
+    bool fits = hth_gpu_layer_bytes(m, max, &p->params, i, n_hot, &weights) &&
+                hth_gpu_cache_bytes(m, max, &p->params, i, &cache);
     return fits ? plus(weights, cache) : UINT64_MAX;
 }
 
-static uint64_t workspace_bytes(const hth_placement_builder *c)
+static uint64_t workspace_bytes(const hth_model *m, const hth_placement_part *p)
 {
     uint64_t bytes;
-    return hth_gpu_workspace_bytes(c->model, c->info->max_binding_size, &c->params, &bytes) ? bytes
-                                                                                            : UINT64_MAX;
+    return hth_gpu_workspace_bytes(m, p->info->max_binding_size, &p->params, &bytes) ? bytes : UINT64_MAX;
 }
 
-static uint64_t head_bytes(const hth_placement_builder *c)
+static uint64_t head_bytes(const hth_model *m, const hth_placement_part *p)
 {
     uint64_t bytes;
-    return hth_gpu_head_bytes(c->model, c->info->max_binding_size, &bytes) ? bytes : UINT64_MAX;
+    return hth_gpu_head_bytes(m, p->info->max_binding_size, &bytes) ? bytes : UINT64_MAX;
+}
+
+/* The part with all layers and the head: its workspace is the largest. */
+static hth_placement_part whole_part(const hth_model *m, const hth_placement_part *p)
+{
+    hth_placement_part all = *p;
+    all.params.first_layer = 0, all.params.end_layer = m->hparams.n_layer, all.params.head = true;
+    return all;
 }
 
 /* Neurons of layer i in n of 4096 shares, rounded down to the split granularity. */
-static uint32_t share_of(const hth_placement_builder *c, uint32_t i, uint32_t n)
+static uint32_t share_of(const hth_model *m, uint32_t i, uint32_t n)
 {
-    uint32_t d_ff = c->model->layers[i].ffn.d_ff, grain = hth_gpu_split_granularity(c->model, i);
+    uint32_t d_ff = m->layers[i].ffn.d_ff, grain = hth_gpu_split_granularity(m, i);
     if (n == ALL || grain == 0) return d_ff;
     return (uint32_t)((uint64_t)d_ff * n / ALL) / grain * grain;
 }
 
-/* All layers and the head, with n of 4096 shares of the neurons. */
-static uint64_t bytes_with_share(const hth_placement_builder *c, uint32_t n)
+uint64_t hth_placement_builder_bytes(const hth_placement_builder *c, uint32_t i_part)
 {
-    hth_placement_builder all = *c;
-    all.params.n_layer = c->model->hparams.n_layer, all.params.head = true;
-    uint64_t bytes = plus(workspace_bytes(&all), head_bytes(&all));
-    for (uint32_t i = 0; i < all.params.n_layer; i++)
-        bytes = plus(bytes, layer_bytes(&all, i, share_of(&all, i, n)));
-    return bytes;
+    const hth_placement_part *p = &c->parts[i_part];
+    if (p->params.first_layer == p->params.end_layer) return 0;
+    uint64_t all = plus(workspace_bytes(c->model, p), p->params.head ? head_bytes(c->model, p) : 0);
+    for (uint32_t i = p->params.first_layer; i < p->params.end_layer; i++)
+        all = plus(all, layer_bytes(c->model, p, i, c->n_hot[i]));
+    return all;
 }
 
-uint64_t hth_placement_builder_bytes(const hth_placement_builder *c)
+const hth_placement_part *hth_placement_builder_exceeds(const hth_placement_builder *c)
 {
-    uint64_t all = plus(workspace_bytes(c), c->params.head ? head_bytes(c) : 0);
-    for (uint32_t i = 0; i < c->params.n_layer; i++) all = plus(all, layer_bytes(c, i, c->n_hot[i]));
-    return all;
+    for (uint32_t i = 0; i < c->n_part; i++)
+        if (hth_placement_builder_bytes(c, i) > c->parts[i].budget) return &c->parts[i];
+    return NULL;
+}
+
+/* All layers and the head on the first device, with n of 4096 shares of the neurons. */
+static uint64_t bytes_with_share(const hth_placement_builder *c, uint32_t n)
+{
+    const hth_placement_part all = whole_part(c->model, &c->parts[0]);
+    uint64_t bytes = plus(workspace_bytes(c->model, &all), head_bytes(c->model, &all));
+    for (uint32_t i = 0; i < all.params.end_layer; i++)
+        bytes = plus(bytes, layer_bytes(c->model, &all, i, share_of(c->model, i, n)));
+    return bytes;
 }
 
 uint64_t hth_placement_builder_whole_bytes(const hth_placement_builder *c)
@@ -72,51 +88,67 @@ uint64_t hth_placement_builder_whole_bytes(const hth_placement_builder *c)
 
 uint64_t hth_placement_builder_least_bytes(const hth_placement_builder *c)
 {
-    hth_placement_builder first = *c;
-    first.params.n_layer = c->model->hparams.n_layer, first.params.head = true;
-    uint64_t one = plus(workspace_bytes(&first), layer_bytes(&first, 0, c->model->layers[0].ffn.d_ff));
+    const hth_placement_part first = whole_part(c->model, &c->parts[0]);
+    uint64_t one = plus(workspace_bytes(c->model, &first),
+                        layer_bytes(c->model, &first, 0, c->model->layers[0].ffn.d_ff));
     uint64_t none_hot = c->model->down_transposed ? bytes_with_share(c, 0) : one;
     return none_hot < one ? none_hot : one;
 }
 
 /* ---- open and close ---------------------------------------------------------------------------------- */
 
-static hearth_status check_bindings(const hth_placement_builder *c, hearth_error *err)
+static hearth_status check_bindings(const hth_model *m, const hth_placement_part *p, hearth_error *err)
 {
-    const hth_device_info *info = c->info;
+    const hth_device_info *info = p->info;
     uint64_t bytes;
     /* Caches first: they are the largest of what depends on positions. */
-    for (uint32_t i = 0; i < c->model->hparams.n_layer; i++)
-        if (!hth_gpu_cache_bytes(c->model, info->max_binding_size, &c->params, i, &bytes))
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++)
+        if (!hth_gpu_cache_bytes(m, info->max_binding_size, &p->params, i, &bytes))
             return hth_fail(
                 err, HEARTH_ERROR_ARGUMENT,
                 "%s: keys of %u positions are too large for a binding of %s; ask for less with -c",
-                info->name, c->params.n_position, hth_format_bytes(info->max_binding_size).text);
-    if (workspace_bytes(c) == UINT64_MAX)
+                info->name, p->params.n_position, hth_format_bytes(info->max_binding_size).text);
+    if (workspace_bytes(m, p) == UINT64_MAX)
         return hth_fail(
             err, HEARTH_ERROR_ARGUMENT,
             "%s: the values of %u tokens are too large for a binding of %s; ask for less with --batch",
-            info->name, c->params.n_row, hth_format_bytes(info->max_binding_size).text);
+            info->name, p->params.n_row, hth_format_bytes(info->max_binding_size).text);
     return HEARTH_OK;
 }
 
 hearth_status hth_placement_builder_open(hth_placement_builder *c, const hth_model *model,
-                                         const hth_device_info *info, uint64_t budget,
-                                         const hth_offload_params *params, hearth_error *err)
+                                         const hth_placement_part *parts, uint32_t n_part, hearth_error *err)
 {
     uint32_t n_layer = model->hparams.n_layer;
-    *c = (hth_placement_builder){.model = model, .info = info, .params = *params, .budget = budget};
+    hearth_status st = HEARTH_OK;
+    *c = (hth_placement_builder){.model = model, .n_part = n_part};
     c->n_hot = hth_alloc(n_layer, sizeof *c->n_hot);
     if (!c->n_hot) return hth_fail_memory(err, n_layer * sizeof *c->n_hot, "a placement");
-    c->params.n_hot = c->n_hot, c->params.n_layer = n_layer, c->params.head = true;
-    return check_bindings(c, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_part; i++) {
+        c->parts[i] = whole_part(model, &parts[i]);
+        c->parts[i].params.n_hot = c->n_hot;
+        st = check_bindings(model, &c->parts[i], err);
+    }
+    return st;
 }
 
-hth_budget_text hth_budget_text_of(const hth_placement_builder *c)
+uint32_t hth_placement_builder_n_layer(const hth_placement_builder *c)
+{
+    return c->parts[c->n_part - 1].params.end_layer;
+}
+
+bool hth_placement_builder_has_head(const hth_placement_builder *c)
+{
+    for (uint32_t i = 0; i < c->n_part; i++)
+        if (c->parts[i].params.head) return true;
+    return false;
+}
+
+hth_budget_text hth_budget_text_of(const hth_placement_part *p)
 {
     hth_budget_text limit;
-    snprintf(limit.text, sizeof limit.text, "%s%s%s", c->is_user_limit ? "--vram allows " : "",
-             hth_format_bytes(c->budget).text, c->is_user_limit ? "" : " are free");
+    snprintf(limit.text, sizeof limit.text, "%s%s%s", p->is_user_limit ? "--vram allows " : "",
+             hth_format_bytes(p->budget).text, p->is_user_limit ? "" : " are free");
     return limit;
 }
 
@@ -128,56 +160,76 @@ void hth_placement_builder_close(hth_placement_builder *c)
 
 /* ---- uniform placement --------------------------------------------------------------------------------- */
 
-/* The largest share of all neurons that fits with everything else; false: not even none fits. */
+/* Layers from *next on, until `end`, as many as fit, with `share` of 4096 of their neurons; then the head, if `head`.
+ * If all layers fit but the head does not and another device follows, that one gets the last layer too. Returns
+ * whether all that was asked for is on devices now. */
+static bool fill_part(hth_placement_builder *c, hth_placement_part *p, uint32_t share, uint32_t end,
+                      bool head, uint32_t *next)
+{
+    const hth_model *m = c->model;
+    const hth_placement_part whole = whole_part(m, p);
+    uint64_t used = workspace_bytes(m, &whole);
+    bool is_last = p == &c->parts[c->n_part - 1];
+    p->params.first_layer = *next, p->params.head = false;
+    for (; *next < end; ++*next) {
+        c->n_hot[*next] = share_of(m, *next, share);
+        c->unsupported_reason = hth_gpu_unsupported_reason(m, &p->params, *next);
+        uint64_t size = layer_bytes(m, p, *next, c->n_hot[*next]);
+        if (c->unsupported_reason || plus(used, size) > p->budget) break;
+        used += size;
+    }
+    if (*next == end && head) {
+        c->unsupported_reason = hth_gpu_unsupported_reason(m, &p->params, m->hparams.n_layer);
+        p->params.head = !c->unsupported_reason && plus(used, head_bytes(m, p)) <= p->budget;
+        if (!p->params.head && !c->unsupported_reason && !is_last && end > p->params.first_layer) --*next;
+    }
+    p->params.end_layer = *next;
+    return *next == end && p->params.head == head;
+}
+
+/* The first layers on all devices in turn, with `share` of their neurons, and then the head: at most `max` of them,
+ * the head counted last. Returns whether all of them fit. */
+static bool fill(hth_placement_builder *c, uint32_t share, uint64_t max)
+{
+    uint32_t n_layer = c->model->hparams.n_layer, next = 0, end = max < n_layer ? (uint32_t)max : n_layer;
+    bool done = false;
+    for (uint32_t i = 0; i < c->n_part; i++) {
+        hth_placement_part *p = &c->parts[i];
+        if (done || c->unsupported_reason)
+            p->params.first_layer = p->params.end_layer = next, p->params.head = false;
+        else done = fill_part(c, p, share, end, max > n_layer, &next);
+    }
+    return done;
+}
+
+/* With the largest share of all neurons that fits with everything else; false: not even none fits. */
 static bool divide_neurons(hth_placement_builder *c)
 {
     uint32_t low = 0, high = ALL;
-    if (!c->model->down_transposed || bytes_with_share(c, 0) > c->budget) return false;
+    if (!c->model->down_transposed || !fill(c, 0, UINT64_MAX)) return false;
     while (low < high) {
         uint32_t middle = (low + high + 1) / 2;
-        if (bytes_with_share(c, middle) <= c->budget) low = middle;
+        if (fill(c, middle, UINT64_MAX)) low = middle;
         else high = middle - 1;
     }
-    for (uint32_t i = 0; i < c->params.n_layer; i++) c->n_hot[i] = share_of(c, i, low);
-    return true;
-}
-
-/* The first layers, as many as fit whole, then the head: at most `max` of them, the head counted last. */
-static void take_layers(hth_placement_builder *c, uint64_t max)
-{
-    uint32_t n_layer = c->model->hparams.n_layer, i = 0;
-    uint64_t used = workspace_bytes(c);
-    for (; i < n_layer && i < max; i++) {
-        c->unsupported_reason = hth_gpu_unsupported_reason(c->model, &c->params, i);
-        c->n_hot[i] = c->model->layers[i].ffn.d_ff;
-        if (c->unsupported_reason || plus(used, layer_bytes(c, i, c->n_hot[i])) > c->budget) break;
-        used += layer_bytes(c, i, c->n_hot[i]);
-    }
-    c->params.n_layer = i;
-    c->params.head = false;
-    if (i < n_layer || max <= n_layer) return;
-    c->unsupported_reason = hth_gpu_unsupported_reason(c->model, &c->params, n_layer);
-    c->params.head = !c->unsupported_reason && plus(used, head_bytes(c)) <= c->budget;
+    return fill(c, low, UINT64_MAX);
 }
 
 static bool can_offload_all(const hth_placement_builder *c)
 {
     for (uint32_t i = 0; i <= c->model->hparams.n_layer; i++)
-        if (hth_gpu_unsupported_reason(c->model, &c->params, i)) return false;
+        if (hth_gpu_unsupported_reason(c->model, &c->parts[0].params, i)) return false;
     return true;
 }
 
 void hth_placement_uniform(hth_placement_builder *c)
 {
-    memset(c->params.streams, 0, sizeof c->params.streams);
+    uint64_t max = c->parts[0].params.max_layer > 0 ? c->parts[0].params.max_layer : UINT64_MAX;
+    for (uint32_t i = 0; i < c->n_part; i++)
+        memset(c->parts[i].params.streams, 0, sizeof c->parts[i].params.streams);
     c->unsupported_reason = NULL, c->seconds = 0.0;
-    if (c->params.max_layer > 0) {
-        take_layers(c, c->params.max_layer);
-        return;
-    }
-    c->params.n_layer = c->model->hparams.n_layer, c->params.head = true;
-    if (can_offload_all(c) && hth_placement_builder_whole_bytes(c) > c->budget && divide_neurons(c)) return;
-    take_layers(c, UINT64_MAX);
+    if (fill(c, ALL, max) || max < UINT64_MAX || !can_offload_all(c)) return;
+    if (!divide_neurons(c)) fill(c, ALL, max);
 }
 
 /* ---- placement by number of layers --------------------------------------------------------------------- */
@@ -196,9 +248,12 @@ bool hth_placement_arg_layers(const char *placement, uint64_t *n)
 
 void hth_placement_builder_layers(hth_placement_builder *c, uint64_t n)
 {
-    c->params.max_layer = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+    for (uint32_t i = 0; i < c->n_part; i++) {
+        hth_offload_params *p = &c->parts[i].params;
+        p->max_layer = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+        p->first_layer = p->end_layer = 0, p->head = false;
+    }
     if (n > 0) hth_placement_uniform(c);
-    else c->params.n_layer = 0, c->params.head = false;
 }
 
 /* ---- placement from a file ----------------------------------------------------------------------------- */
@@ -231,7 +286,7 @@ static hearth_status check_placement(const hth_placement_builder *c, const hth_p
 {
     uint32_t n_layer = c->model->hparams.n_layer, n = p->head ? n_layer + 1 : p->n_layer;
     for (uint32_t i = 0; i < n; i++) {
-        const char *problem = hth_gpu_unsupported_reason(c->model, &c->params, i);
+        const char *problem = hth_gpu_unsupported_reason(c->model, &c->parts[0].params, i);
         uint32_t grain = i < n_layer ? hth_gpu_split_granularity(c->model, i) : 0;
         if (problem)
             return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: %s %u cannot lie on a device: %s", path,
@@ -244,34 +299,66 @@ static hearth_status check_placement(const hth_placement_builder *c, const hth_p
     return HEARTH_OK;
 }
 
+static hearth_status check_device(const hth_placement_device *d, const hth_device_info *info,
+                                  const char *path, hearth_error *err)
+{
+    char device[120], driver[120];
+    if (strcmp(d->name, info->name) == 0 && strcmp(d->driver, info->driver) == 0) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                    "%s was made for %s (%s), not for %.100s (%.100s): make it again with hearth plan", path,
+                    hth_escape(device, sizeof device, d->name, strlen(d->name)),
+                    hth_escape(driver, sizeof driver, d->driver, strlen(d->driver)), info->name,
+                    info->driver);
+}
+
+static hearth_status check_budgets(const hth_placement_builder *c, const char *path, hearth_error *err)
+{
+    for (uint32_t i = 0; i < c->n_part; i++) {
+        const hth_placement_part *p = &c->parts[i];
+        uint64_t all = hth_placement_builder_bytes(c, i);
+        if (all == UINT64_MAX)
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                            "%s: what it places is too large for the bindings of %s", path, p->info->name);
+        if (all > p->budget)
+            return hth_fail(
+                err, HEARTH_ERROR_MEMORY,
+                "%s: it takes %s on %s, and %s: make it again with hearth plan, or give the -c and "
+                "--batch that it was made for",
+                path, hth_format_bytes(all).text, p->info->name, hth_budget_text_of(p).text);
+    }
+    return HEARTH_OK;
+}
+
+static void take_placement(hth_placement_builder *c, const hth_placement *p)
+{
+    memcpy(c->n_hot, p->n_hot, p->n_layer * sizeof *p->n_hot);
+    for (uint32_t i = 0, first = 0; i < c->n_part; i++) {
+        const hth_placement_device *d = &p->devices[i];
+        hth_offload_params *to = &c->parts[i].params;
+        to->first_layer = first, to->end_layer = d->end_layer;
+        to->head = p->head && d->end_layer == p->n_layer && first < p->n_layer;
+        to->submit_mode = d->submit_on_demand ? HTH_SUBMIT_ON_DEMAND : HTH_SUBMIT_UPFRONT;
+        memcpy(to->streams, d->streams, sizeof d->streams);
+        first = d->end_layer;
+    }
+    c->seconds = p->seconds;
+}
+
 hearth_status hth_placement_builder_from_file(hth_placement_builder *c, const char *path, hearth_error *err)
 {
-    const hth_device_info *info = c->info;
-    char device[120], driver[120];
     hth_placement p;
     hearth_status st = hth_placement_open(&p, path, c->model, err);
     if (st != HEARTH_OK) return st;
-    memcpy(c->n_hot, p.n_hot, p.n_layer * sizeof *p.n_hot);
-    if (strcmp(p.device, info->name) != 0 || strcmp(p.driver, info->driver) != 0)
-        st =
-            hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                     "%s was made for %s (%s), not for %.100s (%.100s): make it again with hearth plan", path,
-                     hth_escape(device, sizeof device, p.device, strlen(p.device)),
-                     hth_escape(driver, sizeof driver, p.driver, strlen(p.driver)), info->name, info->driver);
+    if (p.n_device != c->n_part)
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s was made for %u GPUs, and --gpu names %u", path,
+                      p.n_device, c->n_part);
+    for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++)
+        st = check_device(&p.devices[i], c->parts[i].info, path, err);
     if (st == HEARTH_OK) st = check_placement(c, &p, path, err);
-    c->params.n_layer = p.n_layer, c->params.head = p.head;
-    c->params.submit_mode = p.submit_on_demand ? HTH_SUBMIT_ON_DEMAND : HTH_SUBMIT_UPFRONT;
-    memcpy(c->params.streams, p.streams, sizeof p.streams);
-    c->seconds = p.seconds;
-    uint64_t all = hth_placement_builder_bytes(c);
-    if (st == HEARTH_OK && all == UINT64_MAX)
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: what it places is too large for the bindings of %s",
-                      path, info->name);
-    if (st == HEARTH_OK && all > c->budget)
-        st = hth_fail(err, HEARTH_ERROR_MEMORY,
-                      "%s: it takes %s on %s, and %s: make it again with hearth plan, or give the -c and "
-                      "--batch that it was made for",
-                      path, hth_format_bytes(all).text, info->name, hth_budget_text_of(c).text);
+    if (st == HEARTH_OK) {
+        take_placement(c, &p);
+        st = check_budgets(c, path, err);
+    }
     hth_placement_close(&p);
     return st;
 }

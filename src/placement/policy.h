@@ -8,39 +8,52 @@
 #include "planner/placement.h"
 #include "forward/gpu/gpu.h"
 
+/* A device, and what lies on it. */
+typedef struct hth_placement_part {
+    hth_device *device; /* NULL: no plan is made */
+    const hth_device_info *info;
+    hth_offload_params params;
+    uint64_t budget;    /* bytes that may be used on the device */
+    bool is_user_limit; /* the budget is the --vram limit, less than what is free */
+} hth_placement_part;
+
 typedef struct hth_placement_builder {
     const hth_model *model;
-    const hth_device_info *info; /* of the device */
-    hth_offload_params params;
-    uint32_t *n_hot;     /* [n_layer of the model]; params.n_hot points to it */
-    uint64_t budget;     /* bytes that may be used on the device */
-    bool is_user_limit;   /* the budget is the --vram limit, less than what is free */
+    hth_placement_part parts[HEARTH_MAX_GPU]; /* the layers of each follow those of the one before */
+    uint32_t n_part;
+    uint32_t *n_hot; /* [n_layer of the model]; params.n_hot of all parts point to it */
     /* why the first CPU layer, or the head, stays on the CPU; NULL: not enough memory */
     const char *unsupported_reason;
     double seconds;      /* expected per token by a plan; 0: no plan */
 } hth_placement_builder;
 
-/* Sets params: n_row, n_position, kv, selector, bit_exact; one of the functions below chooses the rest. ARGUMENT:
- * something is too large for the bindings of the device. MEMORY. */
-hearth_status hth_placement_builder_open(hth_placement_builder *c, const hth_model *model, const hth_device_info *info,
-                              uint64_t budget, const hth_offload_params *params, hearth_error *err);
+/* Copies parts, of which info, budget, is_user_limit and of params n_row, n_position, kv, selector, bit_exact,
+ * max_work and max_layer are set; one of the functions below chooses the rest. ARGUMENT: something is too large for
+ * the bindings of a device. MEMORY. */
+hearth_status hth_placement_builder_open(hth_placement_builder *c, const hth_model *model,
+                                         const hth_placement_part *parts, uint32_t n_part, hearth_error *err);
 void hth_placement_builder_close(hth_placement_builder *c);
+
+/* The number of layers on devices, and whether the head is on one. */
+uint32_t hth_placement_builder_n_layer(const hth_placement_builder *c);
+bool hth_placement_builder_has_head(const hth_placement_builder *c);
 
 /* "4.00 MiB are free", or "--vram allows 1.00 MiB": the budget, for messages. */
 typedef struct hth_budget_text {
     char text[64];
 } hth_budget_text;
-hth_budget_text hth_budget_text_of(const hth_placement_builder *c);
+hth_budget_text hth_budget_text_of(const hth_placement_part *part);
 
 /* Everything, if it fits; else the same share of all neurons; if neurons cannot be divided, or params.max_layer is
- * set, the first layers whole, as many as fit, and the head. params.n_layer is 0 if nothing fits. */
+ * set, the first layers whole, as many as fit, and the head. Each device in turn takes as many layers as it holds.
+ * No layer is on a device if nothing fits. */
 void hth_placement_uniform(hth_placement_builder *c);
 
-/* By the best plan (hearth plan), if not everything fits. The placement planned earlier for this model, device and
- * parameters is cached, and reused while it fits and little more memory is free than it was made for. Uniformly if
- * a layer cannot be offloaded. Calibrates the machine if no calibration is cached. DEVICE, MEMORY. */
-hearth_status hth_placement_builder_plan(hth_placement_builder *c, hth_device *device, const hth_kernels *kernels,
-                              uint32_t n_thread, hearth_error *err);
+/* By the best plan (hearth plan), if not everything fits on the first device. The placement planned earlier for this
+ * model, devices and parameters is cached, and reused while it fits and little more memory is free than it was made
+ * for. Uniformly if a layer cannot be offloaded. Calibrates the machine if no calibration is cached. DEVICE, MEMORY. */
+hearth_status hth_placement_builder_plan(hth_placement_builder *c, const hth_kernels *kernels,
+                                         uint32_t n_thread, hearth_error *err);
 
 /* Whether --placement is "layers:N", and N. hth_placement_builder_layers applies it: params.max_layer is N from
  * then on, also for later choices: the first N layers whole, as many of them as fit, and the head if N is larger
@@ -53,17 +66,19 @@ bool hth_placement_arg_is_path(const char *placement);
 /* Whether --placement is valid: NULL, "plan", "even", "layers:N", or a readable file. IO. */
 hearth_status hth_placement_arg_check(const char *placement, hearth_error *err);
 
-/* Sets the work limit of submissions (hth_offload_params) from the cached calibration of the device, for every
+/* Sets the work limit of submissions (hth_offload_params) from the cached calibrations of the devices, for every
  * kind of placement: 0 if there is none. */
 void hth_placement_set_submit_limit(hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread);
 
-/* From a file. ARGUMENT: made for another model or device, or it places what cannot be offloaded; MEMORY: it
- * exceeds the budget; IO, FORMAT, UNSUPPORTED. */
+/* From a file. ARGUMENT: made for another model or other devices, or it places what cannot be offloaded; MEMORY: it
+ * exceeds a budget; IO, FORMAT, UNSUPPORTED. */
 hearth_status hth_placement_builder_from_file(hth_placement_builder *c, const char *path, hearth_error *err);
 
-/* Device bytes of the chosen placement; UINT64_MAX: it cannot be offloaded. */
-uint64_t hth_placement_builder_bytes(const hth_placement_builder *c);
-/* Device bytes of the whole model, and the minimum with which anything can be offloaded. */
+/* Bytes of the chosen placement on device i_part; UINT64_MAX: it cannot be offloaded. */
+uint64_t hth_placement_builder_bytes(const hth_placement_builder *c, uint32_t i_part);
+/* The first device whose part exceeds its budget; NULL: all fit. */
+const hth_placement_part *hth_placement_builder_exceeds(const hth_placement_builder *c);
+/* Bytes of the whole model on the first device, and the minimum with which anything can be offloaded to it. */
 uint64_t hth_placement_builder_whole_bytes(const hth_placement_builder *c);
 uint64_t hth_placement_builder_least_bytes(const hth_placement_builder *c);
 

@@ -15,23 +15,48 @@
 #define KEY_DRIVER "hearth.placement.driver"
 #define KEY_STREAM "hearth.placement.stream"
 #define KEY_SECONDS "hearth.placement.seconds"
+#define KEY_ENDS "hearth.placement.ends" /* of several devices */
+
+/* The keys of the first device stand alone; those of others have its number behind them: "...device.1". */
+typedef struct key_text {
+    char text[64];
+} key_text;
+
+static key_text key_of(const char *key, uint32_t i_device)
+{
+    key_text k;
+    if (i_device == 0) snprintf(k.text, sizeof k.text, "%s", key);
+    else snprintf(k.text, sizeof k.text, "%s.%u", key, i_device);
+    return k;
+}
+
+static void write_device(hth_gguf_writer *out, const hth_placement_device *d, uint32_t i)
+{
+    const char *handoff = d->submit_on_demand ? "submitted" : "queued";
+    uint32_t n_stream = 0;
+    while (n_stream < HTH_PLACEMENT_STREAMS && d->streams[n_stream].n_tok > 0) n_stream++;
+    hth_gguf_writer_text(out, key_of(KEY_HANDOFF, i).text, handoff, strlen(handoff));
+    hth_gguf_writer_text(out, key_of(KEY_DEVICE, i).text, d->name, strlen(d->name));
+    hth_gguf_writer_text(out, key_of(KEY_DRIVER, i).text, d->driver, strlen(d->driver));
+    if (n_stream > 0)
+        hth_gguf_writer_array(out, key_of(KEY_STREAM, i).text, HTH_GGUF_U32, d->streams, 2 * n_stream);
+}
 
 hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, const char *path,
                                   hearth_error *err)
 {
-    const char *handoff = p->submit_on_demand ? "submitted" : "queued";
+    uint32_t ends[HEARTH_MAX_GPU];
     hth_gguf_writer *out;
     hearth_status st = hth_gguf_writer_open(path, &out, err);
     if (st != HEARTH_OK) return st;
     hth_sidecar_write_head(out, KIND, model_hash);
     hth_gguf_writer_array(out, KEY_HOT, HTH_GGUF_U32, p->n_hot, p->n_layer);
     hth_gguf_writer_uint(out, KEY_HEAD, HTH_GGUF_U32, p->head);
-    hth_gguf_writer_text(out, KEY_HANDOFF, handoff, strlen(handoff));
-    hth_gguf_writer_text(out, KEY_DEVICE, p->device, strlen(p->device));
-    hth_gguf_writer_text(out, KEY_DRIVER, p->driver, strlen(p->driver));
-    uint32_t n_stream = 0;
-    while (n_stream < HTH_PLACEMENT_STREAMS && p->streams[n_stream].n_tok > 0) n_stream++;
-    if (n_stream > 0) hth_gguf_writer_array(out, KEY_STREAM, HTH_GGUF_U32, p->streams, 2 * n_stream);
+    for (uint32_t i = 0; i < p->n_device; i++) {
+        write_device(out, &p->devices[i], i);
+        ends[i] = p->devices[i].end_layer;
+    }
+    if (p->n_device > 1) hth_gguf_writer_array(out, KEY_ENDS, HTH_GGUF_U32, ends, p->n_device);
     if (p->seconds > 0.0) hth_gguf_writer_float(out, KEY_SECONDS, HTH_GGUF_F64, p->seconds);
     st = hth_gguf_writer_begin(out, err);
     if (st == HEARTH_OK) st = hth_gguf_writer_finish(out, err);
@@ -93,46 +118,79 @@ bool hth_placement_streams_valid(const hth_placement_stream streams[HTH_PLACEMEN
 }
 
 /* Pairs of tokens and parts. */
-static hearth_status read_streams(hth_placement *p, const hth_gguf *file, hearth_error *err)
+static hearth_status read_streams(hth_placement_device *d, const hth_gguf *file, const char *key,
+                                  hearth_error *err)
 {
-    const hth_gguf_value *pairs = hth_gguf_find(file, KEY_STREAM);
+    const hth_gguf_value *pairs = hth_gguf_find(file, key);
     if (!pairs) return HEARTH_OK;
     uint64_t n = pairs->type == HTH_GGUF_ARRAY ? pairs->n_element : 0;
     bool right = n > 0 && n <= 2 * HTH_PLACEMENT_STREAMS && n % 2 == 0;
-    hearth_status st = right ? hth_gguf_get_array(file, KEY_STREAM, HTH_GGUF_U32, n, &pairs, err) : HEARTH_OK;
+    hearth_status st = right ? hth_gguf_get_array(file, key, HTH_GGUF_U32, n, &pairs, err) : HEARTH_OK;
     for (uint64_t i = 0; st == HEARTH_OK && right && i < n; i += 2) {
-        p->streams[i / 2].n_tok = (uint32_t)hth_gguf_element_uint(pairs, i);
-        p->streams[i / 2].cpu_share = (uint32_t)hth_gguf_element_uint(pairs, i + 1);
+        d->streams[i / 2].n_tok = (uint32_t)hth_gguf_element_uint(pairs, i);
+        d->streams[i / 2].cpu_share = (uint32_t)hth_gguf_element_uint(pairs, i + 1);
     }
-    if (st != HEARTH_OK || (right && hth_placement_streams_valid(p->streams))) return st;
+    if (st != HEARTH_OK || (right && hth_placement_streams_valid(d->streams))) return st;
     return hth_fail(
         err, HEARTH_ERROR_FORMAT,
         "%s: %s at %llu: wanted are up to %d pairs, of tokens, ascending, and of parts of %d: make it "
         "again with hearth plan",
-        hth_gguf_path(file), KEY_STREAM, (unsigned long long)pairs->offset, HTH_PLACEMENT_STREAMS,
+        hth_gguf_path(file), key, (unsigned long long)pairs->offset, HTH_PLACEMENT_STREAMS,
         HTH_PLACEMENT_PARTS);
+}
+
+static hearth_status read_device(hth_placement_device *d, const hth_gguf *file, uint32_t i, hearth_error *err)
+{
+    char handoff[32] = "";
+    const key_text key = key_of(KEY_HANDOFF, i);
+    hearth_status st = need_text(file, key.text, handoff, sizeof handoff, err);
+    if (st == HEARTH_OK) st = need_text(file, key_of(KEY_DEVICE, i).text, d->name, sizeof d->name, err);
+    if (st == HEARTH_OK) st = need_text(file, key_of(KEY_DRIVER, i).text, d->driver, sizeof d->driver, err);
+    if (st == HEARTH_OK) st = read_streams(d, file, key_of(KEY_STREAM, i).text, err);
+    if (st != HEARTH_OK) return st;
+    d->submit_on_demand = strcmp(handoff, "submitted") == 0;
+    if (d->submit_on_demand || strcmp(handoff, "queued") == 0) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s at %llu: known are queued and submitted",
+                    hth_gguf_path(file), key.text, (unsigned long long)hth_gguf_find(file, key.text)->offset);
+}
+
+/* The number of devices, and where the layers of each end. */
+static hearth_status read_ends(hth_placement *p, const hth_gguf *file, hearth_error *err)
+{
+    const hth_gguf_value *ends = hth_gguf_find(file, KEY_ENDS);
+    p->n_device = 1, p->devices[0].end_layer = p->n_layer;
+    if (!ends) return HEARTH_OK;
+    uint64_t n = ends->type == HTH_GGUF_ARRAY ? ends->n_element : 0, before = 0;
+    bool right = n > 1 && n <= HEARTH_MAX_GPU;
+    hearth_status st = right ? hth_gguf_get_array(file, KEY_ENDS, HTH_GGUF_U32, n, &ends, err) : HEARTH_OK;
+    for (uint64_t i = 0; st == HEARTH_OK && right && i < n; i++) {
+        uint64_t end = hth_gguf_element_uint(ends, i);
+        right = end >= before && end <= p->n_layer;
+        p->devices[i].end_layer = (uint32_t)(before = end);
+    }
+    if (st != HEARTH_OK) return st;
+    p->n_device = (uint32_t)n;
+    if (right && before == p->n_layer) return HEARTH_OK;
+    return hth_fail(
+        err, HEARTH_ERROR_FORMAT,
+        "%s: %s at %llu: wanted are the ends of the layers of 2 to %d devices, ascending, the last one %u",
+        hth_gguf_path(file), KEY_ENDS, (unsigned long long)hth_gguf_find(file, KEY_ENDS)->offset,
+        HEARTH_MAX_GPU, p->n_layer);
 }
 
 static hearth_status read_rest(hth_placement *p, const hth_gguf *file, const hth_model *model,
                                hearth_error *err)
 {
     uint64_t head = 0;
-    char handoff[32] = "";
     bool found;
     hearth_status st = hth_gguf_get_uint(file, KEY_HEAD, 0, 1, &head, &found, err);
     if (st == HEARTH_OK && !found) st = hth_gguf_missing(file, KEY_HEAD, "every placement", err);
-    if (st == HEARTH_OK) st = need_text(file, KEY_HANDOFF, handoff, sizeof handoff, err);
-    if (st == HEARTH_OK) st = need_text(file, KEY_DEVICE, p->device, sizeof p->device, err);
-    if (st == HEARTH_OK) st = need_text(file, KEY_DRIVER, p->driver, sizeof p->driver, err);
-    if (st == HEARTH_OK) st = read_streams(p, file, err);
+    if (st == HEARTH_OK) st = read_ends(p, file, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < p->n_device; i++)
+        st = read_device(&p->devices[i], file, i, err);
     if (st == HEARTH_OK) st = hth_gguf_get_float(file, KEY_SECONDS, 0.0, 1e6, &p->seconds, NULL, err);
     if (st != HEARTH_OK) return st;
     p->head = head == 1;
-    p->submit_on_demand = strcmp(handoff, "submitted") == 0;
-    if (!p->submit_on_demand && strcmp(handoff, "queued") != 0)
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s at %llu: known are queued and submitted",
-                        hth_gguf_path(file), KEY_HANDOFF,
-                        (unsigned long long)hth_gguf_find(file, KEY_HANDOFF)->offset);
     if (p->head && p->n_layer < model->hparams.n_layer)
         return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s: the head lies there only behind all %u layers",
                         hth_gguf_path(file), KEY_HEAD, model->hparams.n_layer);

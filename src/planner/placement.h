@@ -1,5 +1,5 @@
 /* Placement file: where the layers and neurons of a model are, as a GGUF without weights that holds the hash of
- * its model and the name of the device that it was made for (hearth plan -o; docs/gpu.md). */
+ * its model and the names of the devices that it was made for (hearth plan -o; docs/gpu.md). */
 #ifndef HTH_PLANNER_PLACEMENT_H
 #define HTH_PLANNER_PLACEMENT_H
 
@@ -14,19 +14,26 @@ enum { HTH_PLACEMENT_STREAMS = 4, HTH_PLACEMENT_PARTS = 64 };
 /* n_tok ascends, and is 0 after the last stream. */
 bool hth_placement_streams_valid(const hth_placement_stream streams[HTH_PLACEMENT_STREAMS]);
 
-typedef struct hth_placement {
-    uint32_t n_layer; /* layers on the device, the first ones */
-    uint32_t *n_hot;  /* [n_layer] neurons of each on the device, the first ones */
-    bool head;        /* on the device */
-    bool submit_on_demand;   /* submits each command list when the host is ready; else all at once */
-    char device[256], driver[256];
+/* What one of the devices has: the layers from the end of the device before it. */
+typedef struct hth_placement_device {
+    char name[256], driver[256];
+    uint32_t end_layer;    /* of the only device: n_layer, and not in the file */
+    bool submit_on_demand; /* submits each command list when the host is ready; else all at once */
     hth_placement_stream streams[HTH_PLACEMENT_STREAMS];
+} hth_placement_device;
+
+typedef struct hth_placement {
+    uint32_t n_layer; /* layers on devices, the first ones */
+    uint32_t *n_hot;  /* [n_layer] neurons of each on its device, the first ones */
+    bool head;        /* on the device of the last layer */
+    hth_placement_device devices[HEARTH_MAX_GPU];
+    uint32_t n_device;
     double seconds; /* expected per token by a plan; 0: unknown */
 } hth_placement;
 
 hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, const char *path,
                                   hearth_error *err);
-/* Checks hash, layers and neurons against the model; the caller checks the device. IO, FORMAT, UNSUPPORTED,
+/* Checks hash, layers and neurons against the model; the caller checks the devices. IO, FORMAT, UNSUPPORTED,
  * ARGUMENT (of another model), MEMORY. */
 hearth_status hth_placement_open(hth_placement *p, const char *path, const hth_model *model,
                                  hearth_error *err);

@@ -153,6 +153,33 @@ def memory_gpu_and_storage_are_in_one_plan():
 
 
 @case
+def two_gpus_are_in_one_plan():
+    card, packed, placement = "sim:" + scratch("quick.sim", QUICK_GPU.encode()), scratch("packed.gguf"), scratch("two.placement")
+    good("pack", FLOATS, "--type", "q8_0", "-o", packed)
+    two = ["--gpu", f"{card},{card}", "--vram", "3M,4M"]
+    words = ["plan", packed, *SMALL, *two]
+    shown = json.loads(good(*words, "--json", "-o", placement).stdout)
+    first, second = shown["devices"]
+    check(0 < first["end_layer"] < second["end_layer"] <= len(shown["neurons"]), shown)
+    check(0 < first["vram_bytes"] <= 3 << 20 and 0 < second["vram_bytes"] <= 4 << 20, shown)
+    check((first["budget_bytes"], second["budget_bytes"]) == (3 << 20, 4 << 20), shown)
+    one = json.loads(good("plan", packed, *SMALL, "--gpu", card, "--vram", "3M", "--json").stdout)
+    check(shown["tokens_per_second"] > one["tokens_per_second"] and "devices" not in one, one, shown)
+    text = good(*words).stdout.decode()
+    check("on GPU 1" in text and "on GPU 2" in text and text.count("\nOn simulated quick: ") == 2, text)
+    run = ["run", packed, "-p", "a", "-n", "8", "--greedy", *SMALL]
+    wanted = good(*run, "--gpu", "none").stdout
+    for more in [[], ["--placement", placement], ["--placement", "even"], ["--placement", "layers:3"]]:
+        done = good(*run, *two, *more)
+        check(done.stdout == wanted and b"the CPU's bits" in done.stderr, done.stderr)
+        check(b"simulated quick and simulated quick" in done.stderr, done.stderr)
+    bad(1, "was made for 2 GPUs, and --gpu names 1", *run, "--gpu", card, "--placement", placement)
+    bad(1, "a limit of memory for GPU 2, but there are 1", *run, "--gpu", card, "--vram", "3M,4M")
+    bad(2, "--what-if: sizes of one GPU", *words, "--what-if")
+    bad(2, "--vram '': expected bytes", *run, "--gpu", card, "--vram", "3M,")
+
+
+@case
 def what_cannot_lie_on_a_gpu_is_planned_without_it():
     card = "sim:" + scratch("quick.sim", QUICK_GPU.encode())
     words = ["plan", MIXTURE, *SMALL, "--predict", "8", "--route", "uniform"]

@@ -226,7 +226,7 @@ static hearth_status record(const recipe *m, const hearth_model *of, hth_device 
 {
     const uint32_t n_hot = m->n_hot > 0 ? m->n_hot : m->d_ff;
     hth_gpu *g = NULL;
-    hth_offload_params params = {.n_layer = 1,
+    hth_offload_params params = {.end_layer = 1,
                                  .n_hot = &n_hot,
                                  .head = true,
                                  .n_row = N_PROMPT,

@@ -36,7 +36,7 @@ static uint64_t check_budget(const subject *s, uint64_t vram, hearth_model *mode
 {
     if (!CHECK(model->gpu != NULL)) return 0;
     FREED float *logits = engine_model_logits(model, &setting, ids, N_ID);
-    hth_device_usage usage = hth_device_state(model->device);
+    hth_device_usage usage = hth_device_state(model->devices[0].device);
     if (logits && memcmp(logits, s->expected, N_ID * s->n_vocab * sizeof *logits) != 0)
         test_fail(__FILE__, __LINE__, "%s: other bits with --vram %llu", s->device, (unsigned long long)vram);
     if (vram > 0 && (usage.peak > vram || usage.limit != vram))
@@ -64,7 +64,7 @@ static uint64_t check_refusal(const subject *s, uint64_t vram, const hearth_erro
     hearth_model_close(model);
     CHECK_OK(open_model(s->path, s->device, all, &model, err));
     if (model && check_budget(s, all, model) > 0) {
-        CHECK_INT(hth_gpu_get_params(model->gpu)->n_layer, model->model->hparams.n_layer);
+        CHECK_INT(hth_gpu_get_params(model->gpu)->end_layer, model->model->hparams.n_layer);
         CHECK(hth_gpu_get_params(model->gpu)->head);
     }
     hearth_model_close(model);

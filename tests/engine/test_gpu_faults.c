@@ -178,11 +178,11 @@ static bool fail_step(hearth_model *model, hearth_session *s, uint64_t n, hearth
     float logits[TINY_VOCAB];
     CHECK_OK(hearth_session_truncate(s, 0, err));
     CHECK_OK(hearth_session_eval(s, prompt, N_BEFORE, err));
-    hth_device_inject_fault(model->device, n, with);
-    uint64_t before = hth_device_n_call(model->device);
+    hth_device_inject_fault(model->devices[0].device, n, with);
+    uint64_t before = hth_device_n_call(model->devices[0].device);
     CHECK_OK(hearth_session_eval(s, prompt + N_BEFORE, N_PROMPT - N_BEFORE, err));
-    bool failed = hth_device_n_call(model->device) - before >= n, lost = hth_device_state(model->device).lost;
-    hth_device_inject_fault(model->device, 0, HEARTH_OK);
+    bool failed = hth_device_n_call(model->devices[0].device) - before >= n, lost = hth_device_state(model->devices[0].device).lost;
+    hth_device_inject_fault(model->devices[0].device, 0, HEARTH_OK);
     take(s, logits);
     CHECK_BYTES(logits, expected, sizeof logits);
     CHECK(lost == (failed && with == HEARTH_ERROR_DEVICE)); /* else the device did it again */
@@ -240,7 +240,7 @@ static void step_refused_on(const char *device, uint64_t n, hearth_status with)
         take(s, expected);
         CHECK_OK(hearth_session_truncate(s, 0, err));
         CHECK_OK(hearth_session_eval(s, prompt, N_BEFORE, err));
-        hth_device_inject_faults(model->device, 1, n, with);
+        hth_device_inject_faults(model->devices[0].device, 1, n, with);
         CHECK_OK(hearth_session_eval(s, prompt + N_BEFORE, N_PROMPT - N_BEFORE, err));
         take(s, logits);
         CHECK_BYTES(logits, expected, sizeof logits);
@@ -248,7 +248,7 @@ static void step_refused_on(const char *device, uint64_t n, hearth_status with)
         CHECK_INT(hth_engine_has_gpu(model), n < 3);
         CHECK_INT(info.gpu != NULL, n < 3);
         if (n >= 3) CHECK(strstr(info.gpu_note, "a test made call") != NULL);
-        if (n >= 3) CHECK_INT(hth_device_state(model->device).used, 0);
+        if (n >= 3) CHECK_INT(hth_device_state(model->devices[0].device).used, 0);
     }
 }
 
@@ -291,10 +291,10 @@ TEST(command_lists_of_many_rows_without_a_head_that_cannot_be_recorded_are_error
     uint64_t held = hth_alloc_in_use(), n = 1, n_failed = 0;
     if (!submissions_begin("null", 1, 1)) return;
     hearth_model *model = OPENED(hearth_model, path, &o);
-    if (model) o.gpu.vram = hth_device_state(model->device).used - 1;
+    if (model) o.gpu.vram = hth_device_state(model->devices[0].device).used - 1;
     hearth_model_close(model);
     CHECK_OK(hearth_model_open(path, &o, &model, err));
-    if (model) CHECK(!hth_gpu_get_params(model->gpu)->head && hth_gpu_get_params(model->gpu)->n_layer > 1);
+    if (model) CHECK(!hth_gpu_get_params(model->gpu)->head && hth_gpu_get_params(model->gpu)->end_layer > 1);
     hearth_model_close(model);
     for (bool failed = true; failed && n < 20000; n++) {
         hearth_error why = {0};
@@ -332,10 +332,10 @@ static float *eval_long(const char *path, const char *device, uint64_t n, hearth
     if (s) {
         uint64_t work;
         if (device) CHECK(submissions_check(model->gpu, &work) > 2 * N_LONG);
-        if (device) hth_device_inject_fault(model->device, n, with);
+        if (device) hth_device_inject_fault(model->devices[0].device, n, with);
         CHECK_OK(hearth_session_eval(s, ids, N_LONG, err));
         take(s, logits);
-        if (device) CHECK_INT(hth_device_state(model->device).lost, with == HEARTH_ERROR_DEVICE);
+        if (device) CHECK_INT(hth_device_state(model->devices[0].device).lost, with == HEARTH_ERROR_DEVICE);
     }
     return logits;
 }
@@ -387,11 +387,11 @@ static bool next_waits(hearth_model *model, hearth_session *s, uint64_t n_call, 
 {
     float logits[TINY_VOCAB];
     CHECK_OK(hearth_session_truncate(s, 0, err));
-    uint64_t before = hth_device_n_call(model->device);
-    hth_device_inject_fault(model->device, n_call, HEARTH_ERROR_MEMORY); /* the wait is the last */
+    uint64_t before = hth_device_n_call(model->devices[0].device);
+    hth_device_inject_fault(model->devices[0].device, n_call, HEARTH_ERROR_MEMORY); /* the wait is the last */
     CHECK_OK(hearth_session_eval(s, prompt, 4, err));
-    hth_device_inject_fault(model->device, 0, HEARTH_OK);
-    uint64_t n = hth_device_n_call(model->device) - before;
+    hth_device_inject_fault(model->devices[0].device, 0, HEARTH_OK);
+    uint64_t n = hth_device_n_call(model->devices[0].device) - before;
     take(s, logits);
     CHECK_BYTES(logits, expected, sizeof logits);
     return n > 2 * n_call; /* else it ended before anybody slept */

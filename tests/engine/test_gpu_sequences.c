@@ -231,9 +231,9 @@ static void check_schedule(const char *device, bool windowed, int n_round, bool 
     for (int round = 0; round < n_round && test_n_failed() == 0; round++) {
         bool in_batch[MAX_SESSION] = {false};
         for (int i = 0; i < 8; i++) random_operation(&f, &r, members, windowed);
-        if (refuses) hth_device_inject_fault(f.model->device, 1 + test_random_below(&r, 8), HEARTH_ERROR_MEMORY);
+        if (refuses) hth_device_inject_fault(f.model->devices[0].device, 1 + test_random_below(&r, 8), HEARTH_ERROR_MEMORY);
         random_batch(&r, members, b, in_batch);
-        if (refuses) hth_device_inject_fault(f.model->device, 0, HEARTH_OK);
+        if (refuses) hth_device_inject_fault(f.model->devices[0].device, 0, HEARTH_OK);
         for (uint32_t i = 0; i < MAX_SESSION; i++)
             if (in_batch[i] && (round % 8 == 0 || i % 4 == 0)) check_member(&f, &members[i]);
     }
@@ -358,7 +358,7 @@ static void check_fault(uint64_t n, hearth_status status, bool other_first)
     hearth_session *a = open_on(f.model, false);
     feed(a, f.ids, 50);
     hearth_session *b = fork_of(a);
-    hth_device_inject_fault(f.model->device, n, status);
+    hth_device_inject_fault(f.model->devices[0].device, n, status);
     if (other_first) CHECK_OK(hearth_session_truncate(a, 40, err));
     feed(b, f.other, 10);
     feed(a, f.ids + (other_first ? 40 : 50), 20);
@@ -393,7 +393,7 @@ TEST(sessions_of_any_size_open_after_the_loss_of_a_device)
     CHECK_INT(hearth_session_fork(a, &more, &why), HEARTH_ERROR_MEMORY);
     CHECK(strstr(why.message, "no room for 320 positions beside other sessions") != NULL);
     feed(a, f.ids, 50);
-    hth_device_inject_fault(f.model->device, 1, HEARTH_ERROR_DEVICE);
+    hth_device_inject_fault(f.model->devices[0].device, 1, HEARTH_ERROR_DEVICE);
     feed(b, f.ids, 9);
     more = fork_of(a);
     feed(more, f.other, 9);
@@ -412,13 +412,13 @@ TEST(copies_and_files_survive_the_loss_of_a_device)
         hearth_session *a = open_on(f.model, false), *c = open_on(f.model, false);
         feed(a, f.ids, 50);
         if (lost == 1) {
-            hth_device_inject_fault(f.model->device, 1, HEARTH_ERROR_DEVICE);
+            hth_device_inject_fault(f.model->devices[0].device, 1, HEARTH_ERROR_DEVICE);
             feed(a, f.ids + 50, 1);
             CHECK_OK(hearth_session_truncate(a, 50, err));
         }
         hearth_session *b = fork_of(a);
         CHECK_OK(hearth_session_save(a, path, err));
-        if (lost == 2) hth_device_inject_fault(f.model->device, 1, HEARTH_ERROR_DEVICE);
+        if (lost == 2) hth_device_inject_fault(f.model->devices[0].device, 1, HEARTH_ERROR_DEVICE);
         CHECK_OK(hearth_session_restore(c, path, err));
         feed(a, f.ids + 50, 10);
         feed(b, f.other, 10);
@@ -427,7 +427,7 @@ TEST(copies_and_files_survive_the_loss_of_a_device)
         expect(&f, b, f.ids, 50, f.other, 10);
         expect(&f, c, f.ids, 50, f.other + 3, 10);
         hearth_session_close(a), hearth_session_close(b), hearth_session_close(c);
-        CHECK_INT(hth_device_state(f.model->device).lost, lost > 0);
+        CHECK_INT(hth_device_state(f.model->devices[0].device).lost, lost > 0);
         close_models(&f);
     }
 }

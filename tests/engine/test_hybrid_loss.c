@@ -68,8 +68,8 @@ typedef struct files {
 static bool make_files(const config *c, const char *device, files *f)
 {
     uint32_t n_hot[2] = {c->n_hot[0], c->n_hot[1]};
-    hth_placement p = {.n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .submit_on_demand = c->submitted};
-    p.streams[0] = c->stream;
+    hth_placement p = {.n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .devices = {{.submit_on_demand = c->submitted}}};
+    p.devices[0].streams[0] = c->stream;
     f->is = c;
     snprintf(f->model, sizeof f->model, "%s", test_scratch("divided.gguf"));
     snprintf(f->placement, sizeof f->placement, "%s", test_scratch("divided-placement.gguf"));
@@ -200,7 +200,7 @@ static fault loss_at(uint64_t n) { return (fault){n, 1, HEARTH_ERROR_DEVICE}; }
 
 static void inject(hearth_model *model, const fault *is)
 {
-    hth_device_inject_faults(model->device, is->n, is->n_call, is->with);
+    hth_device_inject_faults(model->devices[0].device, is->n, is->n_call, is->with);
 }
 
 /* device NULL: the CPU's. Returns whether it was left. */
@@ -216,7 +216,7 @@ static bool run(const files *f, const char *device, script *play, fault is, logi
     if (device && model) {
         hearth_model_info info = test_model_info(model);
         CHECK(info.gpu_bit_exact == !f->is->floats && info.gpu_bit_exact == !info.gpu_bit_exact_reason[0]);
-        hth_device_usage use = hth_device_state(model->device);
+        hth_device_usage use = hth_device_state(model->devices[0].device);
         left = !hth_engine_has_gpu(model);
         CHECK_INT(use.lost, left && is.with == HEARTH_ERROR_DEVICE);
         if (left && !use.lost && is.n_call <= MAX_REFUSED_AND_SETTLED) CHECK_INT(use.used, 0);
@@ -323,7 +323,7 @@ static bool lose_with(const files *f, inject_fn *one, hearth_status status, uint
     if (s) {
         got.n = 0;
         eval(s, prompt, N_PROMPT - 1, &got);
-        hth_device_inject_fault(model->device, 1, HEARTH_ERROR_DEVICE);
+        hth_device_inject_fault(model->devices[0].device, 1, HEARTH_ERROR_DEVICE);
         one(n);
         st = hearth_session_eval(s, prompt + N_PROMPT - 1, 1, &why);
         one(0);
@@ -335,7 +335,7 @@ static bool lose_with(const files *f, inject_fn *one, hearth_status status, uint
             CHECK(hearth_session_logits(s) == NULL);
             CHECK_OK(hearth_session_eval(s, prompt + N_PROMPT - 1, 1, err));
         }
-        CHECK(hth_device_state(model->device).lost);
+        CHECK(hth_device_state(model->devices[0].device).lost);
         got.n = 0;
         keep(&got, s);
         CHECK_BYTES(got.values[0], expected->values[N_PROMPT - 1], sizeof got.values[0]);
@@ -390,7 +390,7 @@ static bool open_without(const files *f, uint64_t n, const logits *expected)
     if (s) {
         eval(s, prompt, N_PROMPT, &got);
         CHECK_BYTES(got.values[0], expected->values[N_PROMPT - 1], sizeof got.values[0]);
-        if (!model->gpu) CHECK_INT(model->device ? hth_device_state(model->device).used : 0, 0);
+        if (!model->gpu) CHECK_INT(model->devices[0].device ? hth_device_state(model->devices[0].device).used : 0, 0);
         CHECK(model->n_evicted == 0 && model->n_reloaded == 0); /* what was there first is gone */
     }
     hearth_session_close(s);

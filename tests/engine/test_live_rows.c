@@ -39,10 +39,10 @@ static uint64_t time_of(const char *path, const char *sim_gpu, hearth_selector s
     const engine_setting s = {.n_thread = 2, .n_batch = n_batch, .kv = HEARTH_KV_F16, .selector = selector};
     for (int i = 0; i < N_ID; i++) ids[i] = (int32_t)test_random_below(&r, N_VOCAB);
     CLOSED(hearth_model) *model = OPENED(hearth_model, path, &o);
-    if (!model || !CHECK(model->gpu && hth_gpu_get_params(model->gpu)->n_layer == N_LAYER)) return 0;
-    uint64_t start = hth_device_time(model->device);
+    if (!model || !CHECK(model->gpu && hth_gpu_get_params(model->gpu)->end_layer == N_LAYER)) return 0;
+    uint64_t start = hth_device_time(model->devices[0].device);
     FREED float *logits = engine_model_logits(model, &s, ids, N_ID);
-    uint64_t took = hth_device_time(model->device) - start;
+    uint64_t took = hth_device_time(model->devices[0].device) - start;
     CHECK(logits != NULL);
     return took;
 }

@@ -108,8 +108,8 @@ static double bytes_left(uint64_t vram)
     double bytes = 0.0;
     if (!model || !CHECK(model->gpu != NULL)) return 0.0;
     const hth_offload_params *params = hth_gpu_get_params(model->gpu);
-    CHECK(params->n_layer > 0 && params->n_layer < model->model->hparams.n_layer);
-    for (uint32_t i = params->n_layer; i < model->model->hparams.n_layer; i++) {
+    CHECK(params->end_layer > 0 && params->end_layer < model->model->hparams.n_layer);
+    for (uint32_t i = params->end_layer; i < model->model->hparams.n_layer; i++) {
         const hth_layer *l = &model->model->layers[i];
         bytes += bytes_of(&l->attn.q) + bytes_of(&l->attn.k) + bytes_of(&l->attn.v) + bytes_of(&l->attn.o) + bytes_of(&l->ffn.gate) +
                  bytes_of(&l->ffn.up) + bytes_of(&l->ffn.down);
@@ -161,7 +161,7 @@ TEST(the_host_computes_its_share_while_weights_pass)
     char device[600];
     uint32_t n_hot[N_LAYER] = {0, 0};
     double whole, both;
-    hth_placement p = {.n_layer = N_LAYER, .n_hot = n_hot, .head = true, .streams = {{1, 0}}};
+    hth_placement p = {.n_layer = N_LAYER, .n_hot = n_hot, .head = true, .devices = {{.streams = {{1, 0}}}}};
     const char *path = test_scratch("timed.gguf");
     snprintf(placement, sizeof placement, "%s", test_scratch("timed-placement.gguf"));
     const char *sim_gpu = test_scratch("timed-card.sim");
@@ -170,7 +170,7 @@ TEST(the_host_computes_its_share_while_weights_pass)
     write_sim_gpu(sim_gpu, at_once, rate);
     if (hybrid_pack_powerinfer("bamboo", path) && hybrid_write_placement(path, device, &p, placement)) {
         whole = run(path, at_once, rate, 0);
-        p.streams[0].cpu_share = HERE;
+        p.devices[0].streams[0].cpu_share = HERE;
         CHECK(hybrid_write_placement(path, device, &p, placement));
         both = run(path, at_once, rate, 0);
         printf("     all pass %.6f s, a quarter %.6f s\n", whole, both);

@@ -25,8 +25,8 @@ static void open_inputs(inputs *in)
     *in = (inputs){.n_hot = {256, 768, 0, 256, 512, 768, 0}};
     snprintf(in->model, sizeof in->model, "%s", test_scratch("packed.gguf"));
     snprintf(in->placement, sizeof in->placement, "%s", test_scratch("placement.gguf"));
-    in->fits = (hth_placement){.n_layer = N_LAYER, .n_hot = in->n_hot, .head = true, .submit_on_demand = true,
-                               .streams = {{2, 40}, {3, 0}, {7, 63}}};
+    in->fits = (hth_placement){.n_layer = N_LAYER, .n_hot = in->n_hot, .head = true, 
+                               .devices = {{.submit_on_demand = true, .streams = {{2, 40}, {3, 0}, {7, 63}}}}};
     CHECK_OK(hth_pack(STORYTELLER, in->model, &o, &r, err));
     hybrid_write_placement(in->model, "null", &in->fits, in->placement); /* fills in the names */
 }
@@ -78,9 +78,9 @@ TEST(a_placement_that_fits_is_applied)
     CLOSED(hearth_model) *model = OPENED_BY(open_placed, hearth_model, in.model, &gpu);
     if (model && CHECK(model->gpu != NULL)) {
         const hth_offload_params *p = hth_gpu_get_params(model->gpu);
-        CHECK(p->n_layer == N_LAYER && p->head && p->submit_mode == HTH_SUBMIT_ON_DEMAND);
+        CHECK(p->end_layer == N_LAYER && p->head && p->submit_mode == HTH_SUBMIT_ON_DEMAND);
         CHECK_BYTES(p->n_hot, in.n_hot, N_LAYER * sizeof *in.n_hot);
-        CHECK_BYTES(p->streams, in.fits.streams, sizeof in.fits.streams);
+        CHECK_BYTES(p->streams, in.fits.devices[0].streams, sizeof p->streams);
     }
 }
 
@@ -105,8 +105,8 @@ TEST(placements_that_do_not_fit_are_refused)
     hearth_gpu_options gpu = placed(&in);
     EXPECT(hash ^= 1, HEARTH_ERROR_ARGUMENT, "hearth.model.hash at ");
     EXPECT(hash ^= 1, HEARTH_ERROR_ARGUMENT, "another model");
-    EXPECT(strcpy(c.fits.device, "another card"), HEARTH_ERROR_ARGUMENT, "was made for another card (");
-    EXPECT(strcpy(c.fits.driver, "another driver"), HEARTH_ERROR_ARGUMENT, " (another driver), not for ");
+    EXPECT(strcpy(c.fits.devices[0].name, "another card"), HEARTH_ERROR_ARGUMENT, "was made for another card (");
+    EXPECT(strcpy(c.fits.devices[0].driver, "another driver"), HEARTH_ERROR_ARGUMENT, " (another driver), not for ");
     EXPECT(c.fits.n_layer = N_LAYER + 1, HEARTH_ERROR_FORMAT, "hearth.placement.hot at ");
     EXPECT(c.fits.n_layer = 0, HEARTH_ERROR_FORMAT, ": 1 to 6 numbers are wanted");
     EXPECT(c.n_hot[2] = D_FF + 256, HEARTH_ERROR_FORMAT, "value 2 is 1024: layer 2 has 768 neurons");
@@ -114,8 +114,8 @@ TEST(placements_that_do_not_fit_are_refused)
     EXPECT(c.n_hot[3] = 100, HEARTH_ERROR_ARGUMENT, "100 neurons of layer 3: they are divided in multiples of 256");
     EXPECT(c.n_hot[0] = 1, HEARTH_ERROR_ARGUMENT, "1 neurons of layer 0");
     EXPECT(c.fits.n_layer = N_LAYER - 1, HEARTH_ERROR_FORMAT, "hearth.placement.head: the head lies there only");
-    EXPECT(c.fits.streams[1].n_tok = 2, HEARTH_ERROR_FORMAT, "hearth.placement.stream at ");
-    EXPECT(c.fits.streams[2].cpu_share = 64, HEARTH_ERROR_FORMAT, "of tokens, ascending, and of parts of 64");
+    EXPECT(c.fits.devices[0].streams[1].n_tok = 2, HEARTH_ERROR_FORMAT, "hearth.placement.stream at ");
+    EXPECT(c.fits.devices[0].streams[2].cpu_share = 64, HEARTH_ERROR_FORMAT, "of tokens, ascending, and of parts of 64");
     gpu.vram = 1 << 20;
     EXPECT((void)0, HEARTH_ERROR_MEMORY, " on null, and --vram allows 1.00 MiB: make it again with hearth plan");
 }
@@ -132,7 +132,7 @@ TEST(a_model_that_is_not_packed_is_not_divided)
     for (int i = 0; i < N_LAYER; i++) in.n_hot[i] = D_FF;
     CHECK_OK(hth_placement_write(&in.fits, hash, in.placement, err));
     CLOSED(hearth_model) *model = OPENED_BY(open_placed, hearth_model, STORYTELLER, &gpu);
-    CHECK(model && model->gpu && hth_gpu_get_params(model->gpu)->n_layer == N_LAYER);
+    CHECK(model && model->gpu && hth_gpu_end_layer(model->gpu) == N_LAYER);
 }
 
 /* Without a file, such layers stay on the CPU. */
@@ -161,7 +161,7 @@ static const char *const keys[N_FIELD] = {"hearth.placement.hot",     "hearth.pl
 /* All fields but one, or with that one as a number of another type. */
 static void write_spoilt(const inputs *in, const char *kind, field spoilt, bool missing, const char *handoff)
 {
-    const char *texts[N_FIELD] = {NULL, NULL, handoff, in->fits.device, in->fits.driver, NULL};
+    const char *texts[N_FIELD] = {NULL, NULL, handoff, in->fits.devices[0].name, in->fits.devices[0].driver, NULL};
     CLOSED(hth_gguf_writer) *w = OPENED(hth_gguf_writer, in->placement);
     if (!w) return;
     hth_sidecar_write_head(w, kind, hash_of(in->model));
@@ -169,7 +169,7 @@ static void write_spoilt(const inputs *in, const char *kind, field spoilt, bool 
         if (f == spoilt && missing) continue;
         if (f == spoilt) hth_gguf_writer_uint(w, keys[f], f == HEAD ? HTH_GGUF_I32 : HTH_GGUF_U64, 1);
         else if (f == HOT) hth_gguf_writer_array(w, keys[f], HTH_GGUF_U32, in->n_hot, N_LAYER);
-        else if (f == STREAM) hth_gguf_writer_array(w, keys[f], HTH_GGUF_U32, in->fits.streams, 6);
+        else if (f == STREAM) hth_gguf_writer_array(w, keys[f], HTH_GGUF_U32, in->fits.devices[0].streams, 6);
         else if (f == HEAD) hth_gguf_writer_uint(w, keys[f], HTH_GGUF_U32, 1);
         else hth_gguf_writer_text(w, keys[f], texts[f], strlen(texts[f]));
     }
@@ -229,11 +229,12 @@ static bool is_within_bounds(const hth_placement *p)
 {
     bool ok = p->n_layer >= 1 && p->n_layer <= N_LAYER && (!p->head || p->n_layer == N_LAYER);
     for (uint32_t i = 0; ok && i < p->n_layer; i++) ok = p->n_hot[i] <= D_FF;
+    const hth_placement_device *d = &p->devices[0];
     for (int i = 0; ok && i < HTH_PLACEMENT_STREAMS; i++) {
-        uint32_t n_tok = p->streams[i].n_tok, last = i > 0 ? p->streams[i - 1].n_tok : 0;
-        ok = p->streams[i].cpu_share < HTH_PLACEMENT_PARTS && (n_tok == 0 || i == 0 || (last > 0 && n_tok > last));
+        uint32_t n_tok = d->streams[i].n_tok, last = i > 0 ? d->streams[i - 1].n_tok : 0;
+        ok = d->streams[i].cpu_share < HTH_PLACEMENT_PARTS && (n_tok == 0 || i == 0 || (last > 0 && n_tok > last));
     }
-    return ok && memchr(p->device, 0, sizeof p->device) && memchr(p->driver, 0, sizeof p->driver);
+    return ok && memchr(d->name, 0, sizeof d->name) && memchr(d->driver, 0, sizeof d->driver);
 }
 
 TEST(placements_cut_anywhere_or_damaged_at_random_are_refused_or_within_bounds)

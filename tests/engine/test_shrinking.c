@@ -166,7 +166,7 @@ static uint64_t last_limit(const schedule *plan)
 /* Memory that others want is theirs; the memory of a lost device belongs to no user. */
 static void check_end(const hearth_model *model, const schedule *plan)
 {
-    hth_device_usage usage = hth_device_state(model->device);
+    hth_device_usage usage = hth_device_state(model->devices[0].device);
     CHECK_INT(hth_engine_has_gpu(model), plan->n_lost == 0);
     if (plan->n_lost == 0) CHECK(usage.used > 0 && usage.used <= last_limit(plan));
     else if (!usage.lost) CHECK_INT(usage.used, 0);
@@ -197,7 +197,7 @@ static bool shrink(const subject *s, const char *device, const schedule *plan)
     hearth_session *session = model ? open_session(model, s->n_thread) : NULL;
     test_log_start();
     if (session && CHECK(hth_engine_has_gpu(model))) {
-        tell(session, plan->changes, model->device, &got);
+        tell(session, plan->changes, model->devices[0].device, &got);
         check_end(model, plan);
     }
     test_log_stop();
@@ -236,7 +236,7 @@ TEST(a_note_that_was_handed_out_stays_as_it_was)
         hearth_model_get_info(model, &before[i]);
         snprintf(was[i], sizeof was[i], "%s", before[i].gpu_note);
         CHECK_INT(was[i][0] != 0, i > 0);
-        if (i <= HTH_MAX_EVICT) model->device->limit = hth_device_state(model->device).used - 1;
+        if (i <= HTH_MAX_EVICT) model->devices[0].device->limit = hth_device_state(model->devices[0].device).used - 1;
         hth_engine_enforce_vram_budget(model);
     }
     for (int i = 0; model && i < HTH_MAX_EVICT + 2; i++) {
@@ -299,8 +299,8 @@ TEST(a_tied_head_stays_where_neurons_leave)
     CLOSED(hearth_model) *model = OPENED_BY(open_model, hearth_model, &s, "null");
     CLOSED(hearth_session) *session = model ? open_session(model, 1) : NULL;
     if (session) {
-        const change changes[] = {{2, hth_device_state(model->device).used - 1}, {0, 0}};
-        tell(session, changes, model->device, &got);
+        const change changes[] = {{2, hth_device_state(model->devices[0].device).used - 1}, {0, 0}};
+        tell(session, changes, model->devices[0].device, &got);
         check_text(&got, "tied");
         CHECK(hth_engine_has_gpu(model) && hth_gpu_get_params(model->gpu)->head && model->n_evicted == 1);
     }
@@ -316,8 +316,8 @@ static void inject(hearth_model *m, fault f, uint64_t n)
 {
     if (f == ALLOCATION || f == ALL_ALLOCATIONS) hth_alloc_fail_at(n, f == ALL_ALLOCATIONS);
     if (f == READ) hth_gguf_fail_read_at(n, HTH_READ_FAILS);
-    if (f == CALL_MEMORY) hth_device_inject_fault(m->device, n, HEARTH_ERROR_MEMORY);
-    if (f == CALL_DEVICE) hth_device_inject_fault(m->device, n, HEARTH_ERROR_DEVICE);
+    if (f == CALL_MEMORY) hth_device_inject_fault(m->devices[0].device, n, HEARTH_ERROR_MEMORY);
+    if (f == CALL_DEVICE) hth_device_inject_fault(m->devices[0].device, n, HEARTH_ERROR_DEVICE);
 }
 
 /* The n-th of these fails in the step in which the model leaves part of its device. Returns how many
@@ -337,8 +337,8 @@ static uint64_t fault_while_shrinking(const subject *s, fault f, uint64_t n)
         CHECK_OK(hearth_session_truncate(session, 5, err));
     }
     if (session) {
-        uint64_t n_alloc = hth_alloc_count(), n_call = model->device ? hth_device_n_call(model->device) : 0;
-        if (model->device) model->device->limit = hth_device_state(model->device).used - 1;
+        uint64_t n_alloc = hth_alloc_count(), n_call = model->devices[0].device ? hth_device_n_call(model->devices[0].device) : 0;
+        if (model->devices[0].device) model->devices[0].device->limit = hth_device_state(model->devices[0].device).used - 1;
         inject(model, f, n);
         hearth_status st = hearth_session_eval(session, prompt, N_PROMPT, &why);
         inject(model, f, 0);
@@ -347,7 +347,7 @@ static uint64_t fault_while_shrinking(const subject *s, fault f, uint64_t n)
             CHECK(why.message[0] != '\0' && hearth_session_position(session) == 5);
             CHECK_OK(hearth_session_eval(session, prompt, N_PROMPT, err));
         }
-        if (model->device) n_done = hth_alloc_count() - n_alloc + hth_device_n_call(model->device) - n_call;
+        if (model->devices[0].device) n_done = hth_alloc_count() - n_alloc + hth_device_n_call(model->devices[0].device) - n_call;
         const float *at = hearth_session_logits(session);
         if (f == NONE && n == 0) memcpy(whole, at, n_vocab * sizeof *at);
         else if (at && memcmp(whole, at, n_vocab * sizeof *at) != 0)
@@ -422,7 +422,7 @@ TEST(threads_with_a_session_each_keep_their_texts_while_a_gpu_budget_shrinks)
         for (int i = 0; i < 2; i++) pthread_join(tellers[i].thread, NULL);
         for (int i = 0; i < 2; i++) check_text(&tellers[i].said, "threads");
         CHECK(test_n_warning(LESS) >= 2 && test_n_warning("") == test_n_warning(LESS));
-        CHECK(hth_device_state(model->device).used <= 3600000);
+        CHECK(hth_device_state(model->devices[0].device).used <= 3600000);
         check_late(model, tellers);
     }
     test_log_stop();

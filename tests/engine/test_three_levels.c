@@ -110,8 +110,8 @@ static bool begin(subject *s, const division *d, const char *device)
     uint32_t n_hot[HYBRID_MAX_LAYERS];
     memcpy(n_hot, d->n_hot, sizeof n_hot);
     hth_placement p = {
-        .n_layer = d->n_layer, .n_hot = n_hot, .head = d->head, .submit_on_demand = d->on_demand};
-    p.streams[0] = d->stream;
+        .n_layer = d->n_layer, .n_hot = n_hot, .head = d->head, .devices = {{.submit_on_demand = d->on_demand}}};
+    p.devices[0].streams[0] = d->stream;
     *s = (subject){.is = d, .device = device};
     snprintf(s->placement, sizeof s->placement, "layers:%u", d->n_layer);
     if (!make_model(s)) return false;
@@ -166,7 +166,7 @@ static bool open_model(subject *s, uint64_t ram, uint64_t more)
     CHECK_OK(hearth_model_open(s->path, &o, &s->model, err));
     hth_engine_set_store_memory(UINT64_MAX);
     s->session = s->model ? open_session(s) : NULL;
-    if (s->model) CHECK(s->model->gpu && hth_gpu_get_params(s->model->gpu)->n_layer == s->is->n_layer);
+    if (s->model) CHECK(s->model->gpu && hth_gpu_get_params(s->model->gpu)->end_layer == s->is->n_layer);
     return s->session != NULL;
 }
 
@@ -210,7 +210,7 @@ static void check_levels(const subject *s)
     CHECK_INT(counts.n_streamed, 0);
     for (uint32_t i = 0; i < info.n_layer; i++) {
         hearth_storage_stats stats;
-        bool whole = i < there->n_layer && there->n_hot[i] == s->model->model->layers[i].ffn.d_ff;
+        bool whole = i < there->end_layer && there->n_hot[i] == s->model->model->layers[i].ffn.d_ff;
         CHECK(hearth_model_get_layer_storage(s->model, i, &stats));
         CHECK((stats.n_hit + stats.n_miss == 0) == whole);
     }
@@ -267,7 +267,7 @@ static bool tell_with_fault(subject *s, uint64_t n, uint64_t n_call, hearth_stat
     bool left = false;
     if (open_model(s, 1, more)) {
         test_log_start();
-        hth_device_inject_faults(s->model->device, n, n_call, with);
+        hth_device_inject_faults(s->model->devices[0].device, n, n_call, with);
         tell(s, "with a device that fails");
         tell(s, "again");
         left = !hth_engine_has_gpu(s->model);
@@ -347,7 +347,7 @@ TEST(a_device_that_others_need_gives_rows_back)
             for (int k = 0; k < 9; k++) tell(&s, "with less and less on the device"); /* 270 tokens */
             if (!hth_engine_has_gpu(s.model)) break;
             CHECK_INT(s.model->n_evicted, round);
-            s.model->device->limit = hth_device_state(s.model->device).used * 8 / 10;
+            s.model->devices[0].device->limit = hth_device_state(s.model->devices[0].device).used * 8 / 10;
         }
         CHECK(!hth_engine_has_gpu(s.model) && s.model->n_evicted > 0);
         CHECK_INT(test_model_info(s.model).n_streamed, s.model->n_item);
@@ -383,7 +383,7 @@ static bool come_back_without(subject *s, uint64_t n, bool read)
     if (!open_model(s, 1, 0)) return false;
     CHECK_OK(eval(s, 0, 9, err));
     test_log_start();
-    hth_device_inject_fault(s->model->device, 1, HEARTH_ERROR_DEVICE);
+    hth_device_inject_fault(s->model->devices[0].device, 1, HEARTH_ERROR_DEVICE);
     if (read) hth_gguf_fail_read_at(n, HTH_READ_FAILS);
     else hth_alloc_fail_at(n, 0);
     hearth_status st = eval(s, 9, 1, &why);
@@ -430,7 +430,7 @@ TEST(sessions_share_three_levels_and_their_loss)
         subject other = s;
         other.session = open_session(&s);
         test_log_start();
-        hth_device_inject_fault(s.model->device, n, HEARTH_ERROR_DEVICE);
+        hth_device_inject_fault(s.model->devices[0].device, n, HEARTH_ERROR_DEVICE);
         pthread_create(&threads[0], NULL, tell_in_thread, &s);
         pthread_create(&threads[1], NULL, tell_in_thread, &other);
         for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
@@ -529,7 +529,7 @@ TEST(forks_whose_copies_are_refused_are_evaluated_again)
     for (int i = 0; i < 3 && test_n_failed() == 0; i++) {
         CLOSED(hearth_session) *fork = NULL;
         CHECK_OK(hearth_session_fork(s.session, &fork, err));
-        hth_device_inject_faults(s.model->device, 1, 1, HEARTH_ERROR_MEMORY);
+        hth_device_inject_faults(s.model->devices[0].device, 1, 1, HEARTH_ERROR_MEMORY);
         CHECK_OK(hearth_session_eval(fork, &s.ids[5], 1, err));
         CHECK(memcmp(hearth_session_logits(fork), s.expected + 5 * s.n_vocab, s.n_vocab * sizeof(float)) == 0);
     }
@@ -615,7 +615,7 @@ static void check_limit(const division *d, const char *device, const char *words
     CHECK(counted(s.model) <= limit && b->fixed >= loaded(s.model) + hth_engine_device_size(s.model));
     uint64_t fixed = b->fixed, before = loaded(s.model);
     test_log_start();
-    hth_device_inject_fault(s.model->device, 1, HEARTH_ERROR_DEVICE);
+    hth_device_inject_fault(s.model->devices[0].device, 1, HEARTH_ERROR_DEVICE);
     tell(&s, "within a limit, after a loss");
     test_log_stop();
     CHECK(!hth_engine_has_gpu(s.model) && counted(s.model) <= limit);
@@ -639,7 +639,7 @@ TEST(a_devices_memory_is_counted_where_it_is_this_machines)
     for (int i = 0; i < 3; i++) {
         CLEANUP(end) subject s;
         if (!begin(&s, &divisions[2], devices[i]) || !open_model(&s, 1, 0)) continue;
-        uint64_t used = hth_device_state(s.model->device).used, here = hth_engine_device_size(s.model);
+        uint64_t used = hth_device_state(s.model->devices[0].device).used, here = hth_engine_device_size(s.model);
         CHECK(used > KIB && here == (i == 1 ? 0 : used));
         if (i != 1) CHECK(s.model->budget.base > used && s.model->budget.device == used);
     }
@@ -653,7 +653,7 @@ TEST(a_model_that_fits_beside_a_device_is_not_streamed)
     CHECK(s.model->streamed.store == NULL && s.model->streamed.reader == NULL);
     test_log_start();
     tell(&s, "in memory");
-    hth_device_inject_fault(s.model->device, 3, HEARTH_ERROR_DEVICE);
+    hth_device_inject_fault(s.model->devices[0].device, 3, HEARTH_ERROR_DEVICE);
     tell(&s, "in memory, after a loss");
     test_log_stop();
     CHECK(s.model->streamed.store == NULL && counted(s.model) <= s.model->budget.limit);
@@ -671,7 +671,7 @@ TEST(weights_that_do_not_fit_when_they_come_back_are_an_error)
         CHECK_OK(eval(&s, 0, 4, err));
         b->limit = b->fixed + b->announced + b->cap.min + KIB;
         test_log_start();
-        hth_device_inject_fault(s.model->device, 1, HEARTH_ERROR_DEVICE);
+        hth_device_inject_fault(s.model->devices[0].device, 1, HEARTH_ERROR_DEVICE);
         for (int k = 0; k < 3; k++)
             CHECK_FAILS(eval(&s, 4, 2, err), HEARTH_ERROR_MEMORY,
                         "out of memory: with what comes back from the device it needs |the limit is ");

@@ -284,7 +284,7 @@ static bool count_bytes(const golden *g, const hearth_gpu_options *gpu, counted 
     CLOSED(hearth_model) *m = open_on(g->model, gpu, g->selector);
     if (!m) return false;
     hth_offload_params params = *hth_gpu_get_params(m->gpu);
-    uint64_t max = hth_device_get_info(m->device)->max_binding_size, weights, cache;
+    uint64_t max = hth_device_get_info(m->devices[0].device)->max_binding_size, weights, cache;
     hearth_model_info info = test_model_info(m);
     *n_layer = info.n_layer;
     bool fits = CHECK(info.n_layer <= MAX_LAYERS) &&

@@ -97,8 +97,8 @@ static hearth_model *open_divided(const packed *f, const divided *d)
 {
     uint32_t n_hot[HYBRID_MAX_LAYERS];
     const char *path = test_scratch("placement.gguf");
-    hth_placement p = {.n_layer = d->n_layer, .n_hot = n_hot, .head = d->head, .submit_on_demand = d->submitted};
-    memcpy(p.streams, d->streams, sizeof d->streams);
+    hth_placement p = {.n_layer = d->n_layer, .n_hot = n_hot, .head = d->head, .devices = {{.submit_on_demand = d->submitted}}};
+    memcpy(p.devices[0].streams, d->streams, sizeof d->streams);
     memcpy(n_hot, d->n_hot, sizeof n_hot);
     if (!hybrid_write_placement(f->path, d->device, &p, path)) return NULL;
     const hearth_model_options o = {.n_thread = 2,
@@ -115,7 +115,7 @@ static hearth_model *open_divided(const packed *f, const divided *d)
     remove(path);
     if (!model) return NULL;
     const hth_offload_params *params = model->gpu ? hth_gpu_get_params(model->gpu) : NULL;
-    bool as_said = params && params->n_layer == d->n_layer && params->head == d->head &&
+    bool as_said = params && params->end_layer == d->n_layer && params->head == d->head &&
                    (params->submit_mode == HTH_SUBMIT_ON_DEMAND) == d->submitted &&
                    memcmp(params->n_hot, d->n_hot, d->n_layer * sizeof *d->n_hot) == 0;
     CHECK(as_said);
@@ -149,7 +149,7 @@ static uint32_t n_divided_layers(const hearth_model *model)
 {
     const hth_offload_params *params = hth_gpu_get_params(model->gpu);
     uint32_t n = 0;
-    for (uint32_t i = 0; i < params->n_layer; i++) n += params->n_hot[i] < model->model->layers[i].ffn.d_ff;
+    for (uint32_t i = 0; i < params->end_layer; i++) n += params->n_hot[i] < model->model->layers[i].ffn.d_ff;
     return n;
 }
 
@@ -179,7 +179,7 @@ static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
     if (n_divided_layers(model) == 0) CHECK_INT(c.n_split + c.n_split_empty, 0);
     else CHECK_INT(c.n_split, n_divided_layers(model) * (c.n_step - c.n_streamed));
     CHECK_INT(c.n_streamed, n_divided_layers(model) > 0 ? n_streamed_steps(d) : 0);
-    CHECK(!hth_device_state(model->device).lost);
+    CHECK(!hth_device_state(model->devices[0].device).lost);
     sum->n_step += c.n_step, sum->n_split += c.n_split;
     sum->n_split_empty += c.n_split_empty;
     sum->n_streamed += c.n_streamed, sum->n_streamed_shared += c.n_streamed_shared;

@@ -54,7 +54,7 @@ static void run(const setting *s)
     int32_t ids[N_ID];
     uint32_t n_hot[2] = {512, 256};
     hth_placement p = {
-        .n_layer = 2, .n_hot = n_hot, .head = true, .submit_on_demand = s->submitted, .streams = {s->stream}};
+        .n_layer = 2, .n_hot = n_hot, .head = true, .devices = {{.submit_on_demand = s->submitted, .streams = {s->stream}}}};
     const char *path = test_scratch("ordered.gguf"), *placement = test_scratch("ordered.placement");
     for (int i = 0; i < N_ID; i++) ids[i] = 1 + 7 * i % 280;
     if (!hybrid_pack_powerinfer(s->from, path) || !hybrid_write_placement(path, DEVICE, &p, placement))

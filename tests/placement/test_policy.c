@@ -55,12 +55,19 @@ static void measure_as(const inputs *in, double faster)
     hth_calibration_cache_store(in->fingerprint, &c);
 }
 
+static hearth_status open_builder(const inputs *in, hth_placement_builder *c, uint64_t budget, hearth_error *err)
+{
+    const hth_placement_part part = {
+        .device = in->device, .info = hth_device_get_info(in->device), .params = in->place, .budget = budget};
+    return hth_placement_builder_open(c, in->model, &part, 1, err);
+}
+
 /* What is planned in so many bytes; closed by the caller. */
 static hth_placement_builder planned(const inputs *in, uint64_t budget)
 {
     hth_placement_builder c = {0};
-    CHECK_OK(hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), budget, &in->place, err));
-    if (c.n_hot) CHECK_OK(hth_placement_builder_plan(&c, in->device, &in->kernels, N_THREAD, err));
+    CHECK_OK(open_builder(in, &c, budget, err));
+    if (c.n_hot) CHECK_OK(hth_placement_builder_plan(&c, &in->kernels, N_THREAD, err));
     return c;
 }
 
@@ -68,15 +75,15 @@ static uint64_t whole_bytes(const inputs *in)
 {
     hth_placement_builder c = planned(in, UINT64_MAX);
     uint64_t bytes = hth_placement_builder_whole_bytes(&c);
-    CHECK(c.params.head && c.n_hot[0] == in->model->layers[0].ffn.d_ff);
+    CHECK(c.parts[0].params.head && c.n_hot[0] == in->model->layers[0].ffn.d_ff);
     hth_placement_builder_close(&c);
     return bytes;
 }
 
 static bool is_same(const hth_placement_builder *a, const hth_placement_builder *b)
 {
-    return a->params.n_layer == b->params.n_layer && a->params.head == b->params.head &&
-           memcmp(a->n_hot, b->n_hot, a->params.n_layer * sizeof *a->n_hot) == 0;
+    return a->parts[0].params.end_layer == b->parts[0].params.end_layer && a->parts[0].params.head == b->parts[0].params.head &&
+           memcmp(a->n_hot, b->n_hot, a->parts[0].params.end_layer * sizeof *a->n_hot) == 0;
 }
 
 TEST(as_many_layers_as_requested_and_fitting_are_placed)
@@ -85,23 +92,23 @@ TEST(as_many_layers_as_requested_and_fitting_are_placed)
     uint64_t n;
     if (!open_inputs(&in, "null")) return;
     hth_placement_builder c = {0};
-    CHECK_OK(hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), UINT64_MAX, &in.place, err));
+    CHECK_OK(open_builder(&in, &c, UINT64_MAX, err));
     uint32_t n_layer = in.model->hparams.n_layer;
     hth_placement_builder_layers(&c, 2);
-    CHECK(c.params.n_layer == 2 && !c.params.head && c.n_hot[1] == in.model->layers[1].ffn.d_ff);
-    c.budget = hth_placement_builder_bytes(&c);
+    CHECK(c.parts[0].params.end_layer == 2 && !c.parts[0].params.head && c.n_hot[1] == in.model->layers[1].ffn.d_ff);
+    c.parts[0].budget = hth_placement_builder_bytes(&c, 0);
     hth_placement_builder_layers(&c, 3);
-    CHECK_INT(c.params.n_layer, 2);
-    c.budget = UINT64_MAX;
+    CHECK_INT(c.parts[0].params.end_layer, 2);
+    c.parts[0].budget = UINT64_MAX;
     hth_placement_builder_layers(&c, n_layer);
-    CHECK(c.params.n_layer == n_layer && !c.params.head);
+    CHECK(c.parts[0].params.end_layer == n_layer && !c.parts[0].params.head);
     hth_placement_builder_layers(&c, n_layer + 1);
-    CHECK(c.params.n_layer == n_layer && c.params.head);
+    CHECK(c.parts[0].params.end_layer == n_layer && c.parts[0].params.head);
     hth_placement_builder_layers(&c, 1);
     hth_placement_uniform(&c); /* as after a refusal */
-    CHECK(c.params.n_layer == 1 && !c.params.head);
+    CHECK(c.parts[0].params.end_layer == 1 && !c.parts[0].params.head);
     hth_placement_builder_layers(&c, 0);
-    CHECK_INT(c.params.n_layer, 0);
+    CHECK_INT(c.parts[0].params.end_layer, 0);
     hth_placement_builder_close(&c);
     CHECK(hth_placement_arg_layers("layers:12", &n) && n == 12);
     CHECK(!hth_placement_arg_layers("layers:", &n) && !hth_placement_arg_layers("layers:1x", &n));
@@ -118,13 +125,13 @@ TEST(a_plan_takes_what_gains_and_keeps_to_its_budget)
     measure_as(&in, 50.0);
     for (uint64_t share = 4; share < 10; share++) {
         hth_placement_builder c = planned(&in, whole * share / 10), even = {0};
-        CHECK(hth_placement_builder_bytes(&c) <= c.budget);
-        CHECK_OK(hth_placement_builder_open(&even, in.model, c.info, c.budget, &in.place, err));
+        CHECK(hth_placement_builder_bytes(&c, 0) <= c.parts[0].budget);
+        CHECK_OK(open_builder(&in, &even, c.parts[0].budget, err));
         hth_placement_uniform(&even);
-        CHECK(hth_placement_builder_bytes(&even) <= even.budget);
-        if (c.params.n_layer > 0) {
+        CHECK(hth_placement_builder_bytes(&even, 0) <= even.parts[0].budget);
+        if (c.parts[0].params.end_layer > 0) {
             CHECK(c.seconds > 0.0 &&
-                  c.params.submit_mode == HTH_SUBMIT_ON_DEMAND); /* the quicker one, as made up */
+                  c.parts[0].params.submit_mode == HTH_SUBMIT_ON_DEMAND); /* the quicker one, as made up */
             differs |= !is_same(&c, &even);
         }
         hth_placement_builder_close(&even);
@@ -140,7 +147,7 @@ TEST(a_plan_places_nothing_where_nothing_gains)
     if (!open_inputs(&in, "null")) return;
     measure_as(&in, 0.01);
     hth_placement_builder c = planned(&in, whole_bytes(&in) / 2);
-    CHECK_INT(c.params.n_layer, 0);
+    CHECK_INT(c.parts[0].params.end_layer, 0);
     CHECK(c.unsupported_reason && strstr(c.unsupported_reason, "gains"));
     hth_placement_builder_close(&c);
     close_inputs(&in);
@@ -153,18 +160,18 @@ TEST(the_last_placement_is_taken_again_while_it_fits)
     uint64_t budget = whole_bytes(&in) * 7 / 10;
     measure_as(&in, 50.0);
     hth_placement_builder first = planned(&in, budget);
-    CHECK(first.params.n_layer > 0);
+    CHECK(first.parts[0].params.end_layer > 0);
     measure_as(&in, 0.01); /* whatever is measured since */
     hth_placement_builder again = planned(&in, budget + budget / 16),
-                          less = planned(&in, hth_placement_builder_bytes(&first) - 1),
+                          less = planned(&in, hth_placement_builder_bytes(&first, 0) - 1),
                           more = planned(&in, budget + budget / 4);
     CHECK(is_same(&first, &again));
     CHECK_BYTES(&first.seconds, &again.seconds, sizeof first.seconds);
-    CHECK_INT(less.params.n_layer, 0); /* planned again, by what is measured now */
-    CHECK_INT(more.params.n_layer, 0);
+    CHECK_INT(less.parts[0].params.end_layer, 0); /* planned again, by what is measured now */
+    CHECK_INT(more.parts[0].params.end_layer, 0);
     in.place.n_position = 64; /* another question */
     hth_placement_builder other = planned(&in, budget);
-    CHECK_INT(other.params.n_layer, 0);
+    CHECK_INT(other.parts[0].params.end_layer, 0);
     hth_placement_builder_close(&first);
     hth_placement_builder_close(&again);
     hth_placement_builder_close(&less);
@@ -178,7 +185,7 @@ TEST(the_last_placement_is_taken_again_while_it_fits)
 static uint64_t paced(const inputs *in, hth_placement_builder c)
 {
     hth_placement_set_submit_limit(&c, &in->kernels, N_THREAD);
-    uint64_t max_work = c.params.max_work;
+    uint64_t max_work = c.parts[0].params.max_work;
     hth_placement_builder_close(&c);
     return max_work;
 }
@@ -186,7 +193,7 @@ static uint64_t paced(const inputs *in, hth_placement_builder c)
 static hth_placement_builder placed_evenly(const inputs *in)
 {
     hth_placement_builder c = {0};
-    CHECK_OK(hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), 3000000, &in->place, err));
+    CHECK_OK(open_builder(in, &c, 3000000, err));
     if (c.n_hot) hth_placement_uniform(&c);
     return c;
 }
@@ -318,7 +325,7 @@ static void check_bits(const inputs *in, const char *device, uint64_t vram, cons
     } else if (*right && logits) {
         bool planned = strcmp(placement, "plan") == 0;
         CHECK_BYTES(logits, *right, size);
-        CHECK(model->gpu != NULL && hth_device_state(model->device).used <= vram);
+        CHECK(model->gpu != NULL && hth_device_state(model->devices[0].device).used <= vram);
         CHECK((model->gpu_seconds > 0.0) == planned);
         hth_gpu_counts c = hth_gpu_count(model->gpu);
         CHECK(c.n_split + c.n_streamed > 0);                                   /* layers are divided */
@@ -416,9 +423,9 @@ TEST(a_plan_has_a_range_around_what_it_expects)
     hth_placement_builder c = {0};
     uint64_t budget = whole_bytes(&in) / 2;
     hth_pool *pool = OPENED(hth_pool, N_THREAD);
-    CHECK_OK(hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), budget, &in.place, err));
+    CHECK_OK(open_builder(&in, &c, budget, err));
     hearth_error err;
-    CHECK_INT(hth_plan_context_build(&o, &c, NULL, in.device, &in.kernels, pool, &err), HEARTH_OK);
+    CHECK_INT(hth_plan_context_build(&o, &c, NULL, &in.kernels, pool, &err), HEARTH_OK);
     CHECK(o.seconds_best < o.best.seconds && o.best.seconds < o.seconds_worst);
     CHECK(o.seconds_worst < 4.0 * o.seconds_best);
     hth_plan_context_close(&o);

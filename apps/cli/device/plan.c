@@ -37,7 +37,8 @@ typedef struct plan_state {
     hth_model *model;
     hth_kernels kernels;
     hth_pool *pool;
-    hth_device *device;
+    hth_placement_part devices[HEARTH_MAX_GPU]; /* as hth_placement_builder_open wants them */
+    uint32_t n_device;
     hth_profile *profile;
     hth_placement_builder builder; /* parameters from the best plan */
     hth_plan_context context;
@@ -54,14 +55,20 @@ typedef struct plan_state {
     } what_if[MAX_IF];
 } plan_state;
 
+static void close_plan(plan_state *p)
+{
+    hth_plan_context_close(&p->context);
+    hth_placement_builder_close(&p->builder);
+    for (uint32_t i = 0; i < p->n_device; i++) hth_device_close(p->devices[i].device);
+    p->n_device = 0;
+}
+
 static void close_all(plan_state *p)
 {
     hth_plan_free(&p->by_share);
     hth_plan_free(&p->limited);
-    hth_plan_context_close(&p->context);
-    hth_placement_builder_close(&p->builder);
+    close_plan(p);
     hth_profile_close(p->profile);
-    hth_device_close(p->device);
     hth_pool_close(p->pool);
     hth_model_close(p->model);
     hth_gguf_close(p->file);
@@ -89,73 +96,81 @@ static hearth_status open_model_alone(plan_state *p, hth_offload_params *params,
     return hth_pool_open(hth_pool_default_threads((uint32_t)args_uint(p->a, "threads", 0)), &p->pool, err);
 }
 
-/* Opens the GPU that --gpu names, or the first one, with a limit of usable bytes; 0: all. */
-static hearth_status open_card(plan_state *p, uint64_t limit, hearth_error *err)
+/* Opens the GPUs that --gpu names, or the best one; limited: within --vram. */
+static hearth_status open_gpus(plan_state *p, bool limited, hearth_error *err)
 {
     char gpu[32];
     const char *name = args_text(p->a, "gpu", "auto");
+    uint64_t vrams[HEARTH_MAX_GPU] = {0};
+    hth_device_names names;
     if (strcmp(name, "auto") == 0) {
         if (!hth_device_find_discrete(gpu))
             return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                             "no GPU to plan for: see hearth devices, and name one with --gpu");
         name = gpu;
     }
-    hth_device_spec spec = {.name = name, .memory = limit, .shader_refs = hth_shader_ref_table};
-    return hth_device_open(&spec, &p->device, err);
-}
-
-static hearth_status open_builder(plan_state *p, hth_offload_params *params, hearth_error *err)
-{
-    const hth_device_info *info = hth_device_get_info(p->device);
-    hearth_session_options s = session_options(p->a, 0);
-    uint32_t n_ctx = hth_context_for(&p->model->hparams, s.n_ctx);
-    uint64_t vram = args_size(p->a, "vram", 0);
-    params->n_row = hth_gpu_batch_size(info, s.n_batch, n_ctx);
-    params->n_position = hth_gpu_positions(n_ctx);
-    params->kv = s.kv;
-    hearth_status st = hth_placement_builder_open(&p->builder, p->model, info,
-                                                  vram ? vram : hth_device_free_memory(info), params, err);
-    p->builder.is_user_limit = vram > 0;
+    hearth_status st = hth_device_split_names(name, &names, err);
+    size_t n_vram = args_sizes(p->a, "vram", vrams, HEARTH_MAX_GPU);
+    for (uint32_t i = 0; st == HEARTH_OK && i < names.n; i++) {
+        hth_placement_part *d = &p->devices[p->n_device];
+        uint64_t vram = n_vram == 1 ? vrams[0] : vrams[i];
+        hth_device_spec spec = {
+            .name = names.all[i], .memory = limited ? vram : 0, .shader_refs = hth_shader_ref_table};
+        st = hth_device_open(&spec, &d->device, err);
+        if (st != HEARTH_OK) break;
+        p->n_device++;
+        d->info = hth_device_get_info(d->device);
+        d->is_user_limit = vram > 0;
+        d->budget = vram > 0 ? vram : hth_device_free_memory(d->info);
+    }
     return st;
 }
 
+static hearth_status open_builder(plan_state *p, const hth_offload_params *params, hearth_error *err)
+{
+    hearth_session_options s = session_options(p->a, 0);
+    uint32_t n_ctx = hth_context_for(&p->model->hparams, s.n_ctx);
+    for (uint32_t i = 0; i < p->n_device; i++) {
+        hth_offload_params *to = &p->devices[i].params;
+        *to = *params;
+        to->n_row = hth_gpu_batch_size(p->devices[i].info, s.n_batch, n_ctx);
+        to->n_position = hth_gpu_positions(n_ctx);
+        to->kv = s.kv;
+    }
+    return hth_placement_builder_open(&p->builder, p->model, p->devices, p->n_device, err);
+}
+
+static uint32_t n_layer_there(const plan_state *p) { return hth_placement_builder_n_layer(&p->builder); }
+
 static bool is_empty_placement(const plan_state *p)
 {
-    return p->builder.params.n_layer == 0 &&
-           hth_placement_builder_least_bytes(&p->builder) > p->builder.budget;
+    return n_layer_there(p) == 0 &&
+           hth_placement_builder_least_bytes(&p->builder) > p->builder.parts[0].budget;
 }
 
-/* Opens the GPU with a limit of usable bytes (0: all), and builds the plan context. */
-static hearth_status open_plan(plan_state *p, uint64_t limit, hth_offload_params *params, hearth_error *err)
+/* Opens the GPUs and builds the plan context. */
+static hearth_status open_plan(plan_state *p, bool limited, const hth_offload_params *params,
+                               hearth_error *err)
 {
-    hearth_status st = open_card(p, limit, err);
-    if (st == HEARTH_OK && args_has(p->a, "again"))
-        hth_calibration_cache_evict_others(hth_calibration_fingerprint(hth_device_get_info(p->device), &p->kernels,
-                                                                       hth_pool_n_thread(p->pool)),
-                                           NULL, 0);
+    hearth_status st = open_gpus(p, limited, err);
+    for (uint32_t i = 0; st == HEARTH_OK && args_has(p->a, "again") && i < p->n_device; i++)
+        hth_calibration_cache_evict_others(
+            hth_calibration_fingerprint(p->devices[i].info, &p->kernels, hth_pool_n_thread(p->pool)), NULL,
+            0);
     if (st == HEARTH_OK) st = open_builder(p, params, err);
-    return st == HEARTH_OK ? hth_plan_context_build(&p->context, &p->builder, p->profile, p->device,
-                                                    &p->kernels, p->pool, err)
-                           : st;
-}
-
-static void close_plan(plan_state *p)
-{
-    hth_plan_context_close(&p->context);
-    hth_placement_builder_close(&p->builder);
-    hth_device_close(p->device);
-    p->device = NULL;
+    return st == HEARTH_OK
+               ? hth_plan_context_build(&p->context, &p->builder, p->profile, &p->kernels, p->pool, err)
+               : st;
 }
 
 /* Within --vram, as a run opens the GPU, because measurements depend on it. If measuring does not fit in that
  * limit, with the whole memory: nothing of the model is computed here. */
-static hearth_status plan_with_budget(plan_state *p, uint64_t vram, hth_offload_params *params,
-                                      hearth_error *err)
+static hearth_status plan_with_budget(plan_state *p, const hth_offload_params *params, hearth_error *err)
 {
-    hearth_status st = open_plan(p, vram, params, err);
-    if (st != HEARTH_ERROR_MEMORY || vram == 0) return st;
+    hearth_status st = open_plan(p, true, params, err);
+    if (st != HEARTH_ERROR_MEMORY || !args_has(p->a, "vram")) return st;
     close_plan(p);
-    return open_plan(p, 0, params, err);
+    return open_plan(p, false, params, err);
 }
 
 /* Plans for up to sixteen memory sizes, in steps of a power of two, until the whole model fits. */
@@ -179,10 +194,10 @@ static hearth_status plan_sizes(plan_state *p, hearth_error *err)
     return HEARTH_OK;
 }
 
-/* Bytes of weights on the host: all that are not on the device. */
+/* Bytes of weights on the host: all that are not on a device. */
 static uint64_t host_bytes(const plan_state *p)
 {
-    const hth_plan_bytes *b = &p->context.best.bytes[HTH_HOME_HOST];
+    const hth_plan_bytes *b = &p->context.best.bytes[p->n_device];
     return b->attention + b->clusters + (p->model->tied ? 0 : b->head) +
            p->model->token_embd.n_row * p->model->token_embd.row_size;
 }
@@ -211,8 +226,8 @@ static hearth_status plan_storage_home(plan_state *p, hearth_error *err)
     hth_storage_machine storage = {0};
     hth_plan_machine machine = p->context.machine;
     uint64_t table = p->model->tied ? 0 : p->model->token_embd.n_row * p->model->token_embd.row_size;
-    p->is_limited =
-        args_has(p->a, "ram") && p->host_bytes > p->ram && p->model->down_transposed && p->ram > table;
+    p->is_limited = args_has(p->a, "ram") && p->host_bytes > p->ram && p->model->down_transposed &&
+                    p->ram > table && p->n_device == 1; /* as the solver */
     if (!p->is_limited) return HEARTH_OK;
     hearth_status st =
         measure_reads(p, HTH_CLUSTER_NEURONS * p->model->layers[0].ffn.up.row_size, &storage, err);
@@ -238,9 +253,9 @@ static hearth_status choose_io(plan_state *p, hearth_error *err)
 
 static hearth_status make_plan(plan_state *p, hth_offload_params *params, hearth_error *err)
 {
-    hearth_status st = plan_with_budget(p, args_size(p->a, "vram", 0), params, err);
+    hearth_status st = plan_with_budget(p, params, err);
     const hth_plan_context *o = &p->context;
-    if (st == HEARTH_OK)
+    if (st == HEARTH_OK && p->n_device == 1)
         st = hth_plan_greedy_baseline(&o->input, &o->machine, &o->options, &p->by_share, err);
     if (st != HEARTH_OK) return st;
     if (args_has(p->a, "what-if")) st = plan_sizes(p, err);
@@ -261,7 +276,7 @@ static budget_text min_budget_of(const plan_state *p)
 {
     budget_text w = {"not even one fits into what it binds at once"};
     uint64_t min = hth_placement_builder_least_bytes(&p->builder);
-    bool is_there = min <= hth_device_free_memory(p->builder.info);
+    bool is_there = min <= hth_device_free_memory(p->builder.parts[0].info);
     if (min < UINT64_MAX)
         snprintf(w.text, sizeof w.text, "the least is %s%s", is_there ? "--vram " : "",
                  is_there ? hth_format_size_arg(min).text : hth_format_bytes(min).text);
@@ -270,32 +285,38 @@ static budget_text min_budget_of(const plan_state *p)
 
 static hearth_status write_placement(const plan_state *p, const char *path, hearth_error *err)
 {
-    const hth_device_info *info = p->builder.info;
-    const hth_offload_params *params = &p->builder.params;
-    hth_placement to = {.n_layer = params->n_layer,
+    hth_placement to = {.n_layer = n_layer_there(p),
                         .n_hot = p->builder.n_hot,
-                        .head = params->head,
-                        .submit_on_demand = params->submit_mode == HTH_SUBMIT_ON_DEMAND,
+                        .head = hth_placement_builder_has_head(&p->builder),
+                        .n_device = p->n_device,
                         .seconds = p->builder.seconds};
     uint64_t hash;
-    memcpy(to.streams, params->streams, sizeof to.streams);
     if (is_empty_placement(p))
         return hth_fail(
             err, HEARTH_ERROR_MEMORY,
             "no layer fits there: %s; a smaller -c or --batch takes less; no placement is written",
             min_budget_of(p).text);
-    if (params->n_layer == 0)
+    if (to.n_layer == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "nothing gains by lying there: no placement is written");
-    snprintf(to.device, sizeof to.device, "%s", info->name);
-    snprintf(to.driver, sizeof to.driver, "%s", info->driver);
+    for (uint32_t i = 0; i < p->n_device; i++) {
+        const hth_placement_part *from = &p->builder.parts[i];
+        hth_placement_device *d = &to.devices[i];
+        snprintf(d->name, sizeof d->name, "%s", from->info->name);
+        snprintf(d->driver, sizeof d->driver, "%s", from->info->driver);
+        d->end_layer = from->params.end_layer;
+        d->submit_on_demand = from->params.submit_mode == HTH_SUBMIT_ON_DEMAND;
+        memcpy(d->streams, from->params.streams, sizeof d->streams);
+    }
     hearth_status st = hth_model_hash(p->file, &hash, err);
     return st == HEARTH_OK ? hth_placement_write(&to, hash, path, err) : st;
 }
 
 /* ---- output ------------------------------------------------------------------------------------------- */
 
-static const char *const limits[] = {
-    [HTH_HOME_DEVICE] = "GPU", [HTH_HOME_HOST] = "CPU", [HTH_PLAN_BOUND_SYNC] = "handoff"};
+static const char *limit_of(const plan_state *p, const hth_plan_time *t)
+{
+    return t->bound == HTH_PLAN_BOUND_SYNC ? "handoff" : t->bound < p->n_device ? "GPU" : "CPU";
+}
 
 static uint64_t neurons_of(const plan_state *p)
 {
@@ -307,25 +328,28 @@ static uint64_t neurons_of(const plan_state *p)
 static uint64_t n_hot_total(const plan_state *p)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < p->builder.params.n_layer; i++) n += p->builder.n_hot[i];
+    for (uint32_t i = 0; i < n_layer_there(p); i++) n += p->builder.n_hot[i];
     return n;
 }
 
 static void print_machine(const plan_state *p)
 {
-    const hth_calibration *c = &p->context.calibration;
-    printf("Measured: rows of %s %.1f GB/s there, %.1f GB/s here (%u threads), neurons at 5 %% %.1f GB/s "
-           "here; handoff %.0f us "
-           "(99th of 100: %.0f), %s; a program %.1f us\n",
-           hth_type_find((uint32_t)c->type)->name, c->device_rate.median * 1e-9, c->cpu_rate.median * 1e-9,
-           hth_pool_n_thread(p->pool), c->cpu_down[0] * 1e-9,
-           c->sync_latency[hth_calibration_submit_mode(c)] * 1e6,
-           c->sync_latency_99[hth_calibration_submit_mode(c)] * 1e6,
-           hth_calibration_submit_mode(c) == HTH_SUBMIT_ON_DEMAND ? "submitted when the host is ready"
-                                                                  : "queued",
-           c->dispatch * 1e6);
-    if (p->builder.info->kind != HTH_DEVICE_SIMULATED)
-        print_calibration_date("GPU and cores were", c->measured_at);
+    for (uint32_t i = 0; i < p->n_device; i++) {
+        const hth_calibration *c = &p->context.parts[i].calibration;
+        if (p->n_device > 1) printf("%s: ", printable(p->devices[i].info->name));
+        printf("%s: rows of %s %.1f GB/s there, %.1f GB/s here (%u threads), neurons at 5 %% %.1f GB/s "
+               "here; handoff %.0f us "
+               "(99th of 100: %.0f), %s; a program %.1f us\n",
+               p->n_device > 1 ? "measured" : "Measured", hth_type_find((uint32_t)c->type)->name,
+               c->device_rate.median * 1e-9, c->cpu_rate.median * 1e-9, hth_pool_n_thread(p->pool),
+               c->cpu_down[0] * 1e-9, c->sync_latency[hth_calibration_submit_mode(c)] * 1e6,
+               c->sync_latency_99[hth_calibration_submit_mode(c)] * 1e6,
+               hth_calibration_submit_mode(c) == HTH_SUBMIT_ON_DEMAND ? "submitted when the host is ready"
+                                                                      : "queued",
+               c->dispatch * 1e6);
+        if (p->devices[i].info->kind != HTH_DEVICE_SIMULATED)
+            print_calibration_date("GPU and cores were", c->measured_at);
+    }
 }
 
 /* Layers with the same share in one line. */
@@ -339,13 +363,16 @@ static void print_layers(const plan_state *p)
         for (end = i + 1; end < n && memcmp(&d[end], &d[i], sizeof *d) == 0; end++)
             ;
         const hth_plan_time *t = &p->context.best.layers[i];
-        char range[32], hot[40];
+        uint32_t home = d[i].attention;
+        char range[32], hot[40], where[40] = "";
         snprintf(range, sizeof range, end > i + 1 ? "%u-%u" : "%u", i, end - 1);
-        if (i < p->builder.params.n_layer)
+        if (i < n_layer_there(p))
             snprintf(hot, sizeof hot, "%u of %u", p->builder.n_hot[i], p->model->layers[i].ffn.d_ff);
         else snprintf(hot, sizeof hot, "on the CPU");
-        printf("%-12s %16s %10.1f %10.1f %10.1f  %s\n", range, hot, t->home[HTH_HOME_DEVICE] * 1e6,
-               t->home[HTH_HOME_HOST] * 1e6, t->sync * 1e6, limits[t->bound]);
+        if (p->n_device > 1 && home < p->n_device) snprintf(where, sizeof where, ", on GPU %u", home + 1);
+        printf("%-12s %16s %10.1f %10.1f %10.1f  %s%s\n", range, hot,
+               home < p->n_device ? t->home[home] * 1e6 : 0.0, t->home[p->n_device] * 1e6, t->sync * 1e6,
+               limit_of(p, t), where);
     }
 }
 
@@ -358,24 +385,33 @@ static void print_what_if(const plan_state *p)
                rate(p->what_if[i].seconds));
 }
 
-/* Device memory in use, by purpose. */
-static void print_device_memory(const plan_state *p)
+/* Memory of device i in use, by purpose. */
+static void print_device_memory(const plan_state *p, uint32_t i)
 {
-    const hth_plan_bytes *b = &p->context.best.bytes[HTH_HOME_DEVICE];
-    printf("\nOn the GPU: %s", hth_format_bytes(b->total).text);
-    if (p->builder.budget < UINT64_MAX) printf(", and %s", hth_budget_text_of(&p->builder).text);
+    const hth_plan_bytes *b = &p->context.best.bytes[i];
+    const hth_placement_part *part = &p->builder.parts[i];
+    uint64_t n_hot = 0;
+    for (uint32_t l = part->params.first_layer; l < part->params.end_layer; l++) n_hot += p->builder.n_hot[l];
+    printf("%sOn %s: %s", i == 0 ? "\n" : "", p->n_device > 1 ? printable(part->info->name) : "the GPU",
+           hth_format_bytes(b->total).text);
+    if (part->budget < UINT64_MAX) printf(", and %s", hth_budget_text_of(part).text);
     printf(": %s %s, caches %s", p->model->down_transposed ? "attention" : "whole layers",
            hth_format_bytes(b->attention).text, hth_format_bytes(b->kv).text);
     if (p->model->down_transposed)
         printf(", neurons %s (%.0f %%)", hth_format_bytes(b->clusters).text,
-               100.0 * (double)n_hot_total(p) / (double)neurons_of(p));
+               100.0 * (double)n_hot / (double)neurons_of(p));
     printf(", head %s, workspace %s\n", hth_format_bytes(b->head).text, hth_format_bytes(b->fixed).text);
-    uint64_t is_free = hth_device_free_memory(p->builder.info);
+    uint64_t is_free = hth_device_free_memory(part->info);
+    if (part->is_user_limit && part->budget > is_free)
+        printf("Now %s are free there, which is all that a run can take.\n", hth_format_bytes(is_free).text);
+}
+
+static void print_devices(const plan_state *p)
+{
+    for (uint32_t i = 0; i < p->n_device; i++) print_device_memory(p, i);
     if (is_empty_placement(p))
         printf("No layer fits there: %s; a smaller -c or --batch takes less.\n", min_budget_of(p).text);
-    else if (p->builder.params.n_layer == 0) printf("Nothing gains by lying there.\n");
-    if (p->builder.is_user_limit && p->builder.budget > is_free)
-        printf("Now %s are free there, which is all that a run can take.\n", hth_format_bytes(is_free).text);
+    else if (n_layer_there(p) == 0) printf("Nothing gains by lying there.\n");
 }
 
 static void print_host_memory(const plan_state *p)
@@ -395,11 +431,13 @@ static void print_host_memory(const plan_state *p)
                "follows; --gpu none plans that without the GPU.\n");
 }
 
-static void print_streams(const hth_placement_stream *streams)
+static void print_streams(const plan_state *p, uint32_t i_device)
 {
+    const hth_placement_stream *streams = p->context.parts[i_device].streams;
     for (int i = 0; i < HTH_PLACEMENT_STREAMS && streams[i].n_tok > 0; i++) {
-        printf("%s from %u tokens on, the other weights pass through the GPU",
-               i ? "        " : "Prompts:", streams[i].n_tok);
+        printf("%s from %u tokens on, the other weights pass through %s",
+               i ? "        " : "Prompts:", streams[i].n_tok,
+               p->n_device > 1 ? printable(p->devices[i_device].info->name) : "the GPU");
         if (streams[i].cpu_share > 0)
             printf("; the CPU computes %.0f %% of them meanwhile",
                    100.0 * streams[i].cpu_share / HTH_PLACEMENT_PARTS);
@@ -409,35 +447,46 @@ static void print_streams(const hth_placement_stream *streams)
 
 static bool is_whole(const plan_state *p) { return p->context.best.head && n_hot_total(p) == neurons_of(p); }
 
+static void print_kind(const hth_device_info *info)
+{
+    if (info->kind == HTH_DEVICE_SIMULATED)
+        printf("The device is simulated: its figures come from its description.\n");
+    else if (info->kind != HTH_DEVICE_DISCRETE && info->kind != HTH_DEVICE_INTEGRATED)
+        printf("This device computes on the CPU: the figures say nothing of a GPU.\n");
+}
+
 static void print_text(const plan_state *p)
 {
-    const hth_device_info *info = p->builder.info;
     const hth_plan_context *o = &p->context;
     const hth_plan *b = &o->best;
-    printf("%s on %s (%s), selector %s\n", printable(args_operand(p->a, 0)), printable(info->name),
-           printable(info->driver), hearth_selector_name(p->builder.params.selector));
-    if (info->kind == HTH_DEVICE_SIMULATED) {
-        printf("The device is simulated: its figures come from its description.\n");
-    } else if (info->kind != HTH_DEVICE_DISCRETE && info->kind != HTH_DEVICE_INTEGRATED)
-        printf("This device computes on the CPU: the figures say nothing of a GPU.\n");
+    hearth_selector selector = p->builder.parts[0].params.selector;
+    printf("%s", printable(args_operand(p->a, 0)));
+    for (uint32_t i = 0; i < p->n_device; i++)
+        printf("%s %s (%s)", i == 0 ? " on" : " and", printable(p->devices[i].info->name),
+               printable(p->devices[i].info->driver));
+    printf(", selector %s\n", hearth_selector_name(selector));
+    for (uint32_t i = 0; i < p->n_device; i++)
+        if (i == 0 || p->devices[i].info->kind != p->devices[i - 1].info->kind)
+            print_kind(p->devices[i].info);
     if (is_whole(p)) printf("All of it fits there.\n");
     else if (!p->model->down_transposed)
         printf("Whole layers only: hearth pack would let each layer be divided.\n");
-    else if (o->uniform && p->builder.params.selector != HEARTH_SELECTOR_DENSE)
+    else if (o->uniform && selector != HEARTH_SELECTOR_DENSE)
         printf("Nothing is known of who fires: %.0f %% of the neurons of each layer are assumed "
                "(hearth profile, then hearth pack).\n",
-               100.0 * hth_plan_assumed(p->builder.params.selector));
+               100.0 * hth_plan_assumed(selector));
     print_machine(p);
     print_layers(p);
-    print_device_memory(p);
+    print_devices(p);
     print_host_memory(p);
     printf("Expected: %.2f tokens/s (%.2f to %.2f) behind %u tokens; %.2f behind none, %.2f behind %u\n",
            rate(b->seconds), rate(o->seconds_worst), rate(o->seconds_best), o->options.context,
            rate(b->seconds_empty), rate(b->seconds_full), o->options.n_ctx);
-    printf("The CPU alone: %.2f tokens/s; placed by firings alone: %.2f\n", rate(b->seconds_cpu),
-           rate(p->by_share.seconds));
-    print_streams(o->streams);
-    printf("1 GiB more: %+.2f tokens/s\n", b->tps_per_gib);
+    printf("The CPU alone: %.2f tokens/s", rate(b->seconds_cpu));
+    if (p->n_device == 1) printf("; placed by firings alone: %.2f", rate(p->by_share.seconds));
+    printf("\n");
+    for (uint32_t i = 0; i < p->n_device; i++) print_streams(p, i);
+    if (p->n_device == 1) printf("1 GiB more: %+.2f tokens/s\n", b->tps_per_gib);
     if (p->n_what_if > 0) print_what_if(p);
 }
 
@@ -453,26 +502,53 @@ static void print_json_what_if(json *j, const plan_state *p)
     json_close(j, ']');
 }
 
+static void print_json_streams(json *j, const hth_placement_stream *streams)
+{
+    json_open_compact(j, "streams", '[');
+    for (int i = 0; i < HTH_PLACEMENT_STREAMS && streams[i].n_tok > 0; i++) {
+        json_open(j, NULL, '{');
+        json_uint(j, "from_tokens", streams[i].n_tok);
+        json_float(j, "cpu_share", (double)streams[i].cpu_share / HTH_PLACEMENT_PARTS, 6);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+/* What concerns one device. */
+static void print_json_device(json *j, const plan_state *p, uint32_t i)
+{
+    const hth_device_info *info = p->devices[i].info;
+    json_word(j, "device", info->name);
+    json_word(j, "driver", info->driver);
+    json_bool(j, "is_card", info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED);
+    json_bool(j, "simulated", info->kind == HTH_DEVICE_SIMULATED);
+    json_calibration(j, "calibration", &p->context.parts[i].calibration);
+    json_uint(j, "vram_bytes", p->context.best.bytes[i].total);
+    json_uint(j, "budget_bytes", p->context.parts[i].budget);
+    print_json_streams(j, p->context.parts[i].streams);
+}
+
 static void print_json(const plan_state *p)
 {
-    const hth_device_info *info = p->builder.info;
     const hth_plan_context *o = &p->context;
     const hth_plan *b = &o->best;
     json j = json_begin(stdout);
     json_word(&j, "model", args_operand(p->a, 0));
-    json_word(&j, "device", info->name);
-    json_word(&j, "driver", info->driver);
-    json_bool(&j, "is_card", info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED);
-    json_bool(&j, "simulated", info->kind == HTH_DEVICE_SIMULATED);
-    json_word(&j, "selector", hearth_selector_name(p->builder.params.selector));
+    if (p->n_device == 1) print_json_device(&j, p, 0);
+    else json_open(&j, "devices", '[');
+    for (uint32_t i = 0; p->n_device > 1 && i < p->n_device; i++) {
+        json_open(&j, NULL, '{');
+        json_uint(&j, "end_layer", p->builder.parts[i].params.end_layer);
+        print_json_device(&j, p, i);
+        json_close(&j, '}');
+    }
+    if (p->n_device > 1) json_close(&j, ']');
+    json_word(&j, "selector", hearth_selector_name(p->builder.parts[0].params.selector));
     json_bool(&j, "uniform", o->uniform);
-    json_calibration(&j, "calibration", &o->calibration);
     json_open_compact(&j, "neurons", '[');
-    for (uint32_t i = 0; i < p->builder.params.n_layer; i++) json_uint(&j, NULL, p->builder.n_hot[i]);
+    for (uint32_t i = 0; i < n_layer_there(p); i++) json_uint(&j, NULL, p->builder.n_hot[i]);
     json_close(&j, ']');
     json_bool(&j, "head", b->head);
-    json_uint(&j, "vram_bytes", b->bytes[HTH_HOME_DEVICE].total);
-    json_uint(&j, "budget_bytes", o->budget);
     uint64_t min = hth_placement_builder_least_bytes(&p->builder);
     if (min < UINT64_MAX) json_uint(&j, "least_bytes", min);
     json_bool(&j, "fits", !is_empty_placement(p));
@@ -494,16 +570,8 @@ static void print_json(const plan_state *p)
     json_float(&j, "tokens_per_second_empty", rate(b->seconds_empty), 6);
     json_float(&j, "tokens_per_second_full", rate(b->seconds_full), 6);
     json_float(&j, "tokens_per_second_cpu", rate(b->seconds_cpu), 6);
-    json_float(&j, "tokens_per_second_by_firings", rate(p->by_share.seconds), 6);
-    json_open_compact(&j, "streams", '[');
-    for (int i = 0; i < HTH_PLACEMENT_STREAMS && o->streams[i].n_tok > 0; i++) {
-        json_open(&j, NULL, '{');
-        json_uint(&j, "from_tokens", o->streams[i].n_tok);
-        json_float(&j, "cpu_share", (double)o->streams[i].cpu_share / HTH_PLACEMENT_PARTS, 6);
-        json_close(&j, '}');
-    }
-    json_close(&j, ']');
-    json_float(&j, "gain_of_a_gib", b->tps_per_gib, 6);
+    if (p->n_device == 1) json_float(&j, "tokens_per_second_by_firings", rate(p->by_share.seconds), 6);
+    if (p->n_device == 1) json_float(&j, "gain_of_a_gib", b->tps_per_gib, 6);
     if (p->n_what_if > 0) print_json_what_if(&j, p);
     json_end(&j);
 }
@@ -532,6 +600,8 @@ static int check_args(const args *a)
         return usage_error(
             "plan --gpu none: nothing is placed; leave --%s out, or name a GPU of hearth devices",
             option_of_gpu(a));
+    if (args_has(a, "what-if") && strchr(args_text(a, "gpu", "auto"), ','))
+        return usage_error("plan --what-if: sizes of one GPU; leave it out, or name one with --gpu");
     return 0;
 }
 
@@ -552,7 +622,7 @@ static bool is_about_gpu(const args *a) { return args_has(a, "out") || args_has(
 static const char *why_no_layer(const plan_state *p)
 {
     bool fits = !args_has(p->a, "ram") || p->ram == 0 || p->host_bytes <= p->ram;
-    if (is_about_gpu(p->a) || p->builder.params.n_layer > 0 || fits) return NULL;
+    if (is_about_gpu(p->a) || n_layer_there(p) > 0 || fits) return NULL;
     return is_empty_placement(p) ? "no layer fits on the GPU" : "nothing gains by lying on the GPU";
 }
 
@@ -572,7 +642,7 @@ static int plan_gpu(plan_state *p, const char **why)
     hearth_status st = choose_io(p, &err);
     if (st == HEARTH_OK) st = open_model_alone(p, &params, &err);
     if (st == HEARTH_OK && !is_about_gpu(p->a)) *why = hth_gpu_unsupported_reason(p->model, &params, 0);
-    if (*why) st = open_card(p, 0, &err); /* an unknown GPU is an error all the same */
+    if (*why) st = open_gpus(p, false, &err); /* an unknown GPU is an error all the same */
     if (st == HEARTH_OK && !*why && option_of_cpu(p->a))
         return usage_error("plan with a GPU: --%s is for plans without one; leave it out, or add --gpu none",
                            option_of_cpu(p->a));

@@ -12,13 +12,13 @@
 /* Collects the layers that are divided between host and device. */
 static hearth_status find_split_layers(hth_gpu *g, const hth_offload_params *params, hearth_error *err)
 {
-    uint32_t *n_hot = hth_alloc(params->n_layer, sizeof *n_hot);
-    g->split_layers = hth_alloc(params->n_layer, sizeof *g->split_layers);
+    uint32_t *n_hot = hth_alloc(params->end_layer, sizeof *n_hot);
+    g->split_layers = hth_alloc(params->end_layer, sizeof *g->split_layers);
     g->params.n_hot = n_hot;
     if (!n_hot || !g->split_layers)
-        return hth_fail_memory(err, params->n_layer * sizeof *n_hot, "a model on a device");
-    memcpy(n_hot, params->n_hot, params->n_layer * sizeof *n_hot);
-    for (uint32_t i = 0; i < params->n_layer; i++)
+        return hth_fail_memory(err, params->end_layer * sizeof *n_hot, "a model on a device");
+    memcpy(n_hot, params->n_hot, params->end_layer * sizeof *n_hot);
+    for (uint32_t i = params->first_layer; i < params->end_layer; i++)
         if (n_hot[i] < g->model->layers[i].ffn.d_ff) g->split_layers[g->n_split_layer++] = i;
     return HEARTH_OK;
 }
@@ -127,9 +127,10 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
         g->params.max_work = hth_gpu_default_submit_work(hth_device_get_info(device));
     g->host_value = hth_queue_host_value(device); /* earlier users may have advanced it */
     pthread_mutex_init(&g->step_lock, NULL);
-    g->layers = hth_alloc(params->n_layer, sizeof *g->layers);
+    g->layers = hth_alloc(params->end_layer, sizeof *g->layers);
     hearth_status st =
-        g->layers ? HEARTH_OK : hth_fail_memory(err, params->n_layer * sizeof *g->layers, "a model on a device");
+        g->layers ? HEARTH_OK
+                  : hth_fail_memory(err, params->end_layer * sizeof *g->layers, "a model on a device");
     if (st == HEARTH_OK) st = find_split_layers(g, params, err);
     if (st == HEARTH_OK) st = check_floats(g, err);
     if (st == HEARTH_OK) st = hth_gpu_workspace_open(g, err);
@@ -151,9 +152,8 @@ static void release_memory(hth_gpu *g)
     hth_gpu_workspace_close(g);
 }
 
-void hth_gpu_close(hth_gpu *g)
+static void close_part(hth_gpu *g)
 {
-    if (!g) return;
     if (!g->unloaded) release_memory(g);
     pthread_mutex_destroy(&g->step_lock);
     hth_weight_streams_close(g);
@@ -165,12 +165,22 @@ void hth_gpu_close(hth_gpu *g)
     hth_free(g);
 }
 
+void hth_gpu_close(hth_gpu *g)
+{
+    for (hth_gpu *next; g; g = next) {
+        next = g->next;
+        close_part(g);
+    }
+}
+
 void hth_gpu_unload(hth_gpu *g)
 {
-    pthread_mutex_lock(&g->step_lock);
-    release_memory(g);
-    g->unloaded = true;
-    pthread_mutex_unlock(&g->step_lock);
+    for (; g; g = g->next) {
+        pthread_mutex_lock(&g->step_lock);
+        release_memory(g);
+        g->unloaded = true;
+        pthread_mutex_unlock(&g->step_lock);
+    }
 }
 
 uint64_t hth_gpu_usage(hth_gpu *g, uint64_t *budget)
@@ -184,7 +194,7 @@ uint64_t hth_gpu_usage(hth_gpu *g, uint64_t *budget)
 
 /* ---- CPU neurons -------------------------------------------------------------------------------------- */
 
-hearth_status hth_gpu_bind_cpu_rows(hth_gpu *g, hearth_error *err)
+static hearth_status bind_part(hth_gpu *g, hearth_error *err)
 {
     for (uint32_t i = 0; i < g->n_split_layer; i++) {
         hth_gpu_layer *to = &g->layers[g->split_layers[i]];
@@ -199,7 +209,57 @@ hearth_status hth_gpu_bind_cpu_rows(hth_gpu *g, hearth_error *err)
     return st == HEARTH_OK ? record_and_test(g, err) : st;
 }
 
+hearth_status hth_gpu_bind_cpu_rows(hth_gpu *g, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    for (; g && st == HEARTH_OK; g = g->next) {
+        st = bind_part(g, err);
+        hth_gpu_note_status(g, st);
+    }
+    return st;
+}
+
+/* ---- chains ------------------------------------------------------------------------------------------- */
+
+void hth_gpu_append(hth_gpu *last, hth_gpu *next) { last->next = next; }
+hth_gpu *hth_gpu_next(const hth_gpu *g) { return g->next; }
+hth_device *hth_gpu_get_device(const hth_gpu *g) { return g->device; }
 const hth_offload_params *hth_gpu_get_params(const hth_gpu *g) { return &g->params; }
-bool hth_gpu_is_bit_exact(const hth_gpu *g) { return g->bit_exact_reason[0] == '\0'; }
-const char *hth_gpu_bit_exact_reason(const hth_gpu *g) { return g->bit_exact_reason; }
-hth_gpu_counts hth_gpu_count(const hth_gpu *g) { return g->counts; }
+
+bool hth_gpu_is_device_failure(hearth_status st)
+{
+    return st == HEARTH_ERROR_DEVICE || st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_UNSUPPORTED;
+}
+
+void hth_gpu_note_status(hth_gpu *g, hearth_status st)
+{
+    __atomic_store_n(&g->failed, hth_gpu_is_device_failure(st), __ATOMIC_RELEASE);
+}
+bool hth_gpu_has_failed(const hth_gpu *g) { return __atomic_load_n(&g->failed, __ATOMIC_ACQUIRE); }
+
+static const hth_gpu *last_of(const hth_gpu *g)
+{
+    while (g->next) g = g->next;
+    return g;
+}
+
+uint32_t hth_gpu_end_layer(const hth_gpu *g) { return last_of(g)->params.end_layer; }
+bool hth_gpu_has_head(const hth_gpu *g) { return last_of(g)->params.head; }
+
+const char *hth_gpu_bit_exact_reason(const hth_gpu *g)
+{
+    while (!g->bit_exact_reason[0] && g->next) g = g->next;
+    return g->bit_exact_reason;
+}
+bool hth_gpu_is_bit_exact(const hth_gpu *g) { return hth_gpu_bit_exact_reason(g)[0] == '\0'; }
+
+hth_gpu_counts hth_gpu_count(const hth_gpu *g)
+{
+    hth_gpu_counts all = {0};
+    for (; g; g = g->next) {
+        all.n_step += g->counts.n_step;
+        all.n_split += g->counts.n_split, all.n_split_empty += g->counts.n_split_empty;
+        all.n_streamed += g->counts.n_streamed, all.n_streamed_shared += g->counts.n_streamed_shared;
+    }
+    return all;
+}

@@ -1,6 +1,7 @@
-/* The offloaded part of a model: its first layers with their KV caches, of each layer the first neurons, and
- * optionally the head. The engine opens it with the model; step.c runs it instead of the CPU's layers. The CPU
- * computes a layer's remaining neurons concurrently, and both parts are summed once per layer, as integers.
+/* The part of a model on a device: consecutive layers with their KV caches, of each layer the first neurons, and
+ * optionally the head. Parts on several devices form a chain: the first begins at layer 0, each other one where the
+ * part before it ends. The engine opens them with the model; step.c runs them instead of the CPU's layers. The CPU
+ * computes a layer's remaining neurons concurrently, and both sums are added once per layer, as integers.
  * Quantised weights give the CPU's bits wherever they are (docs/arithmetic.md); float matrices do not.
  *
  * All memory is allocated at open. Steps of several threads are serialised. */
@@ -16,9 +17,9 @@
 typedef enum hth_submit_mode { HTH_SUBMIT_UPFRONT = 0, HTH_SUBMIT_ON_DEMAND } hth_submit_mode;
 
 typedef struct hth_offload_params {
-    uint32_t n_layer;      /* layers on the device, the first ones */
-    const uint32_t *n_hot; /* [n_layer] neurons of each on the device, the first ones; d_ff: all */
-    bool head;             /* the head too; only with all layers */
+    uint32_t first_layer, end_layer; /* layers [first_layer, end_layer) are on the device */
+    const uint32_t *n_hot; /* [end_layer] neurons of each on the device, the first ones; d_ff: all */
+    bool head;             /* the head too; only with the last layer */
     uint32_t n_row;        /* maximum tokens of a step; larger batches are split */
     uint32_t n_position;   /* of all sequences together, each by whole pages */
     hearth_kv_type kv;
@@ -76,30 +77,44 @@ typedef hearth_status hth_gpu_read_fn(void *user, const hth_matrix *matrix, uint
 hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, hth_device *device,
                            const hth_offload_params *params, hth_gpu_read_fn *read, void *user, hth_gpu **out,
                            hearth_error *err);
-void hth_gpu_close(hth_gpu *gpu);
-/* Frees everything it has on the device, once no step runs; later steps fail with DEVICE. The offload parameters
- * stay valid. A device that is lost, or cannot complete what was submitted, keeps its memory until it is closed. */
-void hth_gpu_unload(hth_gpu *gpu);
+/* The next part belongs to the chain of `last` from now on. */
+void hth_gpu_append(hth_gpu *last, hth_gpu *next);
+hth_gpu *hth_gpu_next(const hth_gpu *gpu); /* NULL: it is the last */
+hth_device *hth_gpu_get_device(const hth_gpu *gpu);
+const hth_offload_params *hth_gpu_get_params(const hth_gpu *gpu);
 /* Bytes in use on its device, and the budget, between two steps. */
 uint64_t hth_gpu_usage(hth_gpu *gpu, uint64_t *budget);
-const hth_offload_params *hth_gpu_get_params(const hth_gpu *gpu);
-/* Whether it gives the CPU's bits: all its weights are quantised, and the device's shaders passed the self-test. */
+/* Whether a status is the device's fault, and the CPU can do without it. */
+bool hth_gpu_is_device_failure(hearth_status st);
+/* Whether the last step failed on its device so. */
+bool hth_gpu_has_failed(const hth_gpu *gpu);
+
+/* The functions below take a part with all that follow it in its chain. */
+
+void hth_gpu_close(hth_gpu *gpu);
+/* Frees everything on the devices, once no step runs; later steps fail with DEVICE. The offload parameters stay
+ * valid. A device that is lost, or cannot complete what was submitted, keeps its memory until it is closed. */
+void hth_gpu_unload(hth_gpu *gpu);
+/* The end of the layers on devices; whether the head is on one. */
+uint32_t hth_gpu_end_layer(const hth_gpu *gpu);
+bool hth_gpu_has_head(const hth_gpu *gpu);
+/* Whether they give the CPU's bits: all weights are quantised, and the shaders passed the self-test. */
 bool hth_gpu_is_bit_exact(const hth_gpu *gpu);
-/* Why it does not: "mul_mat_vec_q of Q4_0 differs from the CPU"; "": it does. */
+/* Why they do not: "mul_mat_vec_q of Q4_0 differs from the CPU"; "": they do. */
 const char *hth_gpu_bit_exact_reason(const hth_gpu *gpu);
 /* Call once the host has loaded its own rows: matrices of divided layers then point to the first row that is not
- * on the device, and scale_max is known of all clusters. */
+ * on a device, and scale_max is known of all clusters. */
 hearth_status hth_gpu_bind_cpu_rows(hth_gpu *gpu, hearth_error *err);
 
 /* Makes all copies of pages that wait in the pool (hth_kv_pool_next_copy); before each step, after its sequences were
  * prepared. What fails waits for the next call. Errors: those of the next one. */
 hearth_status hth_gpu_copy_pages(hth_gpu *gpu, hth_kv_pool *pool, hearth_error *err);
 /* Runs the current step's tokens through the offloaded layers, from s->x; result to s->x or, with the head, to the
- * sink. DEVICE: the device was lost. */
+ * sink. DEVICE: a device was lost. */
 hearth_status hth_gpu_run(hth_gpu *gpu, hth_step *s, hth_logits_sink *to, hearth_error *err);
 
-/* sim_host_cost.c: charges a step's remaining layers and head to the clock of a simulated GPU that has a host
- * rate. Then its clock in ns; 0: host time is not modelled. */
+/* sim_host_cost.c: charges a step's remaining layers and head to the clock of the last device, if it is simulated and
+ * has a host rate. Then the sum of all clocks in ns, because devices compute in turn; 0: host time is not modelled. */
 void hth_gpu_sim_host_cost_rest(hth_gpu *gpu, const hth_step *s, bool logits);
 uint64_t hth_gpu_model_time(hth_gpu *gpu);
 
@@ -111,6 +126,6 @@ typedef struct hth_gpu_counts {
     uint64_t n_streamed;        /* steps with streamed weights */
     uint64_t n_streamed_shared; /* of them those where the host computed a share */
 } hth_gpu_counts;
-hth_gpu_counts hth_gpu_count(const hth_gpu *gpu);
+hth_gpu_counts hth_gpu_count(const hth_gpu *gpu); /* of all parts together */
 
 #endif

@@ -171,9 +171,12 @@ struct hth_gpu {
     const hth_kernels *kernels;
     hth_device *device;
     hth_offload_params params;
-    char bit_exact_reason[HTH_GPU_MESSAGE_MAX]; /* why results differ from the CPU's bits; empty: they do not */
-    hth_gpu_layer *layers;                      /* [params.n_layer] */
-    uint32_t *split_layers;                     /* [n_split_layer] indices of the split layers */
+    char bit_exact_reason
+        [HTH_GPU_MESSAGE_MAX]; /* why results differ from the CPU's bits; empty: they do not */
+    hth_gpu *next;             /* the part that follows, on another device; NULL: none */
+    bool failed;               /* by the device, in the last step; atomic */
+    hth_gpu_layer *layers;     /* [params.end_layer], those before first_layer unused */
+    uint32_t *split_layers;    /* [n_split_layer] indices of the split layers */
     uint32_t n_split_layer;
     hth_gpu_fused_matrix head;
     hth_gpu_vector output_norm[2];
@@ -205,6 +208,8 @@ struct hth_gpu {
 void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint64_t n_fired);
 /* The same for a chunk of streamed weights. */
 void hth_gpu_sim_host_cost_chunk(hth_gpu *g, const hth_stream_chunk *chunk);
+/* Sets g->failed. */
+void hth_gpu_note_status(hth_gpu *g, hearth_status st);
 static inline void *hth_gpu_mapped(hth_buffer_range s)
 {
     return (uint8_t *)hth_buffer_map(s.buffer) + s.offset;

@@ -259,7 +259,7 @@ static void layers(hth_recorder *r)
                      hth_rec_first_rows(ws->x, r->n_row, d));
     hth_rec_mark_dirty(r, ws->x);
     hth_rec_barrier(r);
-    for (uint32_t i = 0; i < r->g->params.n_layer; i++) layer(r, i);
+    for (uint32_t i = r->g->params.first_layer; i < r->g->params.end_layer; i++) layer(r, i);
     if (!r->g->params.head && r->st == HEARTH_OK)
         hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->x, r->n_row, d),
                          hth_rec_first_rows(ws->result, r->n_row, d));
@@ -293,7 +293,7 @@ static void copy_pages(hth_recorder *r)
 {
     const hth_hparams *h = &r->g->model->hparams;
     uint32_t n_word = (uint32_t)hth_gpu_cache_head_words(r->g->params.kv, h->d_head, HTH_KV_PAGE);
-    for (uint32_t i = 0; i < r->g->params.n_layer; i++) {
+    for (uint32_t i = r->g->params.first_layer; i < r->g->params.end_layer; i++) {
         const hth_layer *l = &r->g->model->layers[i];
         const hth_gpu_layer *to = &r->g->layers[i];
         hth_push_copy_page push = {HTH_STEP_COPY + 2 * hth_kv_class_of(l), to->head_words, n_word};

@@ -36,8 +36,9 @@ void hth_gpu_sim_host_cost_rest(hth_gpu *g, const hth_step *s, bool logits)
 {
     const hth_model *m = g->model;
     uint64_t bytes = 0;
+    while (g->next) g = g->next;
     if (hth_device_get_info(g->device)->host_rate == 0.0 || s->n_tok == 0) return;
-    for (uint32_t i = g->params.n_layer; i < m->hparams.n_layer; i++) {
+    for (uint32_t i = g->params.end_layer; i < m->hparams.n_layer; i++) {
         hth_matrix *all[HTH_LAYER_MATRICES];
         hth_layer_matrices(&m->layers[i], all);
         for (int k = 0; k < HTH_LAYER_MATRICES; k++) bytes += bytes_of(all[k]);
@@ -50,9 +51,12 @@ void hth_gpu_sim_host_cost_rest(hth_gpu *g, const hth_step *s, bool logits)
 
 uint64_t hth_gpu_model_time(hth_gpu *g)
 {
-    if (hth_device_get_info(g->device)->host_rate == 0.0) return 0;
-    pthread_mutex_lock(&g->step_lock);
-    uint64_t now = g->unloaded ? 0 : hth_device_time(g->device);
-    pthread_mutex_unlock(&g->step_lock);
-    return now;
+    uint64_t sum = 0;
+    for (; g; g = g->next) {
+        if (hth_device_get_info(g->device)->host_rate == 0.0) return 0;
+        pthread_mutex_lock(&g->step_lock);
+        if (!g->unloaded) sum += hth_device_time(g->device);
+        pthread_mutex_unlock(&g->step_lock);
+    }
+    return sum;
 }

@@ -20,7 +20,7 @@ static int bucket_of(const hth_gpu *g, uint32_t n_row)
 static void fill_grids(const hth_gpu *g, const hth_batch_token *token)
 {
     uint32_t *grids = hth_gpu_mapped(g->workspace.grids_from_host);
-    for (uint32_t i = 0; i < g->params.n_layer; i++) {
+    for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++) {
         const hth_layer *l = &g->model->layers[i];
         hth_attn seen = {.n_pos = (size_t)token->position + 1, .n_row = 1, .window = l->attn.window};
         uint32_t n = (uint32_t)(hth_attn_last_split(&seen) - hth_attn_first_split(&seen)) + 1;
@@ -160,24 +160,43 @@ static hearth_status begin(hth_gpu *g, hearth_error *err)
     return hth_gpu_wait_idle(g, err);
 }
 
-hearth_status hth_gpu_copy_pages(hth_gpu *g, hth_kv_pool *pool, hearth_error *err)
+/* Unlocks g after a step. */
+static hearth_status end(hth_gpu *g, hearth_status st)
+{
+    hth_gpu_note_status(g, st);
+    pthread_mutex_unlock(&g->step_lock);
+    return st;
+}
+
+/* A page of each class. */
+static hearth_status copy_page(hth_gpu *g, const hth_kv_copy copies[HTH_N_KV_POSITION_CLASS],
+                               hearth_error *err)
 {
     hearth_status st = begin(g, err);
+    if (st == HEARTH_OK) {
+        memcpy((uint32_t *)hth_gpu_mapped(g->workspace.step_from_host) + HTH_STEP_COPY, copies,
+               HTH_N_KV_POSITION_CLASS * sizeof *copies);
+        st = hth_gpu_submit_copy(g, err);
+    }
+    return end(g, st);
+}
+
+hearth_status hth_gpu_copy_pages(hth_gpu *first, hth_kv_pool *pool, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
     while (st == HEARTH_OK) {
         hth_kv_copy copies[HTH_N_KV_POSITION_CLASS] = {0}; /* equal pages: none */
         bool full = hth_kv_pool_next_copy(pool, HTH_KV_FULL, &copies[HTH_KV_FULL]),
              window = hth_kv_pool_next_copy(pool, HTH_KV_WINDOW, &copies[HTH_KV_WINDOW]);
         if (!full && !window) break;
-        memcpy((uint32_t *)hth_gpu_mapped(g->workspace.step_from_host) + HTH_STEP_COPY, copies, sizeof copies);
-        st = hth_gpu_submit_copy(g, err);
+        for (hth_gpu *g = first; g && st == HEARTH_OK; g = g->next) st = copy_page(g, copies, err);
         if (st == HEARTH_OK && full) hth_kv_pool_copy_done(pool, HTH_KV_FULL);
         if (st == HEARTH_OK && window) hth_kv_pool_copy_done(pool, HTH_KV_WINDOW);
     }
-    pthread_mutex_unlock(&g->step_lock);
     return st;
 }
 
-hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_error *err)
+static hearth_status run_part(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_error *err)
 {
     hearth_status st = begin(g, err);
     for (uint32_t first = 0, n; st == HEARTH_OK && first < s->n_tok; first += n) {
@@ -185,6 +204,12 @@ hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_e
         g->counts.n_step++;
         st = run_tokens(g, s, first, n, to, err);
     }
-    pthread_mutex_unlock(&g->step_lock);
+    return end(g, st);
+}
+
+hearth_status hth_gpu_run(hth_gpu *first, hth_step *s, hth_logits_sink *to, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    for (hth_gpu *g = first; g && st == HEARTH_OK; g = g->next) st = run_part(g, s, to, err);
     return st;
 }

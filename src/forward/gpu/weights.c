@@ -61,7 +61,7 @@ const hth_matrix *hth_gpu_first_floats(const hth_model *model, const hth_offload
 {
     hth_gpu_fused_src head = hth_gpu_head_src(model), sources[HTH_GPU_N_FUSED];
     const hth_matrix *found = NULL;
-    for (uint32_t i = 0; !found && i < params->n_layer; i++) {
+    for (uint32_t i = params->first_layer; !found && i < params->end_layer; i++) {
         hth_gpu_fused_srcs(model, i, params->n_hot[i], params->selector, sources);
         for (int k = 0; !found && k < HTH_GPU_N_FUSED; k++) found = floats_of(&sources[k]);
     }
@@ -332,7 +332,7 @@ static hearth_status open_vectors(hth_gpu *g, hearth_error *err)
 hearth_status hth_gpu_upload_scale_max(hth_gpu *g, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
-    for (uint32_t i = 0; st == HEARTH_OK && i < g->params.n_layer; i++) {
+    for (uint32_t i = g->params.first_layer; st == HEARTH_OK && i < g->params.end_layer; i++) {
         hth_gpu_vector v = g->layers[i].scale_max;
         hth_buffer_range to = {g->vectors, v.offset, v.n * sizeof(float)};
         if (v.n > 0) st = hth_device_upload(to, g->model->layers[i].ffn.down_t.scale_max, err);
@@ -344,7 +344,8 @@ hearth_status hth_gpu_weights_open(hth_gpu *g, hth_gpu_read_fn *read, void *user
 {
     loader o = {.g = g, .read = read, .user = user};
     hearth_status st = HEARTH_OK;
-    for (uint32_t i = 0; st == HEARTH_OK && i < g->params.n_layer; i++) st = open_layer(&o, i, err);
+    for (uint32_t i = g->params.first_layer; st == HEARTH_OK && i < g->params.end_layer; i++)
+        st = open_layer(&o, i, err);
     if (st == HEARTH_OK && g->params.head) {
         hth_gpu_fused_src head = hth_gpu_head_src(g->model);
         st = copy_norm(g, &g->model->output_norm, g->output_norm, err);
@@ -364,7 +365,7 @@ static void close_group(hth_gpu_fused_matrix *group)
 
 void hth_gpu_weights_close(hth_gpu *g)
 {
-    for (uint32_t i = 0; g->layers && i < g->params.n_layer; i++) {
+    for (uint32_t i = g->params.first_layer; g->layers && i < g->params.end_layer; i++) {
         hth_gpu_layer *l = &g->layers[i];
         close_group(&l->qkv);
         close_group(&l->o);

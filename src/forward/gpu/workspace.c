@@ -125,7 +125,7 @@ static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *
 static uint64_t selftest_bytes(const hth_model *m, const hth_offload_params *p)
 {
     uint32_t shared = 1;
-    for (uint32_t i = 0; i < p->n_layer; i++) {
+    for (uint32_t i = p->first_layer; i < p->end_layer; i++) {
         uint32_t n_kv = m->layers[i].attn.n_head_kv, n = n_kv > 0 ? m->layers[i].attn.n_head / n_kv : 1;
         if (n > shared) shared = n;
     }
@@ -232,7 +232,7 @@ bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload
 hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
-    for (uint32_t i = 0; st == HEARTH_OK && i < g->params.n_layer; i++) {
+    for (uint32_t i = g->params.first_layer; st == HEARTH_OK && i < g->params.end_layer; i++) {
         hth_gpu_layer *l = &g->layers[i];
         uint64_t half = half_cache(g->model, &g->params, i);
         l->head_words =
@@ -246,7 +246,7 @@ hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err)
 
 void hth_gpu_caches_close(hth_gpu *g)
 {
-    for (uint32_t i = 0; g->layers && i < g->params.n_layer; i++) {
+    for (uint32_t i = g->params.first_layer; g->layers && i < g->params.end_layer; i++) {
         hth_buffer_free(g->layers[i].keys.buffer);
         hth_buffer_free(g->layers[i].values.buffer);
     }

@@ -248,11 +248,19 @@ hth_device *hybrid_open_device(const char *name)
 bool hybrid_write_placement(const char *model, const char *device, hth_placement *p, const char *path)
 {
     opened o;
-    hth_device *d = hybrid_open_device(device);
-    if (!d) return false;
-    snprintf(p->device, sizeof p->device, "%s", hth_device_get_info(d)->name);
-    snprintf(p->driver, sizeof p->driver, "%s", hth_device_get_info(d)->driver);
-    hth_device_close(d);
+    hth_device_names names;
+    names.n = 0;
+    CHECK_OK(hth_device_split_names(device, &names, err));
+    p->n_device = names.n;
+    for (uint32_t i = 0; i < names.n; i++) {
+        hth_device *d = hybrid_open_device(names.all[i]);
+        if (!d) return false;
+        snprintf(p->devices[i].name, sizeof p->devices[i].name, "%s", hth_device_get_info(d)->name);
+        snprintf(p->devices[i].driver, sizeof p->devices[i].driver, "%s", hth_device_get_info(d)->driver);
+        hth_device_close(d);
+    }
+    if (names.n == 0) return false;
+    p->devices[names.n - 1].end_layer = p->n_layer;
     bool there = open_bare(model, &o);
     if (there) CHECK_OK(hth_placement_write(p, o.hash, path, err));
     close_bare(&o);
