@@ -195,6 +195,7 @@ const hth_device_info *hth_device_get_info(const hth_device *d) { return &d->inf
 hth_device_usage hth_device_state(const hth_device *d)
 {
     return (hth_device_usage){.used = d->used,
+                              .used_device = d->used_device,
                               .limit = d->limit,
                               .peak = d->peak,
                               .used_at_oom = d->used_at_oom,

@@ -98,6 +98,7 @@ const hth_device_info *hth_device_get_info(const hth_device *device);
 /* Bytes allocated now, and their limit. */
 typedef struct hth_device_usage {
     uint64_t used, limit;
+    uint64_t used_device; /* of `used`: HTH_MEMORY_DEVICE */
     uint64_t peak;        /* highest value of used */
     uint64_t used_at_oom; /* value of used when an allocation last failed; 0: never */
     bool lost;

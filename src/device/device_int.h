@@ -17,7 +17,7 @@ struct hth_device {
     const hth_backend *backend;
     void *priv; /* back-end data */
     hth_device_info info;
-    uint64_t used, limit, peak, used_at_oom; /* bytes of buffers; device.h: hth_device_usage */
+    uint64_t used, used_device, limit, peak, used_at_oom; /* bytes of buffers; device.h: hth_device_usage */
     _Atomic bool lost;                       /* threads that run no steps read it too */
     uint64_t pipeline_cache_bytes;           /* device.h: hth_device_usage */
     hth_fence last;                          /* last fence value submitted */

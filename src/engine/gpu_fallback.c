@@ -98,15 +98,26 @@ static void evict_part(hearth_model *m, uint64_t used, uint64_t budget)
     }
 }
 
-void hth_engine_enforce_vram_budget(hearth_model *m)
+/* Whether the device's memory is short: its own alone, not the host's that it reads, and by more than a screen and its
+ * windows take and give back within seconds. */
+static bool is_short(uint64_t used, uint64_t budget)
 {
-    uint64_t budget, used;
+    enum { PART = 32 };
+    return used > budget && used - budget > budget / PART;
+}
+
+bool hth_engine_enforce_vram_budget(hearth_model *m)
+{
+    bool was_short, again = false;
     pthread_mutex_lock(&m->gpu_lock);
+    was_short = m->vram_is_short, m->vram_is_short = false;
     if (in_use(m)) {
-        used = hth_gpu_usage(m->gpu, &budget);
-        if (used > budget) evict_part(m, used, budget);
+        uint64_t budget, used = hth_gpu_usage(m->gpu, &budget).used_device;
+        m->vram_is_short = again = is_short(used, budget) && !was_short;
+        if (is_short(used, budget) && was_short) evict_part(m, used, budget);
     }
     pthread_mutex_unlock(&m->gpu_lock);
+    return again;
 }
 
 /* ---- use of the device -------------------------------------------------------------------------------- */

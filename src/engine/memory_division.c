@@ -41,7 +41,7 @@ static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static uint64_t size_on_device(const hearth_model *m)
 {
     uint64_t budget;
-    return m->gpu ? hth_gpu_usage(m->gpu, &budget) : hth_device_state(m->device).used;
+    return m->gpu ? hth_gpu_usage(m->gpu, &budget).used : hth_device_state(m->device).used;
 }
 
 uint64_t hth_engine_device_size(const hearth_model *m)

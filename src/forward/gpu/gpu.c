@@ -173,11 +173,11 @@ void hth_gpu_unload(hth_gpu *g)
     pthread_mutex_unlock(&g->step_lock);
 }
 
-uint64_t hth_gpu_usage(hth_gpu *g, uint64_t *budget)
+hth_device_usage hth_gpu_usage(hth_gpu *g, uint64_t *budget)
 {
     pthread_mutex_lock(&g->step_lock);
     *budget = hth_device_budget(g->device);
-    uint64_t used = hth_device_state(g->device).used;
+    hth_device_usage used = hth_device_state(g->device);
     pthread_mutex_unlock(&g->step_lock);
     return used;
 }

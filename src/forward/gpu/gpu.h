@@ -81,7 +81,7 @@ void hth_gpu_close(hth_gpu *gpu);
  * stay valid. A device that is lost, or cannot complete what was submitted, keeps its memory until it is closed. */
 void hth_gpu_unload(hth_gpu *gpu);
 /* Bytes in use on its device, and the budget, between two steps. */
-uint64_t hth_gpu_usage(hth_gpu *gpu, uint64_t *budget);
+hth_device_usage hth_gpu_usage(hth_gpu *gpu, uint64_t *budget);
 const hth_offload_params *hth_gpu_get_params(const hth_gpu *gpu);
 /* Whether it gives the CPU's bits: all its weights are quantised, and the device's shaders passed the self-test. */
 bool hth_gpu_is_bit_exact(const hth_gpu *gpu);
