@@ -198,9 +198,12 @@ bool hth_queue_is_complete(hth_device *device, hth_fence fence);
 /* Blocks. Fails with DEVICE after timeout_ns, and the device is lost. Each stop of the process (SIGSTOP) consumes
  * at most 1/16 of the timeout or 0.1 s, whichever is less. */
 hearth_status hth_queue_wait(hth_device *device, hth_fence fence, uint64_t timeout_ns, hearth_error *err);
-/* Spins for a short time, then blocks as above: for work that is nearly complete. */
-hearth_status hth_queue_wait_spin(hth_device *device, hth_fence fence, uint64_t timeout_ns,
+/* Spins for spin_ns, then blocks as above: a blocked thread sees the end some 50 microseconds late. */
+hearth_status hth_queue_wait_spin(hth_device *device, hth_fence fence, uint64_t spin_ns, uint64_t timeout_ns,
                                   hearth_error *err);
+/* How long to spin for work that took last_ns when it was last waited for (0: unknown): a little longer than that, if it
+ * is so short that the delay matters, and if no core is taken from a driver that computes on the CPU. */
+uint64_t hth_queue_spin_ns(const hth_device *device, uint64_t last_ns);
 
 /* Completes everything submitted: signals the host semaphore up to the highest value that a command list waits
  * for, and waits for the last command list. timeout_ns is per 16 command lists. Failed calls are retried at most

@@ -361,6 +361,34 @@ TEST(models_opened_by_plan_are_measured_on_the_device_that_they_run_on)
     close_inputs(&in);
 }
 
+/* A plan's handoff is that of a step: behind work, and without the time that a sleeping host takes to wake. */
+TEST(a_handoff_is_measured_as_a_step_waits)
+{
+    static const char sim_gpu[] = "name = waits\nvram_bytes = 1G\nbandwidth = 1e11\npcie_up = 1e10\npcie_down = 1e10\n"
+                                  "pcie_latency_us = 2\ndispatch_us = 3\nsubmit_us = 20\nwake_us = %d\nflops = 1e15\n"
+                                  "jitter = 0\nseed = 1\nclock = virtual\nhost_bandwidth = 1e10\n";
+    hth_calibration c[2] = {{0}};
+    for (int i = 0; i < 2; i++) {
+        inputs in;
+        char device[600], text[600];
+        const char *path = test_scratch("waits.sim");
+        snprintf(device, sizeof device, "sim:%s", path);
+        int n = snprintf(text, sizeof text, sim_gpu, i * 400);
+        CHECK(test_write_file(path, text, (size_t)n));
+        if (!open_inputs(&in, device)) return;
+        hth_pool *pool = OPENED(hth_pool, N_THREAD);
+        CHECK_OK(hth_calibrate(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, &c[i], err));
+        hth_pool_close(pool);
+        close_inputs(&in);
+    }
+    /* two messages: 2 us each, 16 KiB by 1e10; a submission 20 us */
+    const double due[2] = {2 * (2e-6 + 16384 / 1e10), 2 * (2e-6 + 16384 / 1e10) + 20e-6}, exact = 0.5e-6;
+    for (int how = 0; how < 2; how++)
+        for (int i = 0; i < 2; i++)
+            if (!(c[i].sync_latency[how] > due[how] - exact && c[i].sync_latency[how] < due[how] + exact))
+                test_fail(__FILE__, __LINE__, "%g s, %g are due", c[i].sync_latency[how], due[how]);
+}
+
 /* Whether streams are so many, as said; others are none. */
 static bool are(const hth_calibration *c, double hot, double cold, uint32_t max, uint32_t n,
                 const hth_placement_stream *expected)

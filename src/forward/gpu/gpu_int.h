@@ -121,6 +121,7 @@ typedef struct hth_gpu_segment {
     hth_cmdlist *cmdlist;
     uint32_t n_d2h, n_host_op; /* messages written by its end; host operations that must precede it */
     uint64_t work;             /* in the unit of hth_offload_params.max_work */
+    uint64_t wait_ns; /* for which the host waited for its end, or that of a step that ends with it, in the last step */
 } hth_gpu_segment;
 typedef struct hth_gpu_segments {
     hth_gpu_segment *segments; /* [n], with the given capacity */
