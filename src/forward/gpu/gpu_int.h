@@ -100,6 +100,11 @@ void hth_gpu_caches_close(hth_gpu *g);
 /* Separate command lists for steps of one token, of up to 8, and of up to n_row tokens. */
 enum { HTH_GPU_ONE, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS = 8 };
 
+/* Those of n_row tokens also for sequences of fewer positions than all of the caches have: attention is divided among
+ * submissions by its work, which grows with the positions. For up to FIRST positions, four times as many, and so on;
+ * recorded where attention over as many as the next ones have would be divided. */
+enum { HTH_GPU_N_SHORT = 3, HTH_GPU_SHORT_FIRST = 4096 };
+
 /* Host operations within a step, run in order, each as soon as n_d2h device-to-host messages have arrived. A
  * message is data that the device writes for the host (a layer's inputs), or the notice that a staging buffer is
  * free. */
@@ -183,6 +188,7 @@ struct hth_gpu {
     size_t n_staging_vector, staging_capacity;
     hth_gpu_workspace workspace;
     hth_gpu_segments segments[HTH_GPU_N_CLASS];
+    hth_gpu_segments short_segments[HTH_GPU_N_SHORT]; /* n 0: not recorded */
     hth_weight_stream streams[HTH_PLACEMENT_STREAMS];
     uint32_t n_stream;
     hth_gpu_segments head_segments[2]; /* for one token; for HTH_GPU_HEAD_ROWS */
@@ -244,6 +250,10 @@ static inline hth_gpu_rotations hth_gpu_rotations_of(const hth_hparams *h, uint3
     uint32_t of_table = n_row * (h->rope.n_rot / 2), sines = (uint32_t)hth_fwd_n_table(h) * of_table;
     return (hth_gpu_rotations){of_table, sines, 2 * sines};
 }
+/* The command lists for tokens [first, first + n) of a step without streamed weights. */
+const hth_gpu_segments *hth_gpu_segments_for(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n);
+/* Positions for which short_segments[i] are. */
+static inline uint32_t hth_gpu_short_positions(int i) { return (uint32_t)HTH_GPU_SHORT_FIRST << 2 * i; }
 /* Records all command lists, and allocates the submissions of a step. */
 hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err);
 void hth_gpu_segments_free(hth_gpu *g);
