@@ -237,7 +237,7 @@ static hearth_status place_on_device(hearth_model *m, const hearth_model_options
      * seconds. */
     if (st == HEARTH_OK) st = hth_engine_report_progress(m, options, 0, m->model->weight_size, err);
     if (st == HEARTH_OK) {
-        hth_placement_set_submit_limit(&c, &m->kernels, m->n_thread);
+        hth_placement_set_rates(&c, m->device, &m->kernels, m->n_thread);
         note_problem(m, &c);
         if (c.params.n_layer > 0) st = open_or_shrink(m, &c, options, false, err);
         else if (!c.unsupported_reason) st = fail_budget(m, &c, err);

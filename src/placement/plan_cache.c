@@ -146,14 +146,35 @@ hearth_status hth_placement_builder_plan(hth_placement_builder *c, hth_device *d
     return HEARTH_OK;
 }
 
-/* ---- submissions --------------------------------------------------------------------------------------- */
+/* ---- rates of the device ------------------------------------------------------------------------------- */
 
-void hth_placement_set_submit_limit(hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread)
+/* Rows of a quantised type; those of floats are counted in its products (submit_budget.c). */
+static hth_type type_of_rates(const hth_placement_builder *c)
+{
+    hth_type type = c->model->layers[0].ffn.up.type;
+    return hth_type_act_block(type) > 0 ? type : HTH_TYPE_Q8_0;
+}
+
+static bool measure_rates(const hth_placement_builder *c, hth_device *device, hth_type type,
+                          double rates[HTH_N_COOPMAT_LEVEL])
+{
+    bool is_gpu = c->info->kind == HTH_DEVICE_DISCRETE || c->info->kind == HTH_DEVICE_INTEGRATED;
+    if (!device || !is_gpu) return false;
+    if (hth_gpu_measure_prompts(device, type, rates, NULL) != HEARTH_OK) return false;
+    hth_calibration_cache_store_prompts(c->info, type, rates);
+    return true;
+}
+
+void hth_placement_set_rates(hth_placement_builder *c, hth_device *device, const hth_kernels *kernels, uint32_t n_thread)
 {
     hth_calibration known;
+    hth_type type = type_of_rates(c);
     uint64_t key = hth_calibration_fingerprint(c->info, kernels, hth_pool_default_threads(n_thread));
-    double rate = 0.0;
-    if (hth_calibration_cache_load(key, c->model->layers[0].ffn.up.type, 0, &known))
-        rate = hth_calibration_products(&known);
-    c->params.max_work = rate > 0.0 ? hth_gpu_max_submit_work(rate) : 0;
+    double rates[HTH_N_COOPMAT_LEVEL] = {0.0};
+    if (hth_calibration_cache_load(key, type, 0, &known) && known.device_prompts[0] > 0.0)
+        memcpy(rates, known.device_prompts, sizeof rates);
+    else if (!hth_calibration_cache_load_prompts(c->info, type, rates) && !measure_rates(c, device, type, rates))
+        memset(rates, 0, sizeof rates);
+    c->params.max_work = rates[0] > 0.0 ? hth_gpu_max_submit_work(hth_gpu_products(type, rates[0])) : 0;
+    c->params.slow_levels = hth_gpu_slow_levels(rates);
 }

@@ -53,9 +53,10 @@ bool hth_placement_arg_is_path(const char *placement);
 /* Whether --placement is valid: NULL, "plan", "even", "layers:N", or a readable file. IO. */
 hearth_status hth_placement_arg_check(const char *placement, hearth_error *err);
 
-/* Sets the work limit of submissions (hth_offload_params) from the cached calibration of the device, for every
- * kind of placement: 0 if there is none. */
-void hth_placement_set_submit_limit(hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread);
+/* Sets the work limit of submissions and the slow levels (hth_offload_params) for every kind of placement: from the
+ * cached calibration, else from what was measured when the device was first opened. That is now on a GPU without either,
+ * if `device` is not NULL; on other devices, and if it fails, the limit is 0. */
+void hth_placement_set_rates(hth_placement_builder *c, hth_device *device, const hth_kernels *kernels, uint32_t n_thread);
 
 /* From a file. ARGUMENT: made for another model or device, or it places what cannot be offloaded; MEMORY: it
  * exceeds the budget; IO, FORMAT, UNSUPPORTED. */

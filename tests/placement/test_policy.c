@@ -177,7 +177,7 @@ TEST(the_last_placement_is_taken_again_while_it_fits)
 
 static uint64_t paced(const inputs *in, hth_placement_builder c)
 {
-    hth_placement_set_submit_limit(&c, &in->kernels, N_THREAD);
+    hth_placement_set_rates(&c, NULL, &in->kernels, N_THREAD);
     uint64_t max_work = c.params.max_work;
     hth_placement_builder_close(&c);
     return max_work;

@@ -28,6 +28,7 @@ typedef struct hth_offload_params {
     /* maximum work of one submission, in products of a weight and a byte (submit_budget.c); 0: what a device of
      * its kind should do in HTH_GPU_SUBMIT_MS */
     uint64_t max_work;
+    uint32_t slow_levels; /* hth_gpu_slow_levels: not used, because another way to compute the same is faster */
     uint32_t
         /* maximum number of offloaded layers, the head counted as one; 0: no limit. Applies to later placements
          * that replace this one. */
@@ -45,6 +46,16 @@ uint32_t hth_gpu_batch_size(const hth_device_info *info, uint32_t n_batch, uint3
 
 /* max_work for a device with `rate` products per second. */
 uint64_t hth_gpu_max_submit_work(double rate);
+
+/* prompt_rates.c: bytes of weights (in the device's layout) times tokens per second of rows for many tokens, by how they
+ * are computed; 0: not measured, because the device cannot. Takes some 0.1 s on a GPU, and up to half of the device's
+ * free memory. type: quantised. MEMORY, DEVICE. */
+hearth_status hth_gpu_measure_prompts(hth_device *device, hth_type type, double rates[HTH_N_COOPMAT_LEVEL],
+                                      hearth_error *err);
+/* The levels (bit i: level i) that are slower than one below them. */
+uint32_t hth_gpu_slow_levels(const double rates[HTH_N_COOPMAT_LEVEL]);
+/* Products of a weight and a byte per second at such a rate. */
+double hth_gpu_products(hth_type type, double rate);
 
 /* Why layer i (or, for i = n_layer, the head) cannot be offloaded; NULL: it can. */
 const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload_params *params,

@@ -96,6 +96,9 @@ hth_gpu_matrix hth_rec_rows_of(const hth_gpu_matrix *p, uint64_t n_col, uint32_t
  * sparse rows may begin at any row. */
 void hth_rec_part(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_matrix *p,
                   const hth_row_range *s, const hth_gpu_input *in, hth_buffer_range y, bool accumulate);
+/* Rows that an invocation computes for eight tokens: as many as its registers hold (docs/gpu.md: Compiled for
+ * Radeons). is_256: of types with blocks of 256. */
+uint32_t hth_rec_rows_of_many(const hth_device_info *info, bool is_256);
 /* Records the bytes that a dispatch over some rows of a matrix reads (hth_cmdlist_hint_bytes). */
 void hth_rec_hint_bytes(hth_recorder *r, const hth_gpu_matrix *p, const hth_row_range *s);
 /* y = (accumulate: y +=) rows [from, end) of the group times the input; sparse: only the active ones; row `from` is

@@ -22,7 +22,7 @@ static void keep_all(uint64_t fingerprint, uint64_t max_work)
         hth_calibration c = made_up_gpu((hth_type)type, 1.0);
         if (!hth_soa_layout_init((hth_type)type, 64, 4096, &layout)) continue;
         double measured = (double)hth_gpu_max_submit_work(hth_calibration_products(&c));
-        c.device_prompt *= ((double)max_work + 0.5) / measured;
+        c.device_prompts[0] *= ((double)max_work + 0.5) / measured;
         hth_calibration_cache_store(fingerprint, &c);
     }
 }
