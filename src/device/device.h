@@ -144,7 +144,16 @@ typedef struct hth_cmdlist hth_cmdlist;   /* recorded once, submitted often */
 /* consts[n_const of the shader]. */
 hearth_status hth_pipeline_get(hth_device *device, hth_shader_id id, const uint32_t *consts,
                                const hth_pipeline **out, hearth_error *err);
-/* Iterates over all pipelines, in any order: the one after `last` (NULL: the first); NULL: no more. */
+/* Drivers compile a pipeline for 0.1 to 1 s. While on, hth_pipeline_get only notes what is to be compiled, for command
+ * lists that are not ended, and hth_pipeline_compile compiles all that is noted with n_thread threads, 0: one for each
+ * core. A pipeline that fails is forgotten; the first error is returned. Returns whether the back end compiles anything.
+ * What is noted and not compiled, the next hth_pipeline_get for it compiles. */
+bool hth_pipeline_defer(hth_device *device, bool on);
+bool hth_pipeline_is_deferred(const hth_device *device);
+hearth_status hth_pipeline_compile(hth_device *device, uint32_t n_thread, hearth_error *err);
+/* Keeps what was compiled for later runs now, and not only when the device is closed. */
+void hth_pipeline_save(hth_device *device);
+/* Iterates over all compiled pipelines, in any order: the one after `last` (NULL: the first); NULL: no more. */
 const hth_pipeline *hth_pipeline_next(const hth_device *device, const hth_pipeline *last);
 /* consts: [n_const of the shader], valid as long as the pipeline. */
 hth_shader_id hth_pipeline_get_info(const hth_pipeline *pipeline, const uint32_t **consts);

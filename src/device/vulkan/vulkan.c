@@ -194,6 +194,7 @@ const hth_backend hth_backend_vulkan = {
     .download = hth_vk_download,
     .pipeline_new = hth_vk_pipeline_new,
     .pipeline_free = hth_vk_pipeline_free,
+    .pipelines_save = hth_vk_pipeline_cache_save,
     .cmdlist_end = hth_vk_cmdlist_end,
     .cmdlist_free = hth_vk_cmdlist_free,
     .cmdlist_read_times = hth_vk_times_read,

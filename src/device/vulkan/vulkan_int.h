@@ -84,7 +84,7 @@ typedef struct hth_vk_device {
     VkSemaphore done, host_semaphore;    /* timelines: fences, and the host semaphore */
     VkPipelineCache pipeline_cache; /* NULL: the driver could not create one */
     uint64_t pipeline_cache_hash;   /* of the loaded cache data */
-    bool compiled;             /* some pipeline was compiled since */
+    _Atomic bool compiled;          /* some pipeline was compiled since */
     hth_vk_proofs *proofs;
     bool hangs;                /* what was submitted did not end: its objects stay until the process ends */
 } hth_vk_device;
@@ -119,6 +119,7 @@ hearth_status hth_vk_pipeline_new(hth_device *d, hth_pipeline *p, hearth_error *
 void hth_vk_pipeline_free(hth_device *d, hth_pipeline *p);
 /* pipeline_cache.c: loads what an earlier run compiled for the device, and saves what this one compiled. */
 void hth_vk_pipeline_cache_open(hth_device *d);
+void hth_vk_pipeline_cache_save(hth_device *d);
 void hth_vk_pipeline_cache_close(hth_device *d);
 /* cmdlist.c */
 hearth_status hth_vk_cmdlist_end(hth_cmdlist *t, hearth_error *err);

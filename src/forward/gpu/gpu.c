@@ -92,7 +92,7 @@ static hth_coopmat_level coopmat_level_of(const hth_gpu *g)
 
 /* Records the command lists, then runs the self-test of the shaders they use. The test writes into the step
  * workspace. */
-static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
+static hearth_status record_and_test_all(hth_gpu *g, hearth_error *err)
 {
     hth_gpu_messages messages;
     const hth_device_info *info = hth_device_get_info(g->device);
@@ -115,6 +115,14 @@ static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
     if (st == HEARTH_OK && g->bit_exact_reason[0])
         hth_log(HEARTH_LOG_WARN, "%s: %s does not give the CPU's bits: %s", hth_gguf_path(g->model->file),
                 info->name, g->bit_exact_reason);
+    return st;
+}
+
+/* What was compiled is kept before the first token, whatever happens to the process after it. */
+static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
+{
+    hearth_status st = record_and_test_all(g, err);
+    hth_pipeline_save(g->device);
     return st;
 }
 

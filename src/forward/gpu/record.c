@@ -406,7 +406,7 @@ static hearth_status alloc_submits(hth_gpu *g, hearth_error *err)
     return submits && fences ? HEARTH_OK : hth_fail_memory(err, n * sizeof *submits, "command lists");
 }
 
-hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
+static hearth_status record_all(hth_gpu *g, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     uint32_t rows = g->params.n_row < HTH_GPU_HEAD_ROWS ? g->params.n_row : HTH_GPU_HEAD_ROWS;
@@ -417,6 +417,20 @@ hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
     if (st == HEARTH_OK && g->params.head) st = record_part(g, 1, head, &g->head_segments[0], err);
     if (st == HEARTH_OK && g->params.head) st = record_part(g, rows, head, &g->head_segments[1], err);
     if (st == HEARTH_OK) st = record_part(g, 1, copy_pages, &g->copy_segment, err);
+    return st;
+}
+
+/* Twice where pipelines are compiled: to see which are wanted, then with all of them. */
+hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    if (hth_pipeline_defer(g->device, true)) {
+        st = record_all(g, err);
+        hth_pipeline_defer(g->device, false);
+        hth_gpu_segments_free(g);
+        if (st == HEARTH_OK) st = hth_pipeline_compile(g->device, 0, err);
+    }
+    if (st == HEARTH_OK) st = record_all(g, err);
     return st == HEARTH_OK ? alloc_submits(g, err) : st;
 }
 

@@ -32,7 +32,7 @@ void hth_rec_begin(hth_recorder *r)
 void hth_rec_end(hth_recorder *r)
 {
     if (r->st != HEARTH_OK) return;
-    r->st = hth_cmdlist_end(r->cmdlist, r->err);
+    if (!hth_pipeline_is_deferred(r->g->device)) r->st = hth_cmdlist_end(r->cmdlist, r->err);
     r->segments->segments[r->segments->n - 1].n_d2h = r->n_d2h;
     r->n_dirty = 0; /* later command lists see all writes of earlier ones */
 }
