@@ -158,6 +158,7 @@ static hearth_status open_device(hth_device *d, const hth_device_spec *spec, hea
 static void stop(hth_device *d)
 {
     if (d->max_wait_value > d->host_value) hth_vk_signal(d, d->max_wait_value, NULL);
+    hth_vk_finish_uploads(d, NULL);
     hth_vk_finish(d);
 }
 
@@ -189,7 +190,7 @@ const hth_backend hth_backend_vulkan = {
     .n_validation_error = n_validation_error,
     .budget = hth_vk_budget,
     .buffer_new = hth_vk_buffer_new,
-    .buffer_free = hth_vk_buffer_free,
+    .buffer_free = hth_vk_buffer_release,
     .upload = hth_vk_upload,
     .download = hth_vk_download,
     .pipeline_new = hth_vk_pipeline_new,

@@ -73,6 +73,13 @@ uint64_t hth_vk_budget(const hth_device *d);
 
 typedef struct hth_vk_proofs hth_vk_proofs; /* proof.c */
 
+/* A buffer of the host that is copied to the device. */
+typedef struct hth_vk_staging {
+    hth_buffer buffer;        /* priv NULL: none */
+    VkCommandBuffer commands; /* in flight; NULL: nothing is */
+    VkFence fence;
+} hth_vk_staging;
+
 typedef struct hth_vk_device {
     hth_vk_instance instance;
     hth_vk_physical_device physical;
@@ -84,6 +91,8 @@ typedef struct hth_vk_device {
     VkSemaphore done, host_semaphore;    /* timelines: fences, and the host semaphore */
     VkPipelineCache pipeline_cache; /* NULL: the driver could not create one */
     uint64_t pipeline_cache_hash;   /* of the loaded cache data */
+    hth_vk_staging staging[2]; /* of uploads: one is filled while the other is copied */
+    int i_staging;             /* the next one */
     _Atomic bool compiled;          /* some pipeline was compiled since */
     hth_vk_proofs *proofs;
     bool hangs;                /* what was submitted did not end: its objects stay until the process ends */
@@ -112,8 +121,11 @@ typedef struct hth_vk_cmdlist {
 /* memory.c */
 hearth_status hth_vk_buffer_new(hth_buffer *b, const char *what, hearth_error *err);
 void hth_vk_buffer_free(hth_buffer *b);
+void hth_vk_buffer_release(hth_buffer *b); /* hth_backend.buffer_free */
 hearth_status hth_vk_upload(hth_buffer_range to, const void *from, hearth_error *err);
 hearth_status hth_vk_download(hth_buffer_range from, void *to, hearth_error *err);
+/* Waits for uploads in flight, and frees their staging buffers. */
+hearth_status hth_vk_finish_uploads(hth_device *d, hearth_error *err);
 /* pipeline.c */
 hearth_status hth_vk_pipeline_new(hth_device *d, hth_pipeline *p, hearth_error *err);
 void hth_vk_pipeline_free(hth_device *d, hth_pipeline *p);
@@ -144,6 +156,9 @@ hth_fence hth_vk_completed_value(hth_device *d);
 hearth_status hth_vk_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late, hearth_error *err);
 /* Submits commands and waits for completion: for loading. */
 hearth_status hth_vk_run_once(hth_device *d, VkCommandBuffer commands, hearth_error *err);
+/* The same in two parts: start makes a fence, which finish frees with the commands. Both free them if they fail. */
+hearth_status hth_vk_run_start(hth_device *d, VkCommandBuffer commands, VkFence *fence, hearth_error *err);
+hearth_status hth_vk_run_finish(hth_device *d, VkCommandBuffer commands, VkFence fence, hearth_error *err);
 /* Waits until all that was submitted is complete, for a limited time: see hth_vk_device.hangs. */
 void hth_vk_finish(hth_device *d);
 hearth_status hth_vk_commands_begin(hth_device *d, VkCommandBuffer *out, hearth_error *err);
