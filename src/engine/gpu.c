@@ -227,6 +227,7 @@ static hearth_status place_on_device(hearth_model *m, const hearth_model_options
         .n_position = hth_gpu_positions(n_ctx),
         .kv = o->kv,
         .selector = m->selector,
+        .n_thread = m->n_thread,
         .bit_exact = o->bit_exact};
     bool allows_less = o->vram > 0 && o->vram < free_bytes;
     hearth_status st =

@@ -28,6 +28,7 @@ typedef struct hth_offload_params {
     /* maximum work of one submission, in products of a weight and a byte (submit_budget.c); 0: what a device of
      * its kind should do in HTH_GPU_SUBMIT_MS */
     uint64_t max_work;
+    uint32_t n_thread;    /* that load weights and compile; 0: one for each core */
     uint32_t slow_levels; /* hth_gpu_slow_levels: not used, because another way to compute the same is faster */
     uint32_t
         /* maximum number of offloaded layers, the head counted as one; 0: no limit. Applies to later placements

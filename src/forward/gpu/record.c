@@ -428,7 +428,7 @@ hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
         st = record_all(g, err);
         hth_pipeline_defer(g->device, false);
         hth_gpu_segments_free(g);
-        if (st == HEARTH_OK) st = hth_pipeline_compile(g->device, 0, err);
+        if (st == HEARTH_OK) st = hth_pipeline_compile(g->device, g->params.n_thread, err);
     }
     if (st == HEARTH_OK) st = record_all(g, err);
     return st == HEARTH_OK ? alloc_submits(g, err) : st;
