@@ -232,7 +232,9 @@ static hearth_status fill_physical_device(const hth_vk_instance *vk, VkPhysicalD
     memcpy(info->max_groups, p->limits.maxComputeWorkGroupCount, sizeof info->max_groups);
     info->max_allocation = sizes.maxMemoryAllocationSize;
     info->subgroup_size = subgroups.subgroupSize;
-    hearth_status st = find_memory(vk, device, f, err);
+    hearth_status st = find_extension(vk, device, HTH_VK_PORTABILITY_SUBSET, &f->is_subset, err);
+    if (f->is_subset && info->kind == HTH_DEVICE_DISCRETE) info->kind = HTH_DEVICE_INTEGRATED; /* a layered driver */
+    if (st == HEARTH_OK) st = find_memory(vk, device, f, err);
     if (st == HEARTH_OK) st = find_features(vk, device, info, err);
     if (st == HEARTH_OK && p->apiVersion >= VK_API_VERSION_1_2) st = find_coopmat(vk, device, info, err);
     if (st == HEARTH_OK) st = find_coopmat2(vk, device, p->apiVersion, info, err);

@@ -46,6 +46,7 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
                                      .pQueuePriorities = &priority};
     const char *extensions[4];
     uint32_t n_extension = 0;
+    if (vk->physical.is_subset) extensions[n_extension++] = HTH_VK_PORTABILITY_SUBSET;
     bool dot = vk->physical.info.features & HTH_FEATURE_INT_DOT;
     bool coopmat = vk->physical.info.features & HTH_FEATURE_COOPMAT;
     bool coopmat2 = vk->physical.info.features & HTH_FEATURE_COOPMAT2;

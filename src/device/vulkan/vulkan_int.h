@@ -51,6 +51,9 @@ hearth_status hth_vk_fail(hearth_error *err, const hth_device *d, const char *ca
 
 /* ---- enumeration (enumerate.c) ------------------------------------------------------------------------ */
 
+/* A driver that has it wants it enabled. In vulkan_beta.h. */
+#define HTH_VK_PORTABILITY_SUBSET "VK_KHR_portability_subset"
+
 typedef struct hth_vk_physical_device {
     VkPhysicalDevice handle;
     uint32_t family; /* compute queue family */
@@ -59,6 +62,8 @@ typedef struct hth_vk_physical_device {
     uint32_t float_controls; /* HTH_VK_*: supported float controls */
     uint32_t heap;   /* index of the largest device-local heap */
     bool has_memory_budget;
+    bool is_subset;           /* the driver has a part of Vulkan: what it lacks is not used here */
+    bool has_subgroup_size;   /* a pipeline can require info.subgroup_size */
     hth_device_info info;
 } hth_vk_physical_device;
 
