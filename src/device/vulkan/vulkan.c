@@ -44,7 +44,7 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
                                      .queueFamilyIndex = vk->physical.family,
                                      .queueCount = 1,
                                      .pQueuePriorities = &priority};
-    const char *extensions[4];
+    const char *extensions[5];
     uint32_t n_extension = 0;
     if (vk->physical.is_subset) extensions[n_extension++] = HTH_VK_PORTABILITY_SUBSET;
     bool dot = vk->physical.info.features & HTH_FEATURE_INT_DOT;
@@ -62,6 +62,7 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
     VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_features = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES,
         .pNext = &matrix_features,
+        .subgroupSizeControl = vk->physical.has_subgroup_size,
         .computeFullSubgroups = VK_TRUE};
     VkPhysicalDeviceShaderIntegerDotProductFeatures dot_features = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES,
