@@ -15,13 +15,26 @@
 
 /* ---- the device -------------------------------------------------------------------------------------- */
 
+/* The device of `auto`: a card, else an integrated GPU that is known to be faster than the CPU. */
+static bool find_device(const hearth_model *m, char name[32])
+{
+    hth_device_info found[HTH_MAX_DEVICE];
+    char note[200];
+    size_t n;
+    if (hth_device_find_discrete(name)) return true;
+    hth_device_list(found, HTH_MAX_DEVICE, &n, note);
+    size_t i = hth_placement_find_integrated(found, n, &m->kernels, m->n_thread, m->model->layers[0].ffn.up.type);
+    if (i < n) snprintf(name, 32, "vulkan:%zu", i);
+    return i < n;
+}
+
 static hearth_status open_device(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
-    char discrete[32];
+    char found[32];
     const char *name = o->device;
     if (strcmp(name, "auto") == 0) {
-        if (!hth_device_find_discrete(discrete)) return HEARTH_OK;
-        name = discrete;
+        if (!find_device(m, found)) return HEARTH_OK;
+        name = found;
     }
     hth_device_spec spec = {.name = name, .memory = o->vram, .shader_refs = hth_shader_ref_table};
     return hth_device_open(&spec, &m->device, err);

@@ -178,3 +178,19 @@ void hth_placement_set_rates(hth_placement_builder *c, hth_device *device, const
     c->params.max_work = rates[0] > 0.0 ? hth_gpu_max_submit_work(hth_gpu_products(type, rates[0])) : 0;
     c->params.slow_levels = hth_gpu_slow_levels(rates);
 }
+
+size_t hth_placement_find_integrated(const hth_device_info *infos, size_t n, const hth_kernels *kernels,
+                                     uint32_t n_thread, hth_type type)
+{
+    const double gain = 1.2; /* what a device costs beside its rates: memory, handoffs, submissions */
+    n_thread = hth_pool_default_threads(n_thread);
+    for (size_t i = 0; i < n; i++) {
+        hth_calibration c;
+        if (infos[i].kind != HTH_DEVICE_INTEGRATED || infos[i].unsupported_reason[0]) continue;
+        uint64_t key = hth_calibration_fingerprint(&infos[i], kernels, n_thread);
+        if (hth_calibration_cache_load(key, type, 0, &c) && c.device_rate.median > gain * c.cpu_rate.median &&
+            c.device_prompt > gain * c.cpu_prompt)
+            return i;
+    }
+    return n;
+}

@@ -58,6 +58,11 @@ hearth_status hth_placement_arg_check(const char *placement, hearth_error *err);
  * if `device` is not NULL; on other devices, and if it fails, the limit is 0. */
 void hth_placement_set_rates(hth_placement_builder *c, hth_device *device, const hth_kernels *kernels, uint32_t n_thread);
 
+/* The integrated GPU that `auto` takes where there is no card: of n listed ones the first whose cached calibration for this
+ * type says that it is faster than this CPU, with which it shares memory, for one token and for many. n: none is. */
+size_t hth_placement_find_integrated(const hth_device_info *infos, size_t n, const hth_kernels *kernels,
+                                     uint32_t n_thread, hth_type type);
+
 /* From a file. ARGUMENT: made for another model or device, or it places what cannot be offloaded; MEMORY: it
  * exceeds the budget; IO, FORMAT, UNSUPPORTED. */
 hearth_status hth_placement_builder_from_file(hth_placement_builder *c, const char *path, hearth_error *err);

@@ -222,6 +222,37 @@ TEST(where_nothing_was_measured_submissions_are_those_of_a_slow_device_of_the_ki
     CHECK_INT(hth_gpu_max_submit_work(0.0), 1); /* each run by itself */
 }
 
+TEST(auto_takes_an_integrated_gpu_only_if_it_was_measured_to_be_faster)
+{
+    enum { N = 4 };
+    inputs in;
+    hth_device_info infos[N] = {{.kind = HTH_DEVICE_CPU, .name = "a"}, {.kind = HTH_DEVICE_INTEGRATED, .name = "b"},
+                                {.kind = HTH_DEVICE_INTEGRATED, .name = "c"}, {.kind = HTH_DEVICE_DISCRETE, .name = "d"}};
+    if (!open_inputs(&in, "null")) return;
+    const hth_type type = HTH_TYPE_Q4_0;
+    hth_calibration slow = made_up_gpu(type, 1.1), fast = made_up_gpu(type, 2.0), slow_prompt = fast;
+    slow_prompt.device_prompt = slow_prompt.cpu_prompt;
+    uint64_t keys[N];
+    for (size_t i = 0; i < N; i++) keys[i] = hth_calibration_fingerprint(&infos[i], &in.kernels, N_THREAD);
+#define FOUND() hth_placement_find_integrated(infos, N, &in.kernels, N_THREAD, type)
+    CHECK_INT(FOUND(), N); /* nothing was measured */
+    hth_calibration_cache_store(keys[0], &fast);
+    hth_calibration_cache_store(keys[3], &fast);
+    hth_calibration_cache_store(keys[1], &slow);
+    CHECK_INT(FOUND(), N);
+    hth_calibration_cache_store(keys[1], &slow_prompt);
+    CHECK_INT(FOUND(), N);
+    hth_calibration_cache_store(keys[2], &fast);
+    CHECK_INT(FOUND(), 2);
+    hth_calibration_cache_store(keys[1], &fast);
+    CHECK_INT(FOUND(), 1);
+    snprintf(infos[1].unsupported_reason, sizeof infos[1].unsupported_reason, "its driver lacks something");
+    CHECK_INT(FOUND(), 2);
+    CHECK_INT(hth_placement_find_integrated(infos, N, &in.kernels, N_THREAD, HTH_TYPE_Q8_0), N);
+#undef FOUND
+    close_inputs(&in);
+}
+
 TEST(a_calibration_that_is_refused_a_call_leaves_nothing_on_the_device)
 {
     const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 23;
