@@ -78,6 +78,14 @@ def the_layer_changes_what_devices_says():
 
 
 @case
+def devices_says_whether_dot_products_are_instructions():
+    slow = b"dot products of bytes are no instruction"
+    for words, is_said in (("kind=discrete dot=0", True), ("kind=integrated dot=0", True), ("kind=cpu dot=0", False)):
+        check((slow in with_layer(words, "devices").stdout) == is_said, words)
+        check(json.loads(with_layer(words, "devices", "--json").stdout)["devices"][0]["fast_dot"] is False, words)
+
+
+@case
 def texts_are_the_cpus_on_all_devices():
     for name, words in DEVICES.items():
         said = same_text(words + " name=Test-Device")
