@@ -77,6 +77,33 @@ TEST(attention_counts_by_the_positions_that_there_are)
     CHECK(hth_gpu_segments_for(g, &step, 0, 1) == &g->segments[HTH_GPU_ONE]);
 }
 
+/* Command lists of 1, 2, 4 and 8 tokens, and of more. */
+TEST(a_step_of_a_few_tokens_is_computed_for_no_more_than_twice_as_many)
+{
+    enum { N_TOK = 23, N_VOCAB = 2048, N_BATCH = 5 };
+    static const uint32_t batches[N_BATCH] = {2, 3, 4, 7, 11};
+    int32_t ids[N_TOK];
+    for (int32_t i = 0; i < N_TOK; i++) ids[i] = 5 + 11 * i;
+    engine_setting setting = {.n_batch = N_TOK, .kv = HEARTH_KV_F16};
+    hearth_model_options none = hearth_model_defaults();
+    none.gpu.device = "none", none.selector = HEARTH_SELECTOR_DENSE;
+    CLOSED(hearth_model) *cpu = OPENED_BY(hearth_model_open, hearth_model, STORYTELLER, &none);
+    CLOSED(hearth_model) *model = open_on_gpu(83e12, 64, 16);
+    if (!cpu || !model || !CHECK(model->gpu != NULL)) return;
+    hth_batch_token tokens[16] = {{0}};
+    const hth_step step = {.tokens = tokens, .n_tok = 16};
+    for (uint32_t n = 1; n <= 16; n++) {
+        int c = n == 1 ? HTH_GPU_ONE : n == 2 ? HTH_GPU_TWO : n <= 4 ? HTH_GPU_FOUR : n <= 8 ? HTH_GPU_FEW : HTH_GPU_MANY;
+        CHECK(hth_gpu_segments_for(model->gpu, &step, 0, n) == &model->gpu->segments[c] && model->gpu->segments[c].n > 0);
+    }
+    FREED float *expected = engine_model_logits(cpu, &setting, ids, N_TOK);
+    for (int i = 0; expected && i < N_BATCH; i++) {
+        setting.n_batch = batches[i];
+        FREED float *logits = engine_model_logits(model, &setting, ids, N_TOK);
+        if (logits) CHECK_BYTES(logits, expected, (size_t)N_TOK * N_VOCAB * sizeof *logits);
+    }
+}
+
 /* Attention of 512 tokens over 65,536 positions, each of which is long for a submission. */
 TEST(attention_is_not_divided_into_parts_that_leave_a_gpu_idle)
 {

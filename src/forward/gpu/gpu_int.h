@@ -97,8 +97,9 @@ void hth_gpu_caches_close(hth_gpu *g);
 
 /* ---- command lists (record.c) ------------------------------------------------------------------------- */
 
-/* Separate command lists for steps of one token, of up to 8, and of up to n_row tokens. */
-enum { HTH_GPU_ONE, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS = 8 };
+/* Separate command lists for steps of one token, of up to 2, 4 and 8, and of up to n_row tokens: rows for fewer tokens
+ * than the command list has cost as much as for all. */
+enum { HTH_GPU_ONE, HTH_GPU_TWO, HTH_GPU_FOUR, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS = 8 };
 
 /* Those of n_row tokens also for sequences of fewer positions than all of the caches have: attention is divided among
  * submissions by its work, which grows with the positions. For up to FIRST positions, four times as many, and so on;
@@ -238,7 +239,7 @@ hearth_status hth_gpu_submit_copy(hth_gpu *g, hearth_error *err);
 /* Waits for a step whose completion was not observed: it may still read the step inputs, and wait for signals. */
 hearth_status hth_gpu_wait_idle(hth_gpu *g, hearth_error *err);
 
-/* Maximum tokens of each class. */
+/* Maximum tokens of each class; as many as the one before: it has no command lists. */
 uint32_t hth_gpu_bucket_size(const hth_gpu *g, int class);
 /* Where rotations are in workspace.table for command lists of n_row tokens, which copy no more than those: cosines of
  * each table from word i * of_table on, the sines of table 0 from word `sines` on; n_word in all. */

@@ -313,10 +313,11 @@ static void copy_pages(hth_recorder *r)
 
 uint32_t hth_gpu_bucket_size(const hth_gpu *g, int class)
 {
-    uint32_t max = g->params.n_row, rows = class == HTH_GPU_ONE   ? 1
-                                           : class == HTH_GPU_FEW ? HTH_GPU_FEW_ROWS
-                                                                  : max;
-    return rows < max ? rows : max;
+    /* Drivers that compute on the CPU take longer to compile rows for two and four tokens than those save. */
+    static const uint32_t rows[] = {1, 2, 4, HTH_GPU_FEW_ROWS}, rows_on_cpu[] = {1, 1, 1, HTH_GPU_FEW_ROWS};
+    bool on_cpu = hth_device_get_info(g->device)->kind == HTH_DEVICE_CPU;
+    uint32_t max = g->params.n_row;
+    return class == HTH_GPU_MANY ? max : hth_min_u32((on_cpu ? rows_on_cpu : rows)[class], max);
 }
 
 static hearth_status record_with(hth_recorder *r)
@@ -411,7 +412,8 @@ static hearth_status record_all(hth_gpu *g, hearth_error *err)
     hearth_status st = HEARTH_OK;
     uint32_t rows = g->params.n_row < HTH_GPU_HEAD_ROWS ? g->params.n_row : HTH_GPU_HEAD_ROWS;
     for (int c = 0; st == HEARTH_OK && c < HTH_GPU_N_CLASS; c++)
-        st = record(g, hth_gpu_bucket_size(g, c), g->params.n_position, &g->segments[c], err);
+        if (c == 0 || hth_gpu_bucket_size(g, c) > hth_gpu_bucket_size(g, c - 1))
+            st = record(g, hth_gpu_bucket_size(g, c), g->params.n_position, &g->segments[c], err);
     if (st == HEARTH_OK) st = record_short(g, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = record_stream(g, &g->streams[i], err);
     if (st == HEARTH_OK && g->params.head) st = record_part(g, 1, head, &g->head_segments[0], err);
