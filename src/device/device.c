@@ -206,7 +206,7 @@ void hth_device_close(hth_device *d)
     hth_device_reclaim(d, true);
     for (hth_pipeline *p = d->pipelines, *next; p; p = next) {
         next = p->next;
-        if (d->backend->pipeline_free) d->backend->pipeline_free(d, p);
+        if (d->backend->pipeline_free && !p->pending) d->backend->pipeline_free(d, p);
         hth_free(p);
     }
     d->backend->close(d);
@@ -218,6 +218,7 @@ const hth_device_info *hth_device_get_info(const hth_device *d) { return &d->inf
 hth_device_usage hth_device_state(const hth_device *d)
 {
     return (hth_device_usage){.used = d->used,
+                              .used_device = d->used_device,
                               .limit = d->limit,
                               .peak = d->peak,
                               .used_at_oom = d->used_at_oom,
@@ -255,29 +256,6 @@ void hth_device_command_times(hth_device *d, hth_command_time_fn *fn, void *user
     }
 }
 
-hearth_status hth_pipeline_get(hth_device *d, hth_shader_id id, const uint32_t *consts,
-                               const hth_pipeline **out, hearth_error *err)
-{
-    size_t size = hth_shader_infos[id].n_const * sizeof *consts;
-    *out = NULL;
-    for (hth_pipeline *p = d->pipelines; p; p = p->next)
-        if (p->id == id && (size == 0 || memcmp(p->consts, consts, size) == 0)) return *out = p, HEARTH_OK;
-    hearth_status st = hth_device_begin_call(d, err);
-    if (st != HEARTH_OK) return st;
-    hth_pipeline *p = hth_alloc(1, sizeof *p);
-    if (!p) return hth_fail_memory(err, sizeof *p, "a pipeline");
-    p->id = id;
-    if (size > 0) memcpy(p->consts, consts, size);
-    st = hth_device_end_call(d, d->backend->pipeline_new(d, p, err));
-    if (st != HEARTH_OK) {
-        hth_free(p);
-        return st;
-    }
-    p->next = d->pipelines, d->pipelines = p;
-    *out = p;
-    return HEARTH_OK;
-}
-
 uint64_t hth_device_time(const hth_device *d)
 {
     return d->backend->time ? d->backend->time(d) : hth_clock_ns() - d->opened_ns;
@@ -286,17 +264,6 @@ uint64_t hth_device_time(const hth_device *d)
 void hth_device_advance_clock(hth_device *d, uint64_t time_ns)
 {
     if (d->backend->advance_clock) d->backend->advance_clock(d, time_ns);
-}
-
-const hth_pipeline *hth_pipeline_next(const hth_device *d, const hth_pipeline *last)
-{
-    return last ? last->next : d->pipelines;
-}
-
-hth_shader_id hth_pipeline_get_info(const hth_pipeline *pipeline, const uint32_t **consts)
-{
-    *consts = pipeline->consts;
-    return pipeline->id;
 }
 
 void hth_device_inject_fault(hth_device *d, uint64_t n, hearth_status status)

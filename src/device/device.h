@@ -107,6 +107,7 @@ const hth_device_info *hth_device_get_info(const hth_device *device);
 /* Bytes allocated now, and their limit. */
 typedef struct hth_device_usage {
     uint64_t used, limit;
+    uint64_t used_device; /* of `used`: HTH_MEMORY_DEVICE */
     uint64_t peak;        /* highest value of used */
     uint64_t used_at_oom; /* value of used when an allocation last failed; 0: never */
     bool lost;
@@ -152,7 +153,16 @@ typedef struct hth_cmdlist hth_cmdlist;   /* recorded once, submitted often */
 /* consts[n_const of the shader]. */
 hearth_status hth_pipeline_get(hth_device *device, hth_shader_id id, const uint32_t *consts,
                                const hth_pipeline **out, hearth_error *err);
-/* Iterates over all pipelines, in any order: the one after `last` (NULL: the first); NULL: no more. */
+/* Drivers compile a pipeline for 0.1 to 1 s. While on, hth_pipeline_get only notes what is to be compiled, for command
+ * lists that are not ended, and hth_pipeline_compile compiles all that is noted with n_thread threads, 0: one for each
+ * core. A pipeline that fails is forgotten; the first error is returned. Returns whether the back end compiles anything.
+ * What is noted and not compiled, the next hth_pipeline_get for it compiles. */
+bool hth_pipeline_defer(hth_device *device, bool on);
+bool hth_pipeline_is_deferred(const hth_device *device);
+hearth_status hth_pipeline_compile(hth_device *device, uint32_t n_thread, hearth_error *err);
+/* Keeps what was compiled for later runs now, and not only when the device is closed. */
+void hth_pipeline_save(hth_device *device);
+/* Iterates over all compiled pipelines, in any order: the one after `last` (NULL: the first); NULL: no more. */
 const hth_pipeline *hth_pipeline_next(const hth_device *device, const hth_pipeline *last);
 /* consts: [n_const of the shader], valid as long as the pipeline. */
 hth_shader_id hth_pipeline_get_info(const hth_pipeline *pipeline, const uint32_t **consts);
@@ -206,17 +216,20 @@ bool hth_queue_is_complete(hth_device *device, hth_fence fence);
 /* Blocks. Fails with DEVICE after timeout_ns, and the device is lost. Each stop of the process (SIGSTOP) consumes
  * at most 1/16 of the timeout or 0.1 s, whichever is less. */
 hearth_status hth_queue_wait(hth_device *device, hth_fence fence, uint64_t timeout_ns, hearth_error *err);
-/* Spins for a short time, then blocks as above: for work that is nearly complete. */
-hearth_status hth_queue_wait_spin(hth_device *device, hth_fence fence, uint64_t timeout_ns,
+/* Spins for spin_ns, then blocks as above: a blocked thread sees the end some 50 microseconds late. */
+hearth_status hth_queue_wait_spin(hth_device *device, hth_fence fence, uint64_t spin_ns, uint64_t timeout_ns,
                                   hearth_error *err);
+/* How long to spin for work that took last_ns when it was last waited for (0: unknown): a little longer than that, if it
+ * is so short that the delay matters, and if no core is taken from a driver that computes on the CPU. */
+uint64_t hth_queue_spin_ns(const hth_device *device, uint64_t last_ns);
 
 /* Completes everything submitted: signals the host semaphore up to the highest value that a command list waits
  * for, and waits for the last command list. timeout_ns is per 16 command lists. Failed calls are retried at most
  * twice in total. */
 hearth_status hth_queue_drain(hth_device *device, uint64_t timeout_ns, hearth_error *err);
 
-/* Copies to.size bytes from `from` to a buffer of any memory kind; complete on return. For loading, not for
- * decoding. */
+/* Copies to.size bytes from `from` to a buffer of any memory kind: what is submitted or downloaded later sees them. For
+ * loading, not for decoding. */
 hearth_status hth_device_upload(hth_buffer_range to, const void *from, hearth_error *err);
 hearth_status hth_device_download(hth_buffer_range from, void *to, hearth_error *err);
 

@@ -17,7 +17,7 @@ struct hth_device {
     const hth_backend *backend;
     void *priv; /* back-end data */
     hth_device_info info;
-    uint64_t used, limit, peak, used_at_oom; /* bytes of buffers; device.h: hth_device_usage */
+    uint64_t used, used_device, limit, peak, used_at_oom; /* bytes of buffers; device.h: hth_device_usage */
     _Atomic bool lost;                       /* threads that run no steps read it too */
     uint64_t pipeline_cache_bytes;           /* device.h: hth_device_usage */
     hth_fence last;                          /* last fence value submitted */
@@ -27,6 +27,7 @@ struct hth_device {
     hth_buffer *buffers, *pending_free;      /* live; freed, but possibly in use by the device */
     hth_cmdlist *cmdlists, *pending_free_cmdlists;
     hth_pipeline *pipelines;
+    bool defers_pipelines;
     uint64_t n_call, fail_at, fail_end; /* calls fail_at to fail_end - 1 fail (fault injection) */
     hearth_status fail_with;
     const hth_fault *faults; /* of the back end */
@@ -49,6 +50,7 @@ struct hth_pipeline {
     hth_shader_id id;
     uint32_t consts[HTH_SHADER_MAX_CONST];
     void *priv;
+    bool pending; /* not compiled */
     hth_pipeline *next;
 };
 
@@ -104,7 +106,8 @@ struct hth_backend {
     void (*buffer_free)(hth_buffer *b);
     hearth_status (*upload)(hth_buffer_range to, const void *from, hearth_error *err);
     hearth_status (*download)(hth_buffer_range from, void *to, hearth_error *err);
-    hearth_status (*pipeline_new)(hth_device *d, hth_pipeline *p, hearth_error *err);
+    hearth_status (*pipeline_new)(hth_device *d, hth_pipeline *p, hearth_error *err); /* in any thread */
+    void (*pipelines_save)(hth_device *d); /* NULL: nothing is compiled */
     void (*pipeline_free)(hth_device *d, hth_pipeline *p);
     hearth_status (*cmdlist_end)(hth_cmdlist *t, hearth_error *err);
     void (*cmdlist_free)(hth_cmdlist *t);

@@ -41,6 +41,7 @@ static hearth_status make_buffer(hth_device *d, hth_memory memory, uint64_t size
         return st;
     }
     d->used += held;
+    if (memory == HTH_MEMORY_DEVICE) d->used_device += held;
     if (d->used > d->peak) d->peak = d->used;
     link_buffer(&d->buffers, b);
     *out = b;
@@ -76,6 +77,7 @@ static void reclaim_buffers(hth_device *d, hth_fence reached)
         if (b->free_after > reached) continue;
         unlink_buffer(b);
         d->used -= b->allocated;
+        if (b->memory == HTH_MEMORY_DEVICE) d->used_device -= b->allocated;
         d->backend->buffer_free(b);
         hth_free(b);
     }

@@ -80,12 +80,19 @@ hearth_status hth_queue_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns
     return hth_device_end_call(d, st == HEARTH_OK ? check_run(d, fence, err) : st);
 }
 
-hearth_status hth_queue_wait_spin(hth_device *d, hth_fence fence, uint64_t timeout_ns, hearth_error *err)
+uint64_t hth_queue_spin_ns(const hth_device *d, uint64_t last_ns)
 {
-    enum { SPIN_NS = 50000 };
+    enum { MARGIN_NS = 50000, MAX_NS = 1000000 };
+    bool on_cpu = d->info.kind == HTH_DEVICE_CPU || d->info.kind == HTH_DEVICE_REF;
+    return MARGIN_NS + (on_cpu || last_ns > MAX_NS ? 0 : last_ns);
+}
+
+hearth_status hth_queue_wait_spin(hth_device *d, hth_fence fence, uint64_t spin_ns, uint64_t timeout_ns,
+                                  hearth_error *err)
+{
     uint64_t start = hth_device_time(d);
     while (!hth_queue_is_complete(d, fence))
-        if (hth_device_time(d) - start > SPIN_NS) return hth_queue_wait(d, fence, timeout_ns, err);
+        if (hth_device_time(d) - start > spin_ns) return hth_queue_wait(d, fence, timeout_ns, err);
     return hth_device_end_call(d, check_run(d, fence, err));
 }
 

@@ -30,14 +30,27 @@ static hearth_status open_device(hearth_model *m, const char *name, uint64_t lim
     return HEARTH_OK;
 }
 
+/* The device of `auto`: a card, else an integrated GPU that is known to be faster than the CPU. */
+static bool find_device(const hearth_model *m, char name[32])
+{
+    hth_device_info found[HTH_MAX_DEVICE];
+    char note[200];
+    size_t n;
+    if (hth_device_find_discrete(name)) return true;
+    hth_device_list(found, HTH_MAX_DEVICE, &n, note);
+    size_t i = hth_placement_find_integrated(found, n, &m->kernels, m->n_thread, m->model->layers[0].ffn.up.type);
+    if (i < n) snprintf(name, 32, "vulkan:%zu", i);
+    return i < n;
+}
+
 /* With "auto" there may be none. */
 static hearth_status open_devices(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
-    char discrete[32];
+    char best[32];
     hth_device_names names;
     bool is_auto = strcmp(o->device, "auto") == 0;
-    if (is_auto && !hth_device_find_discrete(discrete)) return HEARTH_OK;
-    hearth_status st = hth_device_split_names(is_auto ? discrete : o->device, &names, err);
+    if (is_auto && !find_device(m, best)) return HEARTH_OK;
+    hearth_status st = hth_device_split_names(is_auto ? best : o->device, &names, err);
     for (uint32_t i = names.n; st == HEARTH_OK && i < HEARTH_MAX_GPU; i++)
         if (o->vrams[i] > 0)
             st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "a limit of memory for GPU %u, but there are %u: %s",
@@ -323,6 +336,7 @@ static void set_budget(hearth_model *m, const hearth_gpu_options *o, uint32_t i)
                                      .n_position = hth_gpu_positions(n_ctx),
                                      .kv = o->kv,
                                      .selector = m->selector,
+                                     .n_thread = m->n_thread,
                                      .bit_exact = o->bit_exact};
     p->is_user_limit = vram > 0 && vram < free_bytes;
     p->budget = p->is_user_limit ? vram : free_bytes;
@@ -339,7 +353,7 @@ static hearth_status place_on_devices(hearth_model *m, const hearth_model_option
      * seconds. */
     if (st == HEARTH_OK) st = hth_engine_report_progress(m, options, 0, m->model->weight_size, err);
     if (st == HEARTH_OK) {
-        hth_placement_set_submit_limit(&c, &m->kernels, m->n_thread);
+        hth_placement_set_rates(&c, &m->kernels, m->n_thread);
         note_problem(m, &c);
         if (hth_placement_builder_n_layer(&c) > 0) st = open_or_shrink(m, &c, options, false, err);
         else if (!c.unsupported_reason) st = fail_budget(m, &c, err);

@@ -96,21 +96,34 @@ static void shrink(hearth_model *m, const char *why)
     }
 }
 
-void hth_engine_enforce_vram_budget(hearth_model *m)
+/* Whether the device's memory is short: its own alone, not the host's that it reads, and by more than a screen and its
+ * windows take and give back within seconds. */
+static bool is_short(uint64_t used, uint64_t budget)
+{
+    enum { PART = 32 };
+    return used > budget && used - budget > budget / PART;
+}
+
+bool hth_engine_enforce_vram_budget(hearth_model *m)
 {
     char why[300];
+    bool again = false;
     pthread_mutex_lock(&m->gpu_lock);
     for (hth_gpu *g = in_use(m); g; g = hth_gpu_next(g)) {
-        hth_placement_part *p = &m->devices[hth_engine_device_of(m, g)];
-        uint64_t budget, used = hth_gpu_usage(g, &budget);
-        if (used <= budget) continue;
-        snprintf(why, sizeof why, "%.100s leaves %s, and %s are in use", p->info->name,
+        uint32_t i = hth_engine_device_of(m, g);
+        uint64_t budget, used = hth_gpu_usage(g, &budget).used_device;
+        bool was_short = m->vram_is_short[i], shrinks = is_short(used, budget) && was_short;
+        m->vram_is_short[i] = is_short(used, budget) && !was_short;
+        again |= m->vram_is_short[i];
+        if (!shrinks) continue;
+        snprintf(why, sizeof why, "%.100s leaves %s, and %s are in use", m->devices[i].info->name,
                  hth_format_bytes(budget).text, hth_format_bytes(used).text);
-        p->budget = budget / 10 * 9;
+        m->devices[i].budget = budget / 10 * 9;
         shrink(m, why);
         break;
     }
     pthread_mutex_unlock(&m->gpu_lock);
+    return again;
 }
 
 /* ---- a device that failed ----------------------------------------------------------------------------- */

@@ -42,7 +42,7 @@ static uint64_t size_on_device(const hearth_model *m, uint32_t i)
 {
     uint64_t budget;
     for (hth_gpu *g = m->gpu; g; g = hth_gpu_next(g))
-        if (hth_engine_device_of(m, g) == i) return hth_gpu_usage(g, &budget);
+        if (hth_engine_device_of(m, g) == i) return hth_gpu_usage(g, &budget).used;
     return hth_device_state(m->devices[i].device).used;
 }
 

@@ -335,11 +335,10 @@ static hearth_status sync_placement(hearth_batch *b, uint32_t n_tok, bool *devic
 /* Checks the device's budget from time to time. */
 static void enforce_budget(hearth_batch *b, uint32_t n_tok)
 {
-    enum { EVERY = 256 };
+    enum { EVERY = 256, AGAIN = 32 };
     b->n_new += n_tok;
     if (!b->gpu || b->n_new < EVERY) return;
-    b->n_new = 0;
-    hth_engine_enforce_vram_budget(hth_engine_mutable(b->model));
+    b->n_new = hth_engine_enforce_vram_budget(hth_engine_mutable(b->model)) ? EVERY - AGAIN : 0;
 }
 
 /* A request that a device refuses may succeed in one of the next two retries. */

@@ -42,14 +42,14 @@ static void make_row(const hth_kernels *k, hth_type type, uint8_t *row)
 typedef struct bench {
     hth_device *device;
     hth_buffer *weights, *memory, *from_host, *to_host;
-    hth_cmdlist *cmdlists[3];
+    hth_cmdlist *cmdlists[5];
     hearth_error *err;
 } bench;
 
 static void close_bench(bench *b)
 {
     hth_queue_drain(b->device, TIMEOUT_NS, NULL);
-    for (int i = 0; i < 3; i++) hth_cmdlist_free(b->cmdlists[i]);
+    for (int i = 0; i < 5; i++) hth_cmdlist_free(b->cmdlists[i]);
     hth_buffer_free(b->weights);
     hth_buffer_free(b->memory);
     hth_buffer_free(b->from_host);
@@ -111,10 +111,22 @@ static hth_buffer_range at(const bench *b, uint64_t from, uint64_t bytes)
     return (hth_buffer_range){b->memory, from, bytes};
 }
 
-static void record_rows(bench *b, hth_cmdlist *cmdlist, hth_type type, uint64_t n_row,
-                        const hth_soa_layout *p, const hth_pipeline *pipeline)
+/* The first n_row rows of the weights, for one token. */
+typedef struct rows {
+    hth_type type;
+    uint64_t n_row, n_all; /* n_all: that `layout` is for */
+    uint64_t n_repeat;     /* for busy_rows */
+    hth_soa_layout layout;
+    const hth_pipeline *pipeline;
+} rows;
+
+static void record_rows(bench *b, hth_cmdlist *cmdlist, const rows *w)
 {
     hth_quant_desc desc;
+    const hth_type type = w->type;
+    const uint64_t n_row = w->n_row;
+    const hth_soa_layout *p = &w->layout;
+    const hth_pipeline *pipeline = w->pipeline;
     hth_buffer_range y = at(b, AT_Y, 4 * n_row), step = at(b, AT_STEP, 64);
     uint32_t groups = (uint32_t)((n_row + LOCAL / 8 - 1) / (LOCAL / 8));
     if (hth_quant_desc_of(type, &desc)) {
@@ -140,7 +152,7 @@ static void record_rows(bench *b, hth_cmdlist *cmdlist, hth_type type, uint64_t 
                              (hth_buffer_range[]){step, {b->weights, 0, 0}, at(b, AT_X, 4 * N_COL), step, y},
                              &push, 1, groups, 1);
     }
-    hth_cmdlist_hint_bytes(cmdlist, p->size);
+    hth_cmdlist_hint_bytes(cmdlist, p->size * n_row / w->n_all);
     hth_cmdlist_barrier(cmdlist, &y, 1);
 }
 
@@ -174,14 +186,13 @@ static hearth_status get_rows(bench *b, hth_type type, const hth_pipeline **pipe
     return hth_pipeline_get(b->device, HTH_SHADER_mul_mat_vec_f, consts, pipeline, b->err);
 }
 
-static hearth_status measure_rows(bench *b, const hth_kernels *k, hth_type type, hth_calibration *out)
+static hearth_status measure_rows(bench *b, const hth_kernels *k, hth_type type, rows *w, hth_calibration *out)
 {
     uint64_t n_row = rows_that_fit(b->device, type);
-    const hth_pipeline *pipeline;
-    hth_soa_layout layout;
+    *w = (rows){.type = type, .n_row = n_row, .n_all = n_row};
     uint32_t step[16] = {n_token(b->device, 1)};
     double seconds[ROUNDS];
-    hearth_status st = fill_weights(b, k, type, n_row, &layout);
+    hearth_status st = fill_weights(b, k, type, n_row, &w->layout);
     if (st == HEARTH_OK)
         st = hth_buffer_new(b->device, HTH_MEMORY_DEVICE, AT_Y + 4 * n_row, "a calibration", &b->memory,
                             b->err);
@@ -190,13 +201,13 @@ static hearth_status measure_rows(bench *b, const hth_kernels *k, hth_type type,
     if (st == HEARTH_OK) st = hth_device_upload(at(b, 0, AT_Y), zeros, b->err);
     hth_free(zeros);
     if (st == HEARTH_OK) st = hth_device_upload(at(b, AT_STEP, sizeof step), step, b->err);
-    if (st == HEARTH_OK) st = get_rows(b, type, &pipeline);
+    if (st == HEARTH_OK) st = get_rows(b, type, &w->pipeline);
     if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->cmdlists[0], b->err);
     if (st != HEARTH_OK) return st;
-    for (int i = 0; i < 4; i++) record_rows(b, b->cmdlists[0], type, n_row, &layout, pipeline);
+    for (int i = 0; i < 4; i++) record_rows(b, b->cmdlists[0], w);
     st = hth_cmdlist_end(b->cmdlists[0], b->err);
     if (st == HEARTH_OK) st = run_rounds(b, b->cmdlists[0], seconds);
-    if (st == HEARTH_OK) out->device_rate = rates_of(4.0 * (double)layout.size, seconds);
+    if (st == HEARTH_OK) out->device_rate = rates_of(4.0 * (double)w->layout.size, seconds);
     return st;
 }
 
@@ -221,50 +232,91 @@ static hearth_status measure_dispatch(bench *b, hth_calibration *out)
 
 /* ---- transfers and synchronisation ------------------------------------------------------------------- */
 
-/* Time from a signal, or a submission, to the completion of the command list that waits for it, with a message's
- * bytes in each direction. */
-static hearth_status measure_sync_latency(bench *b, hth_submit_mode how, uint64_t *host_value, hth_calibration *out)
+/* Medians and 99th percentiles of the time from a signal, or a submission, to the completion of the command list that
+ * waits for it, which the host waits for as a step does. */
+static hearth_status sample_sync(bench *b, hth_cmdlist *list, hth_submit_mode how, double *median, double *p99)
 {
     enum { IN_QUEUE = 20 };
     double samples[N_SYNC];
+    uint64_t host_value = hth_queue_host_value(b->device), last_ns = 0;
     hearth_status st = HEARTH_OK;
     for (size_t n = 0; st == HEARTH_OK && n < N_SYNC; n += IN_QUEUE) {
         hth_submit_info submits[IN_QUEUE];
         hth_fence fences[IN_QUEUE];
         for (size_t i = 0; i < IN_QUEUE; i++)
-            submits[i] = (hth_submit_info){b->cmdlists[2], how == HTH_SUBMIT_UPFRONT ? *host_value + i + 1 : 0};
+            submits[i] = (hth_submit_info){list, how == HTH_SUBMIT_UPFRONT ? host_value + i + 1 : 0};
         if (how == HTH_SUBMIT_UPFRONT) st = hth_queue_submit(b->device, submits, IN_QUEUE, fences, b->err);
         for (size_t i = 0; st == HEARTH_OK && i < IN_QUEUE; i++) {
             uint64_t start = hth_device_time(b->device);
-            if (how == HTH_SUBMIT_UPFRONT) st = hth_queue_signal(b->device, ++*host_value, b->err);
+            if (how == HTH_SUBMIT_UPFRONT) st = hth_queue_signal(b->device, ++host_value, b->err);
             else st = hth_queue_submit(b->device, submits + i, 1, fences + i, b->err);
-            if (st == HEARTH_OK) st = hth_queue_wait_spin(b->device, fences[i], TIMEOUT_NS, b->err);
-            samples[n + i] = device_since(b->device, start);
+            if (st == HEARTH_OK)
+                st = hth_queue_wait_spin(b->device, fences[i], hth_queue_spin_ns(b->device, last_ns), TIMEOUT_NS, b->err);
+            last_ns = hth_device_time(b->device) - start;
+            samples[n + i] = (double)last_ns * 1e-9;
         }
     }
     if (st != HEARTH_OK) return st;
-    out->sync_latency[how] = hth_kth_smallest(samples, N_SYNC, N_SYNC / 2);
-    out->sync_latency_99[how] = hth_kth_smallest(samples, N_SYNC, N_SYNC * 99 / 100);
-    return st;
+    *median = hth_kth_smallest(samples, N_SYNC, N_SYNC / 2);
+    *p99 = hth_kth_smallest(samples, N_SYNC, N_SYNC * 99 / 100);
+    return HEARTH_OK;
 }
 
-static hearth_status measure_transfer(bench *b, hth_calibration *out)
+/* Command list i, from 2 on: i - 2 times some work, then a message's bytes in each direction. */
+enum { MESSAGE = 4 * N_COL, SUMS = 8 * N_COL };
+static hearth_status record_message(bench *b, int i, const rows *work)
 {
-    enum { MESSAGE = 4 * N_COL, SUMS = 8 * N_COL };
-    uint64_t host_value = hth_queue_host_value(b->device), bytes = hth_buffer_size(b->weights), start;
+    hth_buffer_range answer = {b->from_host, 0, MESSAGE}, x = at(b, AT_X, MESSAGE);
+    hearth_status st = hth_cmdlist_begin(b->device, &b->cmdlists[i], b->err);
+    if (st != HEARTH_OK) return st;
+    for (uint64_t k = 0; k < (uint64_t)(i - 2) * work->n_repeat; k++) record_rows(b, b->cmdlists[i], work);
+    hth_cmdlist_copy(b->cmdlists[i], answer, x);
+    hth_cmdlist_barrier(b->cmdlists[i], &x, 1);
+    hth_cmdlist_copy(b->cmdlists[i], x, (hth_buffer_range){b->to_host, 0, MESSAGE});
+    return hth_cmdlist_end(b->cmdlists[i], b->err);
+}
+
+/* The latency of a message behind nothing, or behind about 200 microseconds of work, as in a divided layer, if that is
+ * longer: what such work takes is the difference to twice as much of it. */
+static hearth_status measure_sync_latency(bench *b, hth_submit_mode how, bool is_gpu, hth_calibration *out)
+{
+    double *median = &out->sync_latency[how], *p99 = &out->sync_latency_99[how], busy, busy_99, twice, twice_99;
+    hearth_status st = sample_sync(b, b->cmdlists[2], how, median, p99);
+    if (!is_gpu) return st;
+    if (st == HEARTH_OK) st = sample_sync(b, b->cmdlists[3], how, &busy, &busy_99);
+    if (st == HEARTH_OK) st = sample_sync(b, b->cmdlists[4], how, &twice, &twice_99);
+    if (st != HEARTH_OK) return st;
+    double work = twice - busy;
+    if (busy - work > *median) *median = busy - work;
+    if (busy_99 - work > *p99) *p99 = busy_99 - work;
+    return HEARTH_OK;
+}
+
+/* Rows for about 200 microseconds. */
+static rows busy_rows(const rows *all, const hth_calibration *c)
+{
+    const double busy_s = 200e-6;
+    double share = c->device_rate.median * busy_s / (double)all->layout.size;
+    rows some = *all;
+    some.n_repeat = share > 1.0 ? (uint64_t)share : 1;
+    if (share < 1.0) some.n_row = (uint64_t)(share * (double)all->n_row) / 64 * 64 + 64;
+    if (some.n_row > all->n_row) some.n_row = all->n_row;
+    return some;
+}
+
+static hearth_status measure_transfer(bench *b, const rows *all, hth_calibration *out)
+{
+    hth_device_kind kind = hth_device_get_info(b->device)->kind;
+    bool is_gpu = kind != HTH_DEVICE_CPU && kind != HTH_DEVICE_REF;
+    uint64_t bytes = hth_buffer_size(b->weights), start;
+    const rows work = busy_rows(all, out);
     hearth_status st =
         hth_buffer_new(b->device, HTH_MEMORY_UPLOAD, SUMS, "a calibration", &b->from_host, b->err);
     if (st == HEARTH_OK)
         st = hth_buffer_new(b->device, HTH_MEMORY_READBACK, MESSAGE, "a calibration", &b->to_host, b->err);
-    if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->cmdlists[2], b->err);
-    if (st != HEARTH_OK) return st;
-    hth_buffer_range answer = {b->from_host, 0, MESSAGE}, x = at(b, AT_X, MESSAGE);
-    hth_cmdlist_copy(b->cmdlists[2], answer, x);
-    hth_cmdlist_barrier(b->cmdlists[2], &x, 1);
-    hth_cmdlist_copy(b->cmdlists[2], x, (hth_buffer_range){b->to_host, 0, MESSAGE});
-    st = hth_cmdlist_end(b->cmdlists[2], b->err);
-    if (st == HEARTH_OK) st = measure_sync_latency(b, HTH_SUBMIT_UPFRONT, &host_value, out);
-    if (st == HEARTH_OK) st = measure_sync_latency(b, HTH_SUBMIT_ON_DEMAND, &host_value, out);
+    for (int i = 2; st == HEARTH_OK && i < (is_gpu ? 5 : 3); i++) st = record_message(b, i, &work);
+    if (st == HEARTH_OK) st = measure_sync_latency(b, HTH_SUBMIT_UPFRONT, is_gpu, out);
+    if (st == HEARTH_OK) st = measure_sync_latency(b, HTH_SUBMIT_ON_DEMAND, is_gpu, out);
     uint8_t *host = hth_alloc(1, bytes);
     if (!host && st == HEARTH_OK) st = hth_fail_memory(b->err, bytes, "a calibration");
     start = hth_device_time(b->device);
@@ -416,10 +468,11 @@ hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_
                             hth_calibration *out, hearth_error *err)
 {
     bench b = {.device = device, .err = err};
+    rows all;
     *out = (hth_calibration){.type = type, .bytes = hth_calibration_bytes(device, type)};
-    hearth_status st = measure_rows(&b, kernels, type, out);
+    hearth_status st = measure_rows(&b, kernels, type, &all, out);
     if (st == HEARTH_OK) st = measure_dispatch(&b, out);
-    if (st == HEARTH_OK) st = measure_transfer(&b, out);
+    if (st == HEARTH_OK) st = measure_transfer(&b, &all, out);
     close_bench(&b);
     if (st == HEARTH_OK && !use_described(hth_device_get_info(device), out))
         st = hth_calibrate_cpu(kernels, pool, type, ENOUGH, out, err);

@@ -27,6 +27,7 @@ typedef struct hth_calibration {
     /* For prompts, quantised weights; else 0: bytes times tokens per second of rows on the device and on the CPU;
      * bytes of host rows per second packed into the device layout. */
     double device_prompt, cpu_prompt, pack_rate;
+    double device_prompts[HTH_N_COOPMAT_LEVEL]; /* by level (hth_gpu_measure_prompts); device_prompt is the highest */
     /* Only of a CPU alone: as cpu_prompt, of rows in the order of the file; multiply-adds per second of attention. */
     double cpu_prompt_rows, cpu_attention;
     int64_t measured_at; /* seconds since 1970, 0: nothing was measured; set by the functions of calibration_cache.c */
@@ -56,7 +57,8 @@ hearth_status hth_calibrate_attention(const hth_kernels *kernels, hth_pool *pool
 void hth_calibration_stream_thresholds(const hth_calibration *c, double hot, double cold, uint32_t max,
                                        hth_placement_stream streams[HTH_PLACEMENT_STREAMS]);
 
-/* Products of a weight and a byte per second on the device, for many tokens; 0: unknown. */
+/* Products of a weight and a byte per second on the device, for many tokens, by dot products: matrix units compute no
+ * attention, whose work is counted in such products too. 0: unknown. */
 double hth_calibration_products(const hth_calibration *c);
 
 /* The mode with the lower latency. */
@@ -85,6 +87,11 @@ uint64_t hth_calibration_cpu_fingerprint(const hth_kernels *kernels, uint32_t n_
 bool hth_calibration_cache_load(uint64_t fingerprint, hth_type type, uint64_t bytes, hth_calibration *out);
 /* Stores it with those of other types; replaces the one of its type. */
 void hth_calibration_cache_store(uint64_t fingerprint, const hth_calibration *c);
+/* hth_gpu_measure_prompts for weights of one type, as it was measured when the device was first opened. A cache without a
+ * calibration has it, because models that fit whole need no plan. */
+bool hth_calibration_cache_load_prompts(const hth_device_info *info, hth_type type, double rates[HTH_N_COOPMAT_LEVEL]);
+void hth_calibration_cache_store_prompts(const hth_device_info *info, hth_type type,
+                                         const double rates[HTH_N_COOPMAT_LEVEL]);
 /* Removes the calibrations of all other types; n 0: of all. */
 void hth_calibration_cache_evict_others(uint64_t fingerprint, const hth_type *types, size_t n);
 /* The cached calibration, unless the device now has capacity for more weights or `again` is set; else

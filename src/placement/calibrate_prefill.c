@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { N_TOK = 64, ROUNDS = 3, COLS = 8, ROWS = 4 };
+enum { N_TOK = 64, ROUNDS = 3 };
 
 /* ---- rows on the CPU ---------------------------------------------------------------------------------- */
 
@@ -170,111 +170,40 @@ static bool use_described(const hth_device_info *info, hth_calibration *out)
 
 /* ---- rows on the device ------------------------------------------------------------------------------- */
 
-typedef struct bench {
-    hth_device *device;
-    hth_buffer *weights, *memory;
-    hth_cmdlist *cmdlist;
-} bench;
-
-static uint64_t align_256(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
-
-static hearth_status record(bench *b, const host *h, hearth_error *err)
+static hearth_status measure_device(hth_device *device, hth_type type, hth_calibration *out, hearth_error *err)
 {
-    enum { STEP = 256 };
-    const uint64_t q = align_256(N_TOK * N_COL), d = align_256(N_TOK * N_COL / HTH_ACT_BLOCK * 4),
-                   sum = align_256(N_TOK * N_COL / HTH_ACT_SUBBLOCK * 4), y = N_TOK * h->m.n_row * sizeof(float);
-    const uint64_t size = STEP + q + d + sum + y;
-    const hth_pipeline *pipeline;
-    hth_quant_desc desc;
-    uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, COLS, ROWS, 0, 8};
-    hth_quant_desc_of(h->m.type, &desc);
-    memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
-    hearth_status st = hth_pipeline_get(b->device, HTH_SHADER_mul_mat_vec_q, consts, &pipeline, err);
-    if (st == HEARTH_OK)
-        st = hth_buffer_new(b->device, HTH_MEMORY_DEVICE, size, "a calibration", &b->memory, err);
-    if (st == HEARTH_OK)
-        st = hth_buffer_new(b->device, HTH_MEMORY_DEVICE, h->at.size, "a calibration", &b->weights, err);
-    if (st == HEARTH_OK) st = hth_device_upload((hth_buffer_range){b->weights, 0, 0}, h->planes, err);
-    uint32_t *inputs = hth_alloc(size, 1);
-    if (!inputs && st == HEARTH_OK) st = hth_fail_memory(err, size, "a calibration");
-    if (inputs) inputs[HTH_STEP_N_TOK] = n_token(b->device, N_TOK);
-    if (st == HEARTH_OK) st = hth_device_upload((hth_buffer_range){b->memory, 0, 0}, inputs, err);
-    hth_free(inputs);
-    if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->cmdlist, err);
-    if (st != HEARTH_OK) return st;
-    const hth_buffer_range step = {b->memory, 0, STEP}, out = {b->memory, STEP + q + d + sum, y};
-    const hth_buffer_range bind[] = {step,
-                                     {b->weights, 0, 0},
-                                     {b->memory, STEP, q},
-                                     {b->memory, STEP + q, d},
-                                     {b->memory, STEP + q + d, sum},
-                                     step,
-                                     out};
-    const hth_push_mul_mat_vec_q push = {.n_row = (uint32_t)h->m.n_row,
-                                         .n_block = N_COL / desc.block,
-                                         .y_stride = (uint32_t)h->m.n_row,
-                                         .at = h->at.offsets};
-    hth_cmdlist_dispatch(b->cmdlist, pipeline, bind, &push, N_TOK / COLS,
-                         (uint32_t)h->m.n_row / hth_rows_per_workgroup(consts), 1);
-    hth_cmdlist_hint_bytes(b->cmdlist, h->at.size);
-    return hth_cmdlist_end(b->cmdlist, err);
-}
-
-static hearth_status measure_device(bench *b, const host *h, hth_calibration *out, hearth_error *err)
-{
-    double seconds[ROUNDS];
-    hearth_status st = record(b, h, err);
-    for (int i = -1; st == HEARTH_OK && i < ROUNDS; i++) { /* the first run is a warm-up */
-        hth_fence fence;
-        uint64_t start = hth_device_time(b->device);
-        st = hth_queue_submit(b->device, (hth_submit_info[]){{b->cmdlist, 0}}, 1, &fence, err);
-        if (st == HEARTH_OK) st = hth_queue_wait(b->device, fence, TIMEOUT_NS, err);
-        seconds[i < 0 ? 0 : i] = device_since(b->device, start);
-    }
-    if (st == HEARTH_OK) out->device_prompt = (double)h->at.size * N_TOK / median(seconds);
+    hearth_status st = hth_gpu_measure_prompts(device, type, out->device_prompts, err);
+    for (int i = 0; st == HEARTH_OK && i < HTH_N_COOPMAT_LEVEL; i++)
+        if (out->device_prompts[i] > out->device_prompt) out->device_prompt = out->device_prompts[i];
     return st;
 }
 
-/* Half of the free memory is for weights and results; a CPU device gets few rows, because it is too slow for
- * many. */
-static size_t rows_that_fit(const hth_device *device, hth_type type)
+/* A CPU device gets few rows, because it is too slow for many. */
+static size_t n_row_of(const hth_device *device)
 {
-    enum { MAX_TOK = 4096, FEW = 256, MIN_TOK = 64 };
+    enum { MANY = 4096, FEW = 256 };
     hth_device_kind kind = hth_device_get_info(device)->kind;
-    hth_device_usage use = hth_device_state(device);
-    size_t max = kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_INTEGRATED ? MAX_TOK : FEW;
-    uint64_t each = hth_type_row_size(type, N_COL) + N_TOK * sizeof(float);
-    uint64_t n = (use.limit - use.used) / 2 / each / MIN_TOK * MIN_TOK;
-    return n < MIN_TOK ? MIN_TOK : n < max ? (size_t)n : max;
+    return kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_INTEGRATED ? MANY : FEW;
 }
 
 hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                     hth_type type, hth_calibration *out, hearth_error *err)
 {
     host h = {.x = NULL};
-    bench b = {.device = device};
     hth_quant_desc desc;
     if (!hth_quant_desc_of(type, &desc)) return HEARTH_OK;
     hearth_status st =
-        open_host(&h, kernels, type, kernels->layout[type], rows_that_fit(device, type), hth_pool_n_thread(pool), err);
+        open_host(&h, kernels, type, kernels->layout[type], n_row_of(device), hth_pool_n_thread(pool), err);
     if (st == HEARTH_OK) st = open_planes(&h, err);
     if (st == HEARTH_OK && !use_described(hth_device_get_info(device), out))
         measure_host(&h, kernels, pool, out);
-    if (st == HEARTH_OK) st = measure_device(&b, &h, out, err);
-    hth_queue_drain(device, TIMEOUT_NS, NULL);
-    hth_cmdlist_free(b.cmdlist);
-    hth_buffer_free(b.weights);
-    hth_buffer_free(b.memory);
     hth_arena_free(&h.arena);
-    return st;
+    return st == HEARTH_OK ? measure_device(device, type, out, err) : st;
 }
 
 double hth_calibration_products(const hth_calibration *c)
 {
-    enum { SOME_ROWS = 64 };
-    hth_soa_layout layout;
-    if (!hth_soa_layout_init(c->type, SOME_ROWS, N_COL, &layout)) return 0.0;
-    return c->device_prompt / (double)layout.size * SOME_ROWS * N_COL;
+    return hth_gpu_products(c->type, c->device_prompts[HTH_COOPMAT_NONE]);
 }
 
 /* ---- choice of the CPU share ------------------------------------------------------------------------- */

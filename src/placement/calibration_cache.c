@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Incremented when what is measured changes. */
-enum { VERSION = 6, MAX_TYPES = 32 };
+enum { VERSION = 7, MAX_TYPES = 32 };
 
 typedef struct cached {
     size_t n;
@@ -75,6 +75,13 @@ static bool are_above_zero(const double *figures, size_t n)
     return true;
 }
 
+static bool are_not_negative(const double *figures, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(figures[i] >= 0.0 && figures[i] < 1e18)) return false;
+    return true;
+}
+
 /* Whether a plan can use it: each figure is finite and above zero. */
 static bool is_sound(const hth_calibration *c)
 {
@@ -95,9 +102,7 @@ static bool is_sound(const hth_calibration *c)
     if (c->bytes == 0) return are_above_zero(alone, sizeof alone / sizeof *alone); /* without a device */
     if (!are_above_zero(figures, sizeof figures / sizeof *figures)) return false;
     const double prompts[] = {c->device_prompt, c->cpu_prompt, c->pack_rate}; /* 0: unknown */
-    for (int i = 0; i < 3; i++)
-        if (!(prompts[i] >= 0.0 && prompts[i] < 1e18)) return false;
-    return true;
+    return are_not_negative(prompts, 3) && are_not_negative(c->device_prompts, HTH_N_COOPMAT_LEVEL);
 }
 
 bool hth_calibration_cache_load(uint64_t fingerprint, hth_type type, uint64_t bytes, hth_calibration *out)
@@ -128,6 +133,67 @@ void hth_calibration_cache_store(uint64_t fingerprint, const hth_calibration *c)
     name_of(fingerprint, name);
     hth_diskcache_put(name, fingerprint, list, n * sizeof *list);
 }
+
+/* ---- rows for many tokens ------------------------------------------------------------------------------ */
+
+/* The record of a type in the file of a device. */
+typedef struct prompts {
+    uint64_t type;
+    double rates[HTH_N_COOPMAT_LEVEL];
+} prompts;
+
+/* Of the device alone. */
+static uint64_t name_prompts(const hth_device_info *info, char name[HTH_DISKCACHE_NAME])
+{
+    uint64_t numbers[] = {VERSION, sizeof(prompts), info->kind, info->features};
+    uint64_t key = add_text(add_text(hth_hash(numbers, sizeof numbers), info->name), info->driver);
+    key = hth_hash_more(key, info->uuid, sizeof info->uuid);
+    snprintf(name, HTH_DISKCACHE_NAME, "prompts-%016llx", (unsigned long long)key);
+    return key;
+}
+
+static size_t read_prompts(const hth_device_info *info, prompts out[MAX_TYPES])
+{
+    char name[HTH_DISKCACHE_NAME];
+    size_t n = 0;
+    uint64_t key = name_prompts(info, name);
+    uint8_t *bytes = hth_diskcache_get(name, key, &n);
+    if (!bytes || n % sizeof *out != 0 || n / sizeof *out > MAX_TYPES) n = 0;
+    if (n > 0) memcpy(out, bytes, n);
+    hth_free(bytes);
+    return n / sizeof *out;
+}
+
+bool hth_calibration_cache_load_prompts(const hth_device_info *info, hth_type type, double rates[HTH_N_COOPMAT_LEVEL])
+{
+    prompts all[MAX_TYPES];
+    size_t n = read_prompts(info, all);
+    for (size_t i = 0; i < n; i++) {
+        if (all[i].type != type || !are_above_zero(all[i].rates, 1) ||
+            !are_not_negative(all[i].rates, HTH_N_COOPMAT_LEVEL))
+            continue;
+        memcpy(rates, all[i].rates, sizeof all[i].rates);
+        return true;
+    }
+    return false;
+}
+
+void hth_calibration_cache_store_prompts(const hth_device_info *info, hth_type type,
+                                         const double rates[HTH_N_COOPMAT_LEVEL])
+{
+    char name[HTH_DISKCACHE_NAME];
+    prompts before[MAX_TYPES], all[MAX_TYPES];
+    size_t n_before = read_prompts(info, before), n = 0;
+    memset(all, 0, sizeof all);
+    all[n].type = type;
+    memcpy(all[n++].rates, rates, sizeof all[0].rates);
+    for (size_t i = 0; i < n_before && n < MAX_TYPES; i++)
+        if (before[i].type != type) all[n++] = before[i];
+    uint64_t key = name_prompts(info, name);
+    hth_diskcache_put(name, key, all, n * sizeof *all);
+}
+
+/* ---- calibrations of devices ---------------------------------------------------------------------------- */
 
 static bool is_among(hth_type type, const hth_type *types, size_t n)
 {

@@ -181,17 +181,53 @@ hearth_status hth_placement_builder_plan(hth_placement_builder *c, const hth_ker
     return HEARTH_OK;
 }
 
-/* ---- submissions --------------------------------------------------------------------------------------- */
+/* ---- rates of the device ------------------------------------------------------------------------------- */
 
-void hth_placement_set_submit_limit(hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread)
+/* Rows of a quantised type; those of floats are counted in its products (submit_budget.c). */
+static hth_type type_of_rates(const hth_placement_builder *c)
+{
+    hth_type type = c->model->layers[0].ffn.up.type;
+    return hth_type_act_block(type) > 0 ? type : HTH_TYPE_Q8_0;
+}
+
+static bool measure_rates(const hth_placement_part *p, hth_type type, double rates[HTH_N_COOPMAT_LEVEL])
+{
+    bool is_gpu = p->info->kind == HTH_DEVICE_DISCRETE || p->info->kind == HTH_DEVICE_INTEGRATED;
+    if (!p->device || !is_gpu) return false;
+    if (hth_gpu_measure_prompts(p->device, type, rates, NULL) != HEARTH_OK) return false;
+    hth_calibration_cache_store_prompts(p->info, type, rates);
+    return true;
+}
+
+void hth_placement_set_rates(hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread)
 {
     for (uint32_t i = 0; i < c->n_part; i++) {
+        hth_placement_part *p = &c->parts[i];
         hth_calibration known;
-        uint64_t key =
-            hth_calibration_fingerprint(c->parts[i].info, kernels, hth_pool_default_threads(n_thread));
-        double rate = 0.0;
-        if (hth_calibration_cache_load(key, c->model->layers[0].ffn.up.type, 0, &known))
-            rate = hth_calibration_products(&known);
-        c->parts[i].params.max_work = rate > 0.0 ? hth_gpu_max_submit_work(rate) : 0;
+        hth_type type = type_of_rates(c);
+        uint64_t key = hth_calibration_fingerprint(p->info, kernels, hth_pool_default_threads(n_thread));
+        double rates[HTH_N_COOPMAT_LEVEL] = {0.0};
+        if (hth_calibration_cache_load(key, type, 0, &known) && known.device_prompts[0] > 0.0)
+            memcpy(rates, known.device_prompts, sizeof rates);
+        else if (!hth_calibration_cache_load_prompts(p->info, type, rates) && !measure_rates(p, type, rates))
+            memset(rates, 0, sizeof rates);
+        p->params.max_work = rates[0] > 0.0 ? hth_gpu_max_submit_work(hth_gpu_products(type, rates[0])) : 0;
+        p->params.slow_levels = hth_gpu_slow_levels(rates);
     }
+}
+
+size_t hth_placement_find_integrated(const hth_device_info *infos, size_t n, const hth_kernels *kernels,
+                                     uint32_t n_thread, hth_type type)
+{
+    const double gain = 1.2; /* what a device costs beside its rates: memory, handoffs, submissions */
+    n_thread = hth_pool_default_threads(n_thread);
+    for (size_t i = 0; i < n; i++) {
+        hth_calibration c;
+        if (infos[i].kind != HTH_DEVICE_INTEGRATED || infos[i].unsupported_reason[0]) continue;
+        uint64_t key = hth_calibration_fingerprint(&infos[i], kernels, n_thread);
+        if (hth_calibration_cache_load(key, type, 0, &c) && c.device_rate.median > gain * c.cpu_rate.median &&
+            c.device_prompt > gain * c.cpu_prompt)
+            return i;
+    }
+    return n;
 }

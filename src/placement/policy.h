@@ -66,9 +66,15 @@ bool hth_placement_arg_is_path(const char *placement);
 /* Whether --placement is valid: NULL, "plan", "even", "layers:N", or a readable file. IO. */
 hearth_status hth_placement_arg_check(const char *placement, hearth_error *err);
 
-/* Sets the work limit of submissions (hth_offload_params) from the cached calibrations of the devices, for every
- * kind of placement: 0 if there is none. */
-void hth_placement_set_submit_limit(hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread);
+/* Sets the work limits of submissions and the slow levels (hth_offload_params) for every kind of placement: from the
+ * cached calibration of each device, else from what was measured when it was first opened. That is now on a GPU without
+ * either, if the part has its device; on other devices, and if it fails, the limit is 0. */
+void hth_placement_set_rates(hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread);
+
+/* The integrated GPU that `auto` takes where there is no card: of n listed ones the first whose cached calibration for this
+ * type says that it is faster than this CPU, with which it shares memory, for one token and for many. n: none is. */
+size_t hth_placement_find_integrated(const hth_device_info *infos, size_t n, const hth_kernels *kernels,
+                                     uint32_t n_thread, hth_type type);
 
 /* From a file. ARGUMENT: made for another model or other devices, or it places what cannot be offloaded; MEMORY: it
  * exceeds a budget; IO, FORMAT, UNSUPPORTED. */

@@ -78,6 +78,14 @@ def the_layer_changes_what_devices_says():
 
 
 @case
+def devices_says_whether_dot_products_are_instructions():
+    slow = b"dot products of bytes are no instruction"
+    for words, is_said in (("kind=discrete dot=0", True), ("kind=integrated dot=0", True), ("kind=cpu dot=0", False)):
+        check((slow in with_layer(words, "devices").stdout) == is_said, words)
+        check(json.loads(with_layer(words, "devices", "--json").stdout)["devices"][0]["fast_dot"] is False, words)
+
+
+@case
 def texts_are_the_cpus_on_all_devices():
     for name, words in DEVICES.items():
         said = same_text(words + " name=Test-Device")
@@ -122,13 +130,39 @@ def shared_memory_that_does_not_hold_attention_is_refused():
     check(r.returncode != 0 and b"attention with heads of " in r.stderr and b"it has 4096" in r.stderr, r.stderr)
 
 
+def measured():
+    return {path: os.stat(path).st_mtime_ns for path in glob.glob(scratch("cache") + "/prompts-*")}
+
+
+@case
+def a_gpu_is_measured_once_and_a_device_that_computes_on_the_cpu_never():
+    shutil.rmtree(scratch("cache"), ignore_errors=True)
+    same_text("kind=cpu name=Test-Device")
+    check(not measured(), measured())
+    for kind in ("integrated", "discrete"):
+        before = measured()
+        same_text(f"kind={kind} name=Test-Device")
+        now = measured()
+        check(len(now) == len(before) + 1, kind, before, now)
+        same_text(f"kind={kind} name=Test-Device")
+        check(measured() == now, kind, now, measured())
+    r = with_layer("kind=discrete name=Test-Device", *WORDS, "--gpu", "vulkan:0", more={"HEARTH_CACHE": ""})
+    check(r.returncode == 0 and r.stdout == text_of_the_cpu(), r.stderr)
+
+
 SUBMISSIONS = 9, 14, 20  # steps at the beginning of a generation, and in its midst
+
+
+def same_text_of_known(words):
+    """Behind a run that measured the device, whose submissions are not counted so."""
+    same_text("kind=discrete")
+    return same_text(words)
 
 
 @case
 def a_lost_device_costs_no_text():
     for n in SUBMISSIONS:
-        said = same_text(f"kind=discrete lost={n}")
+        said = same_text_of_known(f"kind=discrete lost={n}")
         check("it was lost" in said, n, said)
 
 
@@ -136,12 +170,13 @@ def a_lost_device_costs_no_text():
 def a_step_that_did_not_run_costs_no_text():
     """A driver says after a reset that the work was done."""
     for n in SUBMISSIONS:
-        said = same_text(f"kind=discrete jump={n}")
+        said = same_text_of_known(f"kind=discrete jump={n}")
         check("it did not run" in said, n, said)
 
 
 @case
 def a_device_that_hangs_costs_no_text_and_the_program_ends():
+    same_text("kind=discrete")
     start = time.monotonic()
     said = same_text("kind=discrete hang=14")
     check("is not done after 10.0 s" in said, said)

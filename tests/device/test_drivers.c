@@ -7,7 +7,7 @@
 /* ---- what the loader answers ------------------------------------------------------------------------ */
 
 typedef struct lies {
-    bool no_loader, no_device, no_timeline, no_compute, has_memory_budget;
+    bool no_loader, no_device, no_timeline, no_compute, has_memory_budget, is_portability;
     const char *missing; /* an entry point */
     uint32_t version;    /* 0: as it is */
     uint64_t budget, usage;
@@ -30,6 +30,7 @@ static VKAPI_ATTR void VKAPI_CALL properties(VkPhysicalDevice device, VkPhysical
 {
     REAL(vkGetPhysicalDeviceProperties2)(device, p);
     if (now.version) p->properties.apiVersion = now.version;
+    if (now.is_portability) p->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
 }
 
 static VKAPI_ATTR void VKAPI_CALL features(VkPhysicalDevice device, VkPhysicalDeviceFeatures2 *p)
@@ -46,16 +47,57 @@ static VKAPI_ATTR void VKAPI_CALL families(VkPhysicalDevice device, uint32_t *n,
     for (uint32_t i = 0; now.no_compute && p && i < *n; i++) p[i].queueFlags &= ~(VkQueueFlags)VK_QUEUE_COMPUTE_BIT;
 }
 
+/* A loader that hides a driver of a part of Vulkan from programs that do not ask for it. */
+static bool asked, subset_enabled;
+
+static VKAPI_ATTR VkResult VKAPI_CALL instance_extensions(const char *layer, uint32_t *n, VkExtensionProperties *p)
+{
+    if (!now.is_portability) {
+        PFN_vkEnumerateInstanceExtensionProperties of =
+            (PFN_vkEnumerateInstanceExtensionProperties)real(NULL, "vkEnumerateInstanceExtensionProperties");
+        return of(layer, n, p);
+    }
+    if (p && *n > 0) snprintf(p[0].extensionName, sizeof p[0].extensionName, "VK_KHR_portability_enumeration");
+    *n = 1;
+    return VK_SUCCESS;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo *info, const VkAllocationCallbacks *a,
+                                                      VkInstance *out)
+{
+    VkInstanceCreateInfo plain = *info;
+    asked = info->flags & VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR && info->enabledExtensionCount == 1 &&
+            strcmp(info->ppEnabledExtensionNames[0], "VK_KHR_portability_enumeration") == 0;
+    if (now.is_portability) plain.flags = 0, plain.enabledExtensionCount = 0; /* this machine's may not have it */
+    return ((PFN_vkCreateInstance)real(NULL, "vkCreateInstance"))(&plain, a, out);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice device, const VkDeviceCreateInfo *info,
+                                                    const VkAllocationCallbacks *a, VkDevice *out)
+{
+    const char *names[16];
+    VkDeviceCreateInfo plain = *info;
+    plain.enabledExtensionCount = 0, plain.ppEnabledExtensionNames = names;
+    for (uint32_t i = 0; i < info->enabledExtensionCount && i < 16; i++) {
+        bool subset = strcmp(info->ppEnabledExtensionNames[i], "VK_KHR_portability_subset") == 0;
+        subset_enabled |= subset;
+        if (!subset) names[plain.enabledExtensionCount++] = info->ppEnabledExtensionNames[i];
+    }
+    return REAL(vkCreateDevice)(device, &plain, a, out);
+}
+
 /* One more than there are. */
 static VKAPI_ATTR VkResult VKAPI_CALL extensions(VkPhysicalDevice device, const char *layer, uint32_t *n,
                                                  VkExtensionProperties *p)
 {
     uint32_t all = 0;
     VkResult r = REAL(vkEnumerateDeviceExtensionProperties)(device, layer, &all, NULL);
-    if (!now.has_memory_budget) return REAL(vkEnumerateDeviceExtensionProperties)(device, layer, n, p);
+    if (!now.has_memory_budget && !now.is_portability)
+        return REAL(vkEnumerateDeviceExtensionProperties)(device, layer, n, p);
     if (r == VK_SUCCESS && p && *n > all) {
         r = REAL(vkEnumerateDeviceExtensionProperties)(device, layer, &all, p);
-        snprintf(p[all].extensionName, sizeof p[all].extensionName, "%s", VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+        snprintf(p[all].extensionName, sizeof p[all].extensionName, "%s",
+                 now.is_portability ? "VK_KHR_portability_subset" : VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     }
     *n = all + 1;
     return r;
@@ -81,9 +123,12 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL entry(VkInstance of, const char 
                 {"vkGetPhysicalDeviceFeatures2", (PFN_vkVoidFunction)features},
                 {"vkGetPhysicalDeviceQueueFamilyProperties", (PFN_vkVoidFunction)families},
                 {"vkEnumerateDeviceExtensionProperties", (PFN_vkVoidFunction)extensions},
+                {"vkCreateDevice", (PFN_vkVoidFunction)create_device},
                 {"vkGetPhysicalDeviceMemoryProperties2", (PFN_vkVoidFunction)memory}};
     if (of) instance = of;
     if (now.missing && strcmp(name, now.missing) == 0) return NULL;
+    if (strcmp(name, "vkEnumerateInstanceExtensionProperties") == 0) return (PFN_vkVoidFunction)instance_extensions;
+    if (strcmp(name, "vkCreateInstance") == 0) return (PFN_vkVoidFunction)create_instance;
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (of && strcmp(name, ours[i].name) == 0) return ours[i].function;
     return real(of, name);
@@ -215,6 +260,24 @@ TEST(a_full_device_holds_nothing)
     now = (lies){.has_memory_budget = true, .budget = 500000, .usage = 600000};
     hth_device *d = OPENED(hth_device, &(hth_device_spec){.name = "vulkan:0"});
     if (d) CHECK_INT(hth_device_free_memory(hth_device_get_info(d)), 0);
+    hth_device_close(d);
+    now = (lies){0};
+}
+
+/* MoltenVK: its loader lists it to those that ask, and it wants its extension enabled. `auto` does not take it. */
+TEST(a_driver_of_a_part_of_vulkan_is_listed_and_opened_but_not_chosen)
+{
+    hth_device_info found[HTH_MAX_DEVICE];
+    char note[200], name[32];
+    size_t n = 0;
+    hth_device *d = NULL;
+    if (!has_vulkan()) return;
+    asked = false, now = (lies){.is_portability = true};
+    hth_device_list(found, HTH_MAX_DEVICE, &n, note);
+    CHECK(asked && n > 0 && found[0].kind == HTH_DEVICE_INTEGRATED && !found[0].unsupported_reason[0]);
+    CHECK(!hth_device_find_discrete(name));
+    CHECK_OK(hth_device_open(&(hth_device_spec){.name = "vulkan:0"}, &d, err));
+    CHECK(subset_enabled);
     hth_device_close(d);
     now = (lies){0};
 }

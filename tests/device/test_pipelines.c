@@ -142,3 +142,112 @@ TEST(without_a_folder_nothing_is_kept)
     }
     setenv("HEARTH_CACHE", "", 1);
 }
+
+TEST(pipelines_are_kept_before_the_device_is_closed)
+{
+    CLOSED(hth_device) *d = NULL;
+    hearth_error why = {0};
+    const hth_pipeline *pipeline;
+    open_folder();
+    hearth_status st = hth_device_open(&(hth_device_spec){.name = "vulkan:0"}, &d, &why);
+    if (st != HEARTH_OK) {
+        test_skip("%s", why.message);
+        return;
+    }
+    CHECK_OK(hth_pipeline_get(d, HTH_SHADER_fill, NULL, &pipeline, err));
+    CHECK(kept_file() == NULL);
+    hth_pipeline_save(d);
+    CHECK(kept_file() != NULL);
+}
+
+/* ---- many at once --------------------------------------------------------------------------------------- */
+
+static size_t n_compiled(const hth_device *d)
+{
+    size_t n = 0;
+    for (const hth_pipeline *p = hth_pipeline_next(d, NULL); p; p = hth_pipeline_next(d, p)) n++;
+    return n;
+}
+
+/* Of soft_cap, whose constant is the size of a workgroup, and of fill and copy. */
+static void note_pipelines(hth_device *d, uint32_t n, const hth_pipeline *out[])
+{
+    CHECK(hth_pipeline_defer(d, true) && hth_pipeline_is_deferred(d));
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t local = 8 + 8 * i;
+        CHECK_OK(hth_pipeline_get(d, HTH_SHADER_soft_cap, &local, &out[i], err));
+    }
+    CHECK_OK(hth_pipeline_get(d, HTH_SHADER_fill, NULL, &out[n], err));
+    CHECK_OK(hth_pipeline_get(d, HTH_SHADER_copy, NULL, &out[n + 1], err));
+    hth_pipeline_defer(d, false);
+}
+
+static void fill_and_check(hth_device *d, const hth_pipeline *fill)
+{
+    enum { N = 64 };
+    uint32_t words[N] = {0}, push[2] = {N, 7};
+    hth_buffer *b = NULL;
+    hth_cmdlist *t = NULL;
+    hth_fence fence;
+    CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, sizeof words, "words", &b, err));
+    CHECK_OK(hth_cmdlist_begin(d, &t, err));
+    hth_cmdlist_dispatch(t, fill, &(hth_buffer_range){b, 0, 0}, push, 1, 1, 1);
+    CHECK_OK(hth_cmdlist_end(t, err));
+    CHECK_OK(hth_queue_submit(d, (hth_submit_info[]){{t, 0}}, 1, &fence, err));
+    CHECK_OK(hth_queue_wait(d, fence, (uint64_t)60000000000, err));
+    CHECK_OK(hth_device_download((hth_buffer_range){b, 0, 0}, words, err));
+    CHECK(words[0] == 7 && words[N - 1] == 7);
+    hth_cmdlist_free(t);
+    hth_buffer_free(b);
+}
+
+TEST(pipelines_that_threads_compile_are_those_that_one_would)
+{
+    enum { N = 12 };
+    const hth_pipeline *noted[N + 2], *again;
+    const uint32_t local = 16;
+    setenv("HEARTH_CACHE", "", 1);
+    CLOSED(hth_device) *d = NULL;
+    hearth_error why = {0};
+    hearth_status st = hth_device_open(&(hth_device_spec){.name = "vulkan:0", .validation = true}, &d, &why);
+    if (st != HEARTH_OK) {
+        test_skip("%s", why.message);
+        return;
+    }
+    note_pipelines(d, N, noted);
+    CHECK_INT(n_compiled(d), 0);
+    CHECK_OK(hth_pipeline_get(d, HTH_SHADER_soft_cap, &local, &again, err)); /* by itself */
+    CHECK(again == noted[1]);
+    CHECK_INT(n_compiled(d), 1);
+    CHECK_OK(hth_pipeline_compile(d, 4, err));
+    CHECK_INT(n_compiled(d), N + 2);
+    fill_and_check(d, noted[N]);
+    uint64_t n_call = hth_device_n_call(d);
+    CHECK_OK(hth_pipeline_compile(d, 4, err));
+    CHECK_INT(hth_device_n_call(d), n_call);
+    CHECK_INT(hth_device_state(d).n_validation_error, 0);
+}
+
+/* One that is refused is not there afterwards; the others are. */
+TEST(a_pipeline_that_cannot_be_compiled_leaves_the_others)
+{
+    const hth_pipeline *noted[4], *again;
+    const hth_device_spec spec = {.name = "vulkan:0", .disabled_features = HTH_FEATURE_COOPMAT};
+    CLOSED(hth_device) *d = NULL;
+    hearth_error why = {0};
+    hearth_status st = hth_device_open(&spec, &d, &why);
+    if (st != HEARTH_OK) {
+        test_skip("%s", why.message);
+        return;
+    }
+    note_pipelines(d, 2, noted);
+    hth_device_inject_fault(d, 1, HEARTH_ERROR_MEMORY);
+    CHECK(hth_pipeline_compile(d, 2, &why) == HEARTH_ERROR_MEMORY && n_compiled(d) == 0);
+    hth_alloc_fail_at(4, false); /* behind its lists: in one of the threads, or for them */
+    st = hth_pipeline_compile(d, 1, &why);
+    hth_alloc_fail_at(0, false);
+    CHECK_INT(st, HEARTH_ERROR_MEMORY);
+    CHECK_OK(hth_pipeline_compile(d, 1, err));
+    CHECK_OK(hth_pipeline_get(d, HTH_SHADER_fill, NULL, &again, err));
+    fill_and_check(d, again);
+}

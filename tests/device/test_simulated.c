@@ -490,6 +490,33 @@ TEST(budgets_shrink_and_what_is_there_stays)
     CHECK_OK(hth_buffer_new(b.d, HTH_MEMORY_DEVICE, 256, "more", &more, err));
 }
 
+/* A host that sleeps is woken late; one that knows how long the work takes sees its end. */
+TEST(a_host_does_not_sleep_before_work_that_took_as_long_ends)
+{
+    enum { WORK = 200000, LONG = 2000000, EXACT = 2 * POLL };
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
+    const struct {
+        uint64_t reads, last_ns;
+        bool sleeps;
+    } waits[] = {{WORK, 0, true}, {WORK, WORK, false}, {WORK, WORK / 2, true}, {LONG, LONG, true}, {WORK, LONG, true}};
+    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+        hth_fence fence;
+        hth_cmdlist *t = cmdlist_of(&b, waits[i].reads);
+        submit(&b, t, 0, &fence);
+        uint64_t start = hth_device_time(b.d), due = DISPATCH + waits[i].reads + (waits[i].sleeps ? WAKE : 0);
+        CHECK_OK(hth_queue_wait_spin(b.d, fence, hth_queue_spin_ns(b.d, waits[i].last_ns), 60 * second, err));
+        uint64_t took = hth_device_time(b.d) - start;
+        if (took < due - EXACT || took > due + EXACT)
+            test_fail(__FILE__, __LINE__, "wait %zu: %llu ns, %llu are due", i, (unsigned long long)took,
+                      (unsigned long long)due);
+        hth_cmdlist_free(t);
+    }
+    const hth_device_spec null = {.name = "null"};
+    hth_device *cpu = OPENED(hth_device, &null); /* needs its cores to compute */
+    if (cpu) CHECK_INT(hth_queue_spin_ns(cpu, WORK), hth_queue_spin_ns(cpu, 0));
+    hth_device_close(cpu);
+}
+
 /* ---- the real clock ----------------------------------------------------------------------------- */
 
 /* A byte a microsecond. */

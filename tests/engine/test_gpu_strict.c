@@ -4,11 +4,13 @@
 #include "support/engine.h"
 #include "support/device/shaders.h"
 #include "support/test.h"
+#include "support/models/made_up.h"
 #include "support/models/tiny_model.h"
 
 #include "engine/engine.h"
 #include "file/types.h"
 #include "forward/gpu/gpu_int.h"
+#include "placement/calibrate.h"
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
@@ -246,6 +248,69 @@ TEST(a_gpu_gives_the_same_with_and_without_cooperative_matrices)
     withheld = HTH_FEATURE_COOPMAT | HTH_FEATURE_INT_DOT;
     check_logits("vulkan:0", cpu);
     withheld = 0;
+}
+
+/* As if the null device had been measured so, with dot products and each kind of matrix units: which are used? */
+static hth_coopmat_level level_if_measured(double dot, double khr, double cm2)
+{
+    hth_coopmat_level level = HTH_COOPMAT_NONE;
+    const hth_device_spec spec = {.name = "null"};
+    hth_device *d = OPENED(hth_device, &spec);
+    hearth_model *model = NULL;
+    char folder[512];
+    made_up_cache_open(folder);
+    if (d) hth_calibration_cache_store_prompts(hth_device_get_info(d), HTH_TYPE_Q8_0, (double[]){dot, khr, cm2});
+    hth_device_close(d);
+    model = OPENED_BY(open_on, hearth_model, STORYTELLER, "null", true, 0);
+    if (model && CHECK(model->gpu != NULL)) level = model->gpu->coopmat;
+    hearth_model_close(model);
+    made_up_cache_close(folder);
+    return level;
+}
+
+TEST(the_fastest_way_to_compute_many_tokens_is_used)
+{
+    FREED float *cpu = logits_on("none");
+    matrix = some_shape, matrix_2 = true;
+    CHECK_INT(level_if_measured(1e12, 2e12, 3e12), HTH_COOPMAT_CM2);
+    CHECK_INT(level_if_measured(1e12, 3e12, 2e12), HTH_COOPMAT_KHR);
+    CHECK_INT(level_if_measured(3e12, 1e12, 2e12), HTH_COOPMAT_NONE);
+    CHECK_INT(level_if_measured(2e12, 1e12, 3e12), HTH_COOPMAT_CM2);
+    CHECK_INT(level_if_measured(2e12, 0.0, 0.0), HTH_COOPMAT_CM2); /* not measured: as by features */
+    CHECK_INT(level_if_measured(0.0, 1e12, 0.0), HTH_COOPMAT_CM2); /* no measurement at all */
+    off = HTH_SHADER_mul_mat_q_cm2; /* what is left after the fastest fails is not the slow one */
+    CHECK_INT(level_if_measured(2e12, 1e12, 3e12), HTH_COOPMAT_NONE);
+    CHECK_INT(test_n_warning("the matrix units of null are not used: mul_mat_q_cm2 of Q8_0 differs"), 1);
+    CHECK_INT(level_if_measured(1e12, 2e12, 3e12), HTH_COOPMAT_KHR);
+    off = HTH_N_SHADER;
+    check_logits("null", cpu);
+    matrix = (hth_coopmat_shape){0}, matrix_2 = false;
+}
+
+TEST(each_way_that_a_device_has_is_measured)
+{
+    static const char *const devices[] = {"null", "vulkan:0"};
+    for (size_t i = 0; i < 2; i++) {
+        const hth_device_spec spec = {.name = devices[i]};
+        double rates[HTH_N_COOPMAT_LEVEL];
+        hth_device *d = NULL;
+        hearth_error why = {0};
+        matrix = some_shape, matrix_2 = true;
+        hearth_status st = hth_device_open(&spec, &d, &why);
+        matrix = (hth_coopmat_shape){0}, matrix_2 = false;
+        if (st != HEARTH_OK) {
+            test_skip("%s", why.message);
+            continue;
+        }
+        uint64_t used = hth_device_state(d).used;
+        CHECK_OK(hth_gpu_measure_prompts(d, HTH_TYPE_Q4_K, rates, err));
+        const hth_device_info *info = hth_device_get_info(d);
+        CHECK(rates[HTH_COOPMAT_NONE] > 0.0);
+        CHECK_INT(rates[HTH_COOPMAT_KHR] > 0.0, info->n_shape > 0);
+        CHECK_INT(rates[HTH_COOPMAT_CM2] > 0.0, (info->features & HTH_FEATURE_COOPMAT2) != 0);
+        CHECK_INT(hth_device_state(d).used, used);
+        hth_device_close(d);
+    }
 }
 
 TEST(a_wrong_shader_that_the_model_does_not_use_does_not_matter)

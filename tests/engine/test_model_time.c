@@ -12,6 +12,7 @@ enum { N_TOKEN = 12, N_CTX = 32 };
 
 static const double rate = 1e9, at_once = 1e14;
 static double way = 1e14; /* bytes a second to the GPU */
+static int wake_us;       /* until a host that sleeps sees the end of what it waits for */
 
 /* Bytes a second of the GPU's memory and of the host's; 0: not given. Dispatches and submissions take no
  * time. */
@@ -21,9 +22,9 @@ static void write_sim_gpu(const char *path, double sim_gpu, double host)
     if (!f) abort();
     fprintf(f,
             "name = timed\nvram_bytes = 1G\nbandwidth = %.0f\npcie_up = %.0f\npcie_down = 1e14\n"
-            "pcie_latency_us = 0\ndispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e12\njitter = 0\n"
+            "pcie_latency_us = 0\ndispatch_us = 0\nsubmit_us = 0\nwake_us = %d\nflops = 1e12\njitter = 0\n"
             "seed = 1\nclock = virtual\n",
-            sim_gpu, way);
+            sim_gpu, way, wake_us);
     if (host > 0.0) fprintf(f, "host_bandwidth = %.0f\n", host);
     fclose(f);
 }
@@ -151,6 +152,28 @@ TEST(both_sides_of_a_divided_layer_work_at_once)
         CHECK(run(path, rate, rate / 20, 0) > 5 * took[0]);
     }
     placement[0] = '\0';
+}
+
+/* The waits of a divided layer last longer than the host spins at first. */
+TEST(a_step_sleeps_only_where_it_does_not_know_how_long_the_device_works)
+{
+    enum { WAKE_US = 400 };
+    char device[600];
+    uint32_t n_hot[2] = {512, 512};
+    double took[2];
+    hth_placement p = {.n_layer = 2, .n_hot = n_hot, .head = true};
+    const char *path = test_scratch("timed.gguf");
+    snprintf(placement, sizeof placement, "%s", test_scratch("timed-placement.gguf"));
+    const char *sim_gpu = test_scratch("timed-card.sim");
+    snprintf(device, sizeof device, "sim:%s", sim_gpu);
+    write_sim_gpu(sim_gpu, rate / 2, at_once);
+    if (hybrid_pack_powerinfer("bamboo", path) && hybrid_write_placement(path, device, &p, placement)) {
+        for (int i = 0; i < 2; i++, wake_us += WAKE_US) took[i] = run(path, rate / 2, at_once, 0);
+        double slept = (took[1] - took[0]) / (WAKE_US * 1e-6);
+        printf("     %.2f times in %d tokens\n", slept, N_TOKEN);
+        CHECK(slept > 0.9 && slept < 5.0); /* in the first token, or two: four waits each */
+    }
+    wake_us = 0, placement[0] = '\0';
 }
 
 /* All neurons are the host's; their way is four times what the host takes to stage or to compute them. With a

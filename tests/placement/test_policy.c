@@ -184,7 +184,7 @@ TEST(the_last_placement_is_taken_again_while_it_fits)
 
 static uint64_t paced(const inputs *in, hth_placement_builder c)
 {
-    hth_placement_set_submit_limit(&c, &in->kernels, N_THREAD);
+    hth_placement_set_rates(&c, &in->kernels, N_THREAD);
     uint64_t max_work = c.parts[0].params.max_work;
     hth_placement_builder_close(&c);
     return max_work;
@@ -227,6 +227,37 @@ TEST(where_nothing_was_measured_submissions_are_those_of_a_slow_device_of_the_ki
     CHECK(default_work(HTH_DEVICE_CPU) < default_work(HTH_DEVICE_INTEGRATED));
     CHECK_INT(default_work(HTH_DEVICE_CPU), default_work(HTH_DEVICE_REF));
     CHECK_INT(hth_gpu_max_submit_work(0.0), 1); /* each run by itself */
+}
+
+TEST(auto_takes_an_integrated_gpu_only_if_it_was_measured_to_be_faster)
+{
+    enum { N = 4 };
+    inputs in;
+    hth_device_info infos[N] = {{.kind = HTH_DEVICE_CPU, .name = "a"}, {.kind = HTH_DEVICE_INTEGRATED, .name = "b"},
+                                {.kind = HTH_DEVICE_INTEGRATED, .name = "c"}, {.kind = HTH_DEVICE_DISCRETE, .name = "d"}};
+    if (!open_inputs(&in, "null")) return;
+    const hth_type type = HTH_TYPE_Q4_0;
+    hth_calibration slow = made_up_gpu(type, 1.1), fast = made_up_gpu(type, 2.0), slow_prompt = fast;
+    slow_prompt.device_prompt = slow_prompt.cpu_prompt;
+    uint64_t keys[N];
+    for (size_t i = 0; i < N; i++) keys[i] = hth_calibration_fingerprint(&infos[i], &in.kernels, N_THREAD);
+#define FOUND() hth_placement_find_integrated(infos, N, &in.kernels, N_THREAD, type)
+    CHECK_INT(FOUND(), N); /* nothing was measured */
+    hth_calibration_cache_store(keys[0], &fast);
+    hth_calibration_cache_store(keys[3], &fast);
+    hth_calibration_cache_store(keys[1], &slow);
+    CHECK_INT(FOUND(), N);
+    hth_calibration_cache_store(keys[1], &slow_prompt);
+    CHECK_INT(FOUND(), N);
+    hth_calibration_cache_store(keys[2], &fast);
+    CHECK_INT(FOUND(), 2);
+    hth_calibration_cache_store(keys[1], &fast);
+    CHECK_INT(FOUND(), 1);
+    snprintf(infos[1].unsupported_reason, sizeof infos[1].unsupported_reason, "its driver lacks something");
+    CHECK_INT(FOUND(), 2);
+    CHECK_INT(hth_placement_find_integrated(infos, N, &in.kernels, N_THREAD, HTH_TYPE_Q8_0), N);
+#undef FOUND
+    close_inputs(&in);
 }
 
 TEST(a_calibration_that_is_refused_a_call_leaves_nothing_on_the_device)
@@ -366,6 +397,34 @@ TEST(models_opened_by_plan_are_measured_on_the_device_that_they_run_on)
     check_bits(&in, device, vram, "plan", &right);
     free(right);
     close_inputs(&in);
+}
+
+/* A plan's handoff is that of a step: behind work, and without the time that a sleeping host takes to wake. */
+TEST(a_handoff_is_measured_as_a_step_waits)
+{
+    static const char sim_gpu[] = "name = waits\nvram_bytes = 1G\nbandwidth = 1e11\npcie_up = 1e10\npcie_down = 1e10\n"
+                                  "pcie_latency_us = 2\ndispatch_us = 3\nsubmit_us = 20\nwake_us = %d\nflops = 1e15\n"
+                                  "jitter = 0\nseed = 1\nclock = virtual\nhost_bandwidth = 1e10\n";
+    hth_calibration c[2] = {{0}};
+    for (int i = 0; i < 2; i++) {
+        inputs in;
+        char device[600], text[600];
+        const char *path = test_scratch("waits.sim");
+        snprintf(device, sizeof device, "sim:%s", path);
+        int n = snprintf(text, sizeof text, sim_gpu, i * 400);
+        CHECK(test_write_file(path, text, (size_t)n));
+        if (!open_inputs(&in, device)) return;
+        hth_pool *pool = OPENED(hth_pool, N_THREAD);
+        CHECK_OK(hth_calibrate(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, &c[i], err));
+        hth_pool_close(pool);
+        close_inputs(&in);
+    }
+    /* two messages: 2 us each, 16 KiB by 1e10; a submission 20 us */
+    const double due[2] = {2 * (2e-6 + 16384 / 1e10), 2 * (2e-6 + 16384 / 1e10) + 20e-6}, exact = 0.5e-6;
+    for (int how = 0; how < 2; how++)
+        for (int i = 0; i < 2; i++)
+            if (!(c[i].sync_latency[how] > due[how] - exact && c[i].sync_latency[how] < due[how] + exact))
+                test_fail(__FILE__, __LINE__, "%g s, %g are due", c[i].sync_latency[how], due[how]);
 }
 
 /* Whether streams are so many, as said; others are none. */

@@ -23,7 +23,7 @@ static const char *status_text(const hth_device_info *d, bool is_first_gpu)
     if (d->unsupported_reason[0]) return d->unsupported_reason;
     if (d->kind == HTH_DEVICE_DISCRETE)
         return is_first_gpu ? "--gpu auto takes it" : "by name: --gpu auto takes the first discrete GPU";
-    if (d->kind == HTH_DEVICE_INTEGRATED) return "by name: it shares the CPU's memory, so it gains little";
+    if (d->kind == HTH_DEVICE_INTEGRATED) return "by name, or by --gpu auto after hearth doctor --gpu measured that it is faster than the CPU";
     return "by name: for tests, it is slower than the CPU by itself";
 }
 
@@ -33,9 +33,12 @@ static void write_shape(char *text, size_t size, const hth_coopmat_shape *s)
     snprintf(text, size, "%ux%ux%u", s->m, s->n, s->k);
 }
 
-static void print_matrices(const hth_device_info *d)
+static void print_features(const hth_device_info *d)
 {
     char shape[40];
+    bool is_gpu = d->kind == HTH_DEVICE_DISCRETE || d->kind == HTH_DEVICE_INTEGRATED;
+    if (is_gpu && !(d->features & HTH_FEATURE_FAST_DOT))
+        printf("          dot products of bytes are no instruction: generation may be limited by computing\n");
     if (d->n_shape > 0) printf("          matrix units of bytes:");
     for (uint32_t i = 0; i < d->n_shape; i++) {
         write_shape(shape, sizeof shape, &d->shapes[i]);
@@ -58,7 +61,7 @@ static void print_text(const hth_device_info *found, size_t n, const char *note)
                (double)d->memory * 1e-9);
         if (d->budget > 0) printf(", %.1f GB free", (double)d->budget * 1e-9);
         printf("\n          %s; %s\n", printable(d->driver), status_text(d, is_usable && !has_gpu));
-        print_matrices(d);
+        print_features(d);
         has_gpu |= is_usable;
     }
     printf("null      functions of C in place of a GPU's programs; by name: for tests\n");
@@ -95,6 +98,7 @@ static void print_json(const hth_device_info *found, size_t n, const char *note)
             json_word(&j, NULL, name);
         }
         json_close(&j, ']');
+        json_bool(&j, "fast_dot", found[i].features & HTH_FEATURE_FAST_DOT);
         json_bool(&j, "matrix_2", found[i].features & HTH_FEATURE_COOPMAT2);
         json_bool(&j, "matrix_2_unused", found[i].unused_features & HTH_FEATURE_COOPMAT2);
         json_word(&j, "problem", found[i].unsupported_reason);

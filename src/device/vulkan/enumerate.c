@@ -100,9 +100,12 @@ static hearth_status find_shapes(const hth_vk_instance *vk, VkPhysicalDevice dev
 
 /* Further requirements of cooperative matrix shaders (shaders/tiles.glsl): 8-bit integers, the Vulkan memory
  * model, and full subgroups. */
-static hearth_status find_coopmat(const hth_vk_instance *vk, VkPhysicalDevice device, hth_device_info *info,
+static hearth_status find_coopmat(const hth_vk_instance *vk, VkPhysicalDevice device, hth_vk_physical_device *f,
                                    hearth_error *err)
 {
+    hth_device_info *info = &f->info;
+    VkPhysicalDeviceSubgroupSizeControlProperties sizes = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES};
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR};
     VkPhysicalDeviceSubgroupSizeControlFeatures subgroups = {
@@ -112,7 +115,7 @@ static hearth_status find_coopmat(const hth_vk_instance *vk, VkPhysicalDevice de
     VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
                                           .pNext = &more};
     VkPhysicalDeviceCooperativeMatrixPropertiesKHR stages = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR};
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR, .pNext = &sizes};
     VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
                                               .pNext = &stages};
     bool listed, controls;
@@ -127,6 +130,9 @@ static hearth_status find_coopmat(const hth_vk_instance *vk, VkPhysicalDevice de
     if (!matrix.cooperativeMatrix || !computes || !subgroups.computeFullSubgroups || !more.shaderInt8 ||
         !more.vulkanMemoryModel)
         return HEARTH_OK;
+    f->has_subgroup_size = subgroups.subgroupSizeControl &&
+                           sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT &&
+                           info->subgroup_size >= sizes.minSubgroupSize && info->subgroup_size <= sizes.maxSubgroupSize;
     st = find_shapes(vk, device, info, err);
     if (info->n_shape > 0) info->features |= HTH_FEATURE_COOPMAT;
     return st;
@@ -232,9 +238,11 @@ static hearth_status fill_physical_device(const hth_vk_instance *vk, VkPhysicalD
     memcpy(info->max_groups, p->limits.maxComputeWorkGroupCount, sizeof info->max_groups);
     info->max_allocation = sizes.maxMemoryAllocationSize;
     info->subgroup_size = subgroups.subgroupSize;
-    hearth_status st = find_memory(vk, device, f, err);
+    hearth_status st = find_extension(vk, device, HTH_VK_PORTABILITY_SUBSET, &f->is_subset, err);
+    if (f->is_subset && info->kind == HTH_DEVICE_DISCRETE) info->kind = HTH_DEVICE_INTEGRATED; /* a layered driver */
+    if (st == HEARTH_OK) st = find_memory(vk, device, f, err);
     if (st == HEARTH_OK) st = find_features(vk, device, info, err);
-    if (st == HEARTH_OK && p->apiVersion >= VK_API_VERSION_1_2) st = find_coopmat(vk, device, info, err);
+    if (st == HEARTH_OK && p->apiVersion >= VK_API_VERSION_1_2) st = find_coopmat(vk, device, f, err);
     if (st == HEARTH_OK) st = find_coopmat2(vk, device, p->apiVersion, info, err);
     if (st != HEARTH_OK) return st;
     if (without & HTH_FEATURE_COOPMAT) without |= HTH_FEATURE_COOPMAT2, info->n_shape = 0;

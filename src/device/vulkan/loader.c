@@ -155,10 +155,22 @@ static void close_messenger(hth_vk_instance *vk)
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
+/* Loaders list drivers of parts of Vulkan, such as MoltenVK, only to programs that ask for them. */
+static bool has_portability(const hth_vk_instance *vk)
+{
+    enum { MAX = 64 };
+    VkExtensionProperties all[MAX];
+    uint32_t n = MAX;
+    VkResult r = vk->vkEnumerateInstanceExtensionProperties(NULL, &n, all);
+    for (uint32_t i = 0; (r == VK_SUCCESS || r == VK_INCOMPLETE) && i < n; i++)
+        if (strcmp(all[i].extensionName, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME) == 0) return true;
+    return false;
+}
+
 hearth_status hth_vk_instance_open(hth_vk_instance *vk, bool validation, hearth_error *err)
 {
-    static const char *const layers[] = {VALIDATION}, *const extensions[] = {
-                                                          VK_EXT_DEBUG_UTILS_EXTENSION_NAME};
+    static const char *const layers[] = {VALIDATION};
+    const char *extensions[2];
     static const VkValidationFeatureEnableEXT enabled[] = {
         VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT};
     VkValidationFeaturesEXT features = {.sType = VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT,
@@ -170,11 +182,16 @@ hearth_status hth_vk_instance_open(hth_vk_instance *vk, bool validation, hearth_
     VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};
     if (validation) {
         info.pNext = &features;
-        info.enabledLayerCount = info.enabledExtensionCount = 1;
-        info.ppEnabledLayerNames = layers, info.ppEnabledExtensionNames = extensions;
+        info.enabledLayerCount = 1, info.ppEnabledLayerNames = layers;
+        extensions[info.enabledExtensionCount++] = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
     }
     *vk = (hth_vk_instance){0};
     hearth_status st = open_loader(vk, err);
+    if (st == HEARTH_OK && has_portability(vk)) {
+        info.flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
+        extensions[info.enabledExtensionCount++] = VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME;
+    }
+    info.ppEnabledExtensionNames = extensions;
     if (st == HEARTH_OK) {
         VkResult r = vk->vkCreateInstance(&info, NULL, &vk->handle);
         if (r != VK_SUCCESS) vk->handle = NULL, st = hth_vk_fail(err, NULL, "vkCreateInstance", r);

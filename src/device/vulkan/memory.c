@@ -78,6 +78,13 @@ hearth_status hth_vk_buffer_new(hth_buffer *b, const char *what, hearth_error *e
     return st;
 }
 
+/* Whether a copy to it is in flight is not known. */
+void hth_vk_buffer_release(hth_buffer *b)
+{
+    hth_vk_finish_uploads(b->device, NULL);
+    hth_vk_buffer_free(b);
+}
+
 void hth_vk_buffer_free(hth_buffer *b)
 {
     hth_vk_device *vk = b->device->priv;
@@ -90,19 +97,26 @@ void hth_vk_buffer_free(hth_buffer *b)
 
 /* ---- transfers between host and device ------------------------------------------------------------- */
 
-static hearth_status copy_now(hth_device *d, hth_buffer_range from, hth_buffer_range to, hearth_error *err)
+static hearth_status begin_copy(hth_device *d, hth_buffer_range from, hth_buffer_range to, VkCommandBuffer *commands,
+                                hearth_error *err)
 {
     hth_vk_device *vk = d->priv;
-    VkCommandBuffer commands;
     VkBufferCopy region = {from.offset, to.offset, to.size};
-    hearth_status st = hth_vk_commands_begin(d, &commands, err);
-    if (st != HEARTH_OK) return st;
-    vk->call.vkCmdCopyBuffer(commands, ((hth_vk_buffer *)from.buffer->priv)->handle,
-                             ((hth_vk_buffer *)to.buffer->priv)->handle, 1, &region);
-    return hth_vk_run_once(d, commands, err);
+    hearth_status st = hth_vk_commands_begin(d, commands, err);
+    if (st == HEARTH_OK)
+        vk->call.vkCmdCopyBuffer(*commands, ((hth_vk_buffer *)from.buffer->priv)->handle,
+                                 ((hth_vk_buffer *)to.buffer->priv)->handle, 1, &region);
+    return st;
 }
 
-/* A staging buffer, outside the budget: freed before the call returns. */
+static hearth_status copy_now(hth_device *d, hth_buffer_range from, hth_buffer_range to, hearth_error *err)
+{
+    VkCommandBuffer commands;
+    hearth_status st = begin_copy(d, from, to, &commands, err);
+    return st == HEARTH_OK ? hth_vk_run_once(d, commands, err) : st;
+}
+
+/* A staging buffer, outside the budget: freed when what it carries is there. */
 static hearth_status open_staging(hth_device *d, hth_memory memory, uint64_t size, hth_buffer *b,
                                   hearth_error *err)
 {
@@ -110,22 +124,55 @@ static hearth_status open_staging(hth_device *d, hth_memory memory, uint64_t siz
     return hth_vk_buffer_new(b, "a staging buffer", err);
 }
 
+static hearth_status finish_staging(hth_device *d, hth_vk_staging *s, hearth_error *err)
+{
+    VkCommandBuffer commands = s->commands;
+    s->commands = NULL;
+    return commands ? hth_vk_run_finish(d, commands, s->fence, err) : HEARTH_OK;
+}
+
+hearth_status hth_vk_finish_uploads(hth_device *d, hearth_error *err)
+{
+    hth_vk_device *vk = d->priv;
+    hearth_status st = HEARTH_OK;
+    for (int i = 0; i < 2; i++) {
+        hth_vk_staging *s = &vk->staging[i];
+        hearth_status one = finish_staging(d, s, st == HEARTH_OK ? err : NULL);
+        if (st == HEARTH_OK) st = one;
+        if (s->buffer.priv) hth_vk_buffer_free(&s->buffer);
+    }
+    return st;
+}
+
+/* Waits until a staging buffer is free, and makes one of at least so many bytes of it. */
+static hearth_status prepare_staging(hth_device *d, hth_vk_staging *s, uint64_t size, hearth_error *err)
+{
+    hearth_status st = finish_staging(d, s, err);
+    if (st == HEARTH_OK && s->buffer.priv && s->buffer.size < size) hth_vk_buffer_free(&s->buffer);
+    if (st == HEARTH_OK && !s->buffer.priv) st = open_staging(d, HTH_MEMORY_UPLOAD, size, &s->buffer, err);
+    return st;
+}
+
+/* Returns while the last chunks are copied: all that is submitted later waits for them. */
 hearth_status hth_vk_upload(hth_buffer_range to, const void *from, hearth_error *err)
 {
     hth_device *d = to.buffer->device;
-    hth_buffer staging;
+    hth_vk_device *vk = d->priv;
     if (to.size == 0) return HEARTH_OK;
     if (to.buffer->map) return memcpy(to.buffer->map + to.offset, from, (size_t)to.size), HEARTH_OK;
     uint64_t capacity = to.size < CHUNK ? to.size : CHUNK;
-    hearth_status st = open_staging(d, HTH_MEMORY_UPLOAD, capacity, &staging, err);
-    if (st != HEARTH_OK) return st;
+    hearth_status st = HEARTH_OK;
     for (uint64_t at = 0; st == HEARTH_OK && at < to.size; at += capacity) {
+        hth_vk_staging *s = &vk->staging[vk->i_staging];
         uint64_t n = to.size - at < capacity ? to.size - at : capacity;
-        memcpy(staging.map, (const uint8_t *)from + at, (size_t)n);
-        st = copy_now(d, (hth_buffer_range){&staging, 0, n}, (hth_buffer_range){to.buffer, to.offset + at, n},
-                      err);
+        if ((st = prepare_staging(d, s, capacity, err)) != HEARTH_OK) break;
+        memcpy(s->buffer.map, (const uint8_t *)from + at, (size_t)n);
+        VkCommandBuffer commands;
+        st = begin_copy(d, (hth_buffer_range){&s->buffer, 0, n}, (hth_buffer_range){to.buffer, to.offset + at, n},
+                        &commands, err);
+        if (st == HEARTH_OK) st = hth_vk_run_start(d, commands, &s->fence, err);
+        if (st == HEARTH_OK) s->commands = commands, vk->i_staging ^= 1;
     }
-    hth_vk_buffer_free(&staging);
     return st;
 }
 
@@ -133,10 +180,11 @@ hearth_status hth_vk_download(hth_buffer_range from, void *to, hearth_error *err
 {
     hth_device *d = from.buffer->device;
     hth_buffer staging;
-    if (from.size == 0) return HEARTH_OK;
+    hearth_status st = hth_vk_finish_uploads(d, err);
+    if (st != HEARTH_OK || from.size == 0) return st;
     if (from.buffer->map) return memcpy(to, from.buffer->map + from.offset, (size_t)from.size), HEARTH_OK;
     uint64_t capacity = from.size < CHUNK ? from.size : CHUNK;
-    hearth_status st = open_staging(d, HTH_MEMORY_READBACK, capacity, &staging, err);
+    st = open_staging(d, HTH_MEMORY_READBACK, capacity, &staging, err);
     if (st != HEARTH_OK) return st;
     for (uint64_t at = 0; st == HEARTH_OK && at < from.size; at += capacity) {
         uint64_t n = from.size - at < capacity ? from.size - at : capacity;

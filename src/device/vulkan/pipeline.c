@@ -60,9 +60,14 @@ static hearth_status make_pipeline(hth_device *d, hth_vk_pipeline *own, const ht
     VkSpecializationInfo consts = {n, entries, n * sizeof *p->consts, p->consts};
     VkPipelineShaderStageCreateFlags full =
         hth_shader_coopmat_level(p->id) ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT : 0;
+    /* Tiles are divided among subgroups of this size (forward/gpu/coopmat_shapes.c); drivers may choose another one. */
+    VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
+        .requiredSubgroupSize = d->info.subgroup_size};
     VkComputePipelineCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
         .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                  .pNext = full && vk->physical.has_subgroup_size ? &size : NULL,
                   .flags = full,
                   .stage = VK_SHADER_STAGE_COMPUTE_BIT,
                   .module = own->module,

@@ -69,9 +69,9 @@ void hth_vk_pipeline_cache_open(hth_device *d)
 }
 
 /* Writes the current cache to disk if it changed. */
-static void save(const hth_device *d)
+static void save(hth_device *d)
 {
-    const hth_vk_device *vk = d->priv;
+    hth_vk_device *vk = d->priv;
     VkPhysicalDeviceProperties p = properties_of(vk);
     char name[HTH_DISKCACHE_NAME];
     size_t n = 0;
@@ -79,15 +79,23 @@ static void save(const hth_device *d)
     uint8_t *bytes = r == VK_SUCCESS && n > 0 && n <= HTH_DISKCACHE_MAX ? hth_alloc(1, n) : NULL;
     if (bytes) r = vk->call.vkGetPipelineCacheData(vk->handle, vk->pipeline_cache, &n, bytes);
     name_of(&p, name);
-    if (bytes && r == VK_SUCCESS && (n != d->pipeline_cache_bytes || hth_hash(bytes, n) != vk->pipeline_cache_hash))
-        hth_diskcache_put(name, key_of(&p, &d->info), bytes, n);
+    uint64_t hash = bytes && r == VK_SUCCESS ? hth_hash(bytes, n) : vk->pipeline_cache_hash;
+    if (hash != vk->pipeline_cache_hash) hth_diskcache_put(name, key_of(&p, &d->info), bytes, n);
+    vk->pipeline_cache_hash = hash;
     hth_free(bytes);
+}
+
+void hth_vk_pipeline_cache_save(hth_device *d)
+{
+    hth_vk_device *vk = d->priv;
+    if (vk->pipeline_cache && vk->compiled) save(d);
+    vk->compiled = false;
 }
 
 void hth_vk_pipeline_cache_close(hth_device *d)
 {
     hth_vk_device *vk = d->priv;
     if (!vk->pipeline_cache) return;
-    if (vk->compiled && !d->lost) save(d);
+    if (!d->lost) hth_vk_pipeline_cache_save(d);
     vk->call.vkDestroyPipelineCache(vk->handle, vk->pipeline_cache, NULL);
 }

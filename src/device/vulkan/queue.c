@@ -42,7 +42,7 @@ static hearth_status submit_some(hth_device *d, const hth_submit_info *submits, 
 hearth_status hth_vk_submit(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first,
                             hearth_error *err)
 {
-    hearth_status st = HEARTH_OK;
+    hearth_status st = hth_vk_finish_uploads(d, err);
     for (size_t i = 0; st == HEARTH_OK && i < n; i += AT_ONCE) {
         size_t left = n - i;
         st = submit_some(d, submits + i, (uint32_t)(left < AT_ONCE ? left : AT_ONCE), first + i, err);
@@ -119,43 +119,69 @@ static VkResult wait_for(const hth_vk_device *vk, VkFence fence, uint64_t timeou
     return r;
 }
 
-/* Submits `info`, if it is not NULL, and waits for it and all before it. */
-static hearth_status submit_and_finish(hth_device *d, const VkSubmitInfo *info, uint64_t timeout_ns,
-                                       hearth_error *err)
+static hearth_status submit_with_fence(hth_device *d, const VkSubmitInfo *info, VkFence *fence, hearth_error *err)
 {
     hth_vk_device *vk = d->priv;
     VkFenceCreateInfo plain = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
-    VkFence fence;
-    const char *call = "vkCreateFence";
-    VkResult r = vk->call.vkCreateFence(vk->handle, &plain, NULL, &fence);
-    if (r != VK_SUCCESS) return hth_vk_fail(err, d, call, r);
-    r = vk->call.vkQueueSubmit(vk->queue, info != NULL, info, fence), call = "vkQueueSubmit";
-    if (r == VK_SUCCESS) r = wait_for(vk, fence, timeout_ns), call = "vkWaitForFences";
+    VkResult r = vk->call.vkCreateFence(vk->handle, &plain, NULL, fence);
+    if (r != VK_SUCCESS) return hth_vk_fail(err, d, "vkCreateFence", r);
+    r = vk->call.vkQueueSubmit(vk->queue, info != NULL, info, *fence);
+    if (r == VK_SUCCESS) return HEARTH_OK;
+    vk->call.vkDestroyFence(vk->handle, *fence, NULL);
+    return hth_vk_fail(err, d, "vkQueueSubmit", r);
+}
+
+/* Waits for a fence, and frees it. */
+static hearth_status finish_fence(hth_device *d, VkFence fence, uint64_t timeout_ns, hearth_error *err)
+{
+    hth_vk_device *vk = d->priv;
+    VkResult r = wait_for(vk, fence, timeout_ns);
     vk->hangs = r == VK_TIMEOUT;
     if (vk->hangs)
         return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: what was submitted is not done after %.0f s",
                         d->info.name, (double)timeout_ns * 1e-9);
     vk->call.vkDestroyFence(vk->handle, fence, NULL);
-    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, call, r);
+    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkWaitForFences", r);
+}
+
+static uint64_t timeout_of(const hth_device *d)
+{
+    const uint64_t lost_ns = 2000000000;
+    return d->lost ? lost_ns : hth_device_submit_timeout_ns(&d->info);
 }
 
 void hth_vk_finish(hth_device *d)
 {
-    const uint64_t lost_ns = 2000000000;
     const hth_vk_device *vk = d->priv;
-    if (!vk->hangs)
-        submit_and_finish(d, NULL, d->lost ? lost_ns : hth_device_submit_timeout_ns(&d->info), NULL);
+    VkFence fence;
+    if (!vk->hangs && submit_with_fence(d, NULL, &fence, NULL) == HEARTH_OK)
+        finish_fence(d, fence, timeout_of(d), NULL);
 }
 
-hearth_status hth_vk_run_once(hth_device *d, VkCommandBuffer commands, hearth_error *err)
+hearth_status hth_vk_run_start(hth_device *d, VkCommandBuffer commands, VkFence *fence, hearth_error *err)
 {
     hth_vk_device *vk = d->priv;
     VkSubmitInfo info = {
         .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
     VkResult r = vk->call.vkEndCommandBuffer(commands);
-    hearth_status st = r == VK_SUCCESS
-                           ? submit_and_finish(d, &info, hth_device_submit_timeout_ns(&d->info), err)
-                           : hth_vk_fail(err, d, "vkEndCommandBuffer", r);
+    hearth_status st = r == VK_SUCCESS ? submit_with_fence(d, &info, fence, err)
+                                       : hth_vk_fail(err, d, "vkEndCommandBuffer", r);
+    if (st != HEARTH_OK) vk->call.vkFreeCommandBuffers(vk->handle, vk->commands, 1, &commands);
+    return st;
+}
+
+hearth_status hth_vk_run_finish(hth_device *d, VkCommandBuffer commands, VkFence fence, hearth_error *err)
+{
+    hth_vk_device *vk = d->priv;
+    if (vk->hangs) return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: what was submitted is not done", d->info.name);
+    hearth_status st = finish_fence(d, fence, timeout_of(d), err);
     if (!vk->hangs) vk->call.vkFreeCommandBuffers(vk->handle, vk->commands, 1, &commands);
     return st;
+}
+
+hearth_status hth_vk_run_once(hth_device *d, VkCommandBuffer commands, hearth_error *err)
+{
+    VkFence fence;
+    hearth_status st = hth_vk_run_start(d, commands, &fence, err);
+    return st == HEARTH_OK ? hth_vk_run_finish(d, commands, fence, err) : st;
 }

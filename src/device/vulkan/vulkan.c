@@ -44,8 +44,9 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
                                      .queueFamilyIndex = vk->physical.family,
                                      .queueCount = 1,
                                      .pQueuePriorities = &priority};
-    const char *extensions[4];
+    const char *extensions[5];
     uint32_t n_extension = 0;
+    if (vk->physical.is_subset) extensions[n_extension++] = HTH_VK_PORTABILITY_SUBSET;
     bool dot = vk->physical.info.features & HTH_FEATURE_INT_DOT;
     bool coopmat = vk->physical.info.features & HTH_FEATURE_COOPMAT;
     bool coopmat2 = vk->physical.info.features & HTH_FEATURE_COOPMAT2;
@@ -61,6 +62,7 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
     VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_features = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES,
         .pNext = &matrix_features,
+        .subgroupSizeControl = vk->physical.has_subgroup_size,
         .computeFullSubgroups = VK_TRUE};
     VkPhysicalDeviceShaderIntegerDotProductFeatures dot_features = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES,
@@ -158,6 +160,7 @@ static hearth_status open_device(hth_device *d, const hth_device_spec *spec, hea
 static void stop(hth_device *d)
 {
     if (d->max_wait_value > d->host_value) hth_vk_signal(d, d->max_wait_value, NULL);
+    hth_vk_finish_uploads(d, NULL);
     hth_vk_finish(d);
 }
 
@@ -189,11 +192,12 @@ const hth_backend hth_backend_vulkan = {
     .n_validation_error = n_validation_error,
     .budget = hth_vk_budget,
     .buffer_new = hth_vk_buffer_new,
-    .buffer_free = hth_vk_buffer_free,
+    .buffer_free = hth_vk_buffer_release,
     .upload = hth_vk_upload,
     .download = hth_vk_download,
     .pipeline_new = hth_vk_pipeline_new,
     .pipeline_free = hth_vk_pipeline_free,
+    .pipelines_save = hth_vk_pipeline_cache_save,
     .cmdlist_end = hth_vk_cmdlist_end,
     .cmdlist_free = hth_vk_cmdlist_free,
     .cmdlist_read_times = hth_vk_times_read,

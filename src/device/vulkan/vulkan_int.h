@@ -51,6 +51,9 @@ hearth_status hth_vk_fail(hearth_error *err, const hth_device *d, const char *ca
 
 /* ---- enumeration (enumerate.c) ------------------------------------------------------------------------ */
 
+/* A driver that has it wants it enabled. In vulkan_beta.h. */
+#define HTH_VK_PORTABILITY_SUBSET "VK_KHR_portability_subset"
+
 typedef struct hth_vk_physical_device {
     VkPhysicalDevice handle;
     uint32_t family; /* compute queue family */
@@ -59,6 +62,8 @@ typedef struct hth_vk_physical_device {
     uint32_t float_controls; /* HTH_VK_*: supported float controls */
     uint32_t heap;   /* index of the largest device-local heap */
     bool has_memory_budget;
+    bool is_subset;           /* the driver has a part of Vulkan: what it lacks is not used here */
+    bool has_subgroup_size;   /* a pipeline can require info.subgroup_size */
     hth_device_info info;
 } hth_vk_physical_device;
 
@@ -73,6 +78,13 @@ uint64_t hth_vk_budget(const hth_device *d);
 
 typedef struct hth_vk_proofs hth_vk_proofs; /* proof.c */
 
+/* A buffer of the host that is copied to the device. */
+typedef struct hth_vk_staging {
+    hth_buffer buffer;        /* priv NULL: none */
+    VkCommandBuffer commands; /* in flight; NULL: nothing is */
+    VkFence fence;
+} hth_vk_staging;
+
 typedef struct hth_vk_device {
     hth_vk_instance instance;
     hth_vk_physical_device physical;
@@ -84,7 +96,9 @@ typedef struct hth_vk_device {
     VkSemaphore done, host_semaphore;    /* timelines: fences, and the host semaphore */
     VkPipelineCache pipeline_cache; /* NULL: the driver could not create one */
     uint64_t pipeline_cache_hash;   /* of the loaded cache data */
-    bool compiled;             /* some pipeline was compiled since */
+    hth_vk_staging staging[2]; /* of uploads: one is filled while the other is copied */
+    int i_staging;             /* the next one */
+    _Atomic bool compiled;          /* some pipeline was compiled since */
     hth_vk_proofs *proofs;
     bool hangs;                /* what was submitted did not end: its objects stay until the process ends */
 } hth_vk_device;
@@ -112,13 +126,17 @@ typedef struct hth_vk_cmdlist {
 /* memory.c */
 hearth_status hth_vk_buffer_new(hth_buffer *b, const char *what, hearth_error *err);
 void hth_vk_buffer_free(hth_buffer *b);
+void hth_vk_buffer_release(hth_buffer *b); /* hth_backend.buffer_free */
 hearth_status hth_vk_upload(hth_buffer_range to, const void *from, hearth_error *err);
 hearth_status hth_vk_download(hth_buffer_range from, void *to, hearth_error *err);
+/* Waits for uploads in flight, and frees their staging buffers. */
+hearth_status hth_vk_finish_uploads(hth_device *d, hearth_error *err);
 /* pipeline.c */
 hearth_status hth_vk_pipeline_new(hth_device *d, hth_pipeline *p, hearth_error *err);
 void hth_vk_pipeline_free(hth_device *d, hth_pipeline *p);
 /* pipeline_cache.c: loads what an earlier run compiled for the device, and saves what this one compiled. */
 void hth_vk_pipeline_cache_open(hth_device *d);
+void hth_vk_pipeline_cache_save(hth_device *d);
 void hth_vk_pipeline_cache_close(hth_device *d);
 /* cmdlist.c */
 hearth_status hth_vk_cmdlist_end(hth_cmdlist *t, hearth_error *err);
@@ -143,6 +161,9 @@ hth_fence hth_vk_completed_value(hth_device *d);
 hearth_status hth_vk_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late, hearth_error *err);
 /* Submits commands and waits for completion: for loading. */
 hearth_status hth_vk_run_once(hth_device *d, VkCommandBuffer commands, hearth_error *err);
+/* The same in two parts: start makes a fence, which finish frees with the commands. Both free them if they fail. */
+hearth_status hth_vk_run_start(hth_device *d, VkCommandBuffer commands, VkFence *fence, hearth_error *err);
+hearth_status hth_vk_run_finish(hth_device *d, VkCommandBuffer commands, VkFence fence, hearth_error *err);
 /* Waits until all that was submitted is complete, for a limited time: see hth_vk_device.hangs. */
 void hth_vk_finish(hth_device *d);
 hearth_status hth_vk_commands_begin(hth_device *d, VkCommandBuffer *out, hearth_error *err);

@@ -47,6 +47,13 @@ static hearth_status check_floats(hth_gpu *g, hearth_error *err)
     return check_bit_exact(g, err);
 }
 
+/* The highest level that is not slow, from this one on down. */
+static hth_coopmat_level level_from(const hth_gpu *g, hth_coopmat_level level)
+{
+    while (level > HTH_COOPMAT_NONE && g->params.slow_levels >> level & 1) level--;
+    return level;
+}
+
 /* Records the command lists, which creates all pipelines they use; steps down a cooperative matrix level when the
  * driver rejects one. why: a known reason against the level above. */
 static hearth_status record_with(hth_gpu *g, hth_coopmat_level level, const char *why, hearth_error *err)
@@ -54,7 +61,7 @@ static hearth_status record_with(hth_gpu *g, hth_coopmat_level level, const char
     static const char *const units[][2] = {{"the matrix units", "are"}, {"NV_cooperative_matrix2", "is"}};
     const char *path = hth_gguf_path(g->model->file), *name = hth_device_get_info(g->device)->name;
     hearth_error level_err = {0};
-    for (;; level--, why = level_err.message) {
+    for (;; level = level_from(g, level - 1), why = level_err.message) {
         if (why) {
             const char *const *what = units[level];
             hth_log(HEARTH_LOG_WARN, "%s: %s of %s %s not used: %s", path, what[0], name, what[1], why);
@@ -72,31 +79,32 @@ static hearth_status record_with(hth_gpu *g, hth_coopmat_level level, const char
 static hth_coopmat_level find_differing(const hth_gpu *g, char (*messages)[HTH_GPU_MESSAGE_MAX])
 {
     hth_coopmat_level i = HTH_COOPMAT_KHR;
-    while (i <= g->coopmat && messages[i][0] == '\0') i++;
+    while (i <= g->coopmat && (messages[i][0] == '\0' || g->params.slow_levels >> i & 1)) i++;
     return i <= g->coopmat ? i : HTH_COOPMAT_NONE;
 }
 
-static hth_coopmat_level coopmat_level_of(const hth_device_info *info)
+static hth_coopmat_level coopmat_level_of(const hth_gpu *g)
 {
-    if (info->features & HTH_FEATURE_COOPMAT2) return HTH_COOPMAT_CM2;
-    return info->n_shape > 0 ? HTH_COOPMAT_KHR : HTH_COOPMAT_NONE;
+    const hth_device_info *info = hth_device_get_info(g->device);
+    if (info->features & HTH_FEATURE_COOPMAT2) return level_from(g, HTH_COOPMAT_CM2);
+    return level_from(g, info->n_shape > 0 ? HTH_COOPMAT_KHR : HTH_COOPMAT_NONE);
 }
 
 /* Records the command lists, then runs the self-test of the shaders they use. The test writes into the step
  * workspace. */
-static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
+static hearth_status record_and_test_all(hth_gpu *g, hearth_error *err)
 {
     hth_gpu_messages messages;
     const hth_device_info *info = hth_device_get_info(g->device);
     hearth_status st = hth_gpu_upload_scale_max(g, err);
-    if (st == HEARTH_OK) st = record_with(g, coopmat_level_of(info), NULL, err);
+    if (st == HEARTH_OK) st = record_with(g, coopmat_level_of(g), NULL, err);
     if (st != HEARTH_OK || (g->bit_exact_reason[0] && g->coopmat == HTH_COOPMAT_NONE)) return st;
     const hth_pipeline *rules; /* is in no command list */
     st = hth_pipeline_get(g->device, HTH_SHADER_float_rules, NULL, &rules, err);
     if (st != HEARTH_OK) return st;
     hth_coopmat_level differing = HTH_COOPMAT_NONE;
     do {
-        if (differing) st = record_with(g, differing - 1, messages[differing], err);
+        if (differing) st = record_with(g, level_from(g, differing - 1), messages[differing], err);
         if (st == HEARTH_OK) st = hth_gpu_selftest(g->device, g->workspace.memory, messages, err);
         if (st != HEARTH_OK) return st;
         differing = find_differing(g, messages);
@@ -107,6 +115,14 @@ static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
     if (st == HEARTH_OK && g->bit_exact_reason[0])
         hth_log(HEARTH_LOG_WARN, "%s: %s does not give the CPU's bits: %s", hth_gguf_path(g->model->file),
                 info->name, g->bit_exact_reason);
+    return st;
+}
+
+/* What was compiled is kept before the first token, whatever happens to the process after it. */
+static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
+{
+    hearth_status st = record_and_test_all(g, err);
+    hth_pipeline_save(g->device);
     return st;
 }
 
@@ -183,11 +199,11 @@ void hth_gpu_unload(hth_gpu *g)
     }
 }
 
-uint64_t hth_gpu_usage(hth_gpu *g, uint64_t *budget)
+hth_device_usage hth_gpu_usage(hth_gpu *g, uint64_t *budget)
 {
     pthread_mutex_lock(&g->step_lock);
     *budget = hth_device_budget(g->device);
-    uint64_t used = hth_device_state(g->device).used;
+    hth_device_usage used = hth_device_state(g->device);
     pthread_mutex_unlock(&g->step_lock);
     return used;
 }

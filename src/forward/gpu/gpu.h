@@ -29,6 +29,8 @@ typedef struct hth_offload_params {
     /* maximum work of one submission, in products of a weight and a byte (submit_budget.c); 0: what a device of
      * its kind should do in HTH_GPU_SUBMIT_MS */
     uint64_t max_work;
+    uint32_t n_thread;    /* that load weights and compile; 0: one for each core */
+    uint32_t slow_levels; /* hth_gpu_slow_levels: not used, because another way to compute the same is faster */
     uint32_t
         /* maximum number of offloaded layers, the head counted as one; 0: no limit. Applies to later placements
          * that replace this one. */
@@ -46,6 +48,16 @@ uint32_t hth_gpu_batch_size(const hth_device_info *info, uint32_t n_batch, uint3
 
 /* max_work for a device with `rate` products per second. */
 uint64_t hth_gpu_max_submit_work(double rate);
+
+/* prompt_rates.c: bytes of weights (in the device's layout) times tokens per second of rows for many tokens, by how they
+ * are computed; 0: not measured, because the device cannot. Takes some 0.1 s on a GPU, and up to half of the device's
+ * free memory. type: quantised. MEMORY, DEVICE. */
+hearth_status hth_gpu_measure_prompts(hth_device *device, hth_type type, double rates[HTH_N_COOPMAT_LEVEL],
+                                      hearth_error *err);
+/* The levels (bit i: level i) that are slower than one below them. */
+uint32_t hth_gpu_slow_levels(const double rates[HTH_N_COOPMAT_LEVEL]);
+/* Products of a weight and a byte per second at such a rate. */
+double hth_gpu_products(hth_type type, double rate);
 
 /* Why layer i (or, for i = n_layer, the head) cannot be offloaded; NULL: it can. */
 const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload_params *params,
@@ -83,7 +95,7 @@ hth_gpu *hth_gpu_next(const hth_gpu *gpu); /* NULL: it is the last */
 hth_device *hth_gpu_get_device(const hth_gpu *gpu);
 const hth_offload_params *hth_gpu_get_params(const hth_gpu *gpu);
 /* Bytes in use on its device, and the budget, between two steps. */
-uint64_t hth_gpu_usage(hth_gpu *gpu, uint64_t *budget);
+hth_device_usage hth_gpu_usage(hth_gpu *gpu, uint64_t *budget);
 /* Whether a status is the device's fault, and the CPU can do without it. */
 bool hth_gpu_is_device_failure(hearth_status st);
 /* Whether the last step failed on its device so. */

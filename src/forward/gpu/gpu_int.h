@@ -97,8 +97,14 @@ void hth_gpu_caches_close(hth_gpu *g);
 
 /* ---- command lists (record.c) ------------------------------------------------------------------------- */
 
-/* Separate command lists for steps of one token, of up to 8, and of up to n_row tokens. */
-enum { HTH_GPU_ONE, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS = 8 };
+/* Separate command lists for steps of one token, of up to 2, 4 and 8, and of up to n_row tokens: rows for fewer tokens
+ * than the command list has cost as much as for all. */
+enum { HTH_GPU_ONE, HTH_GPU_TWO, HTH_GPU_FOUR, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS = 8 };
+
+/* Those of n_row tokens also for sequences of fewer positions than all of the caches have: attention is divided among
+ * submissions by its work, which grows with the positions. For up to FIRST positions, four times as many, and so on;
+ * recorded where attention over as many as the next ones have would be divided. */
+enum { HTH_GPU_N_SHORT = 3, HTH_GPU_SHORT_FIRST = 4096 };
 
 /* Host operations within a step, run in order, each as soon as n_d2h device-to-host messages have arrived. A
  * message is data that the device writes for the host (a layer's inputs), or the notice that a staging buffer is
@@ -121,6 +127,7 @@ typedef struct hth_gpu_segment {
     hth_cmdlist *cmdlist;
     uint32_t n_d2h, n_host_op; /* messages written by its end; host operations that must precede it */
     uint64_t work;             /* in the unit of hth_offload_params.max_work */
+    uint64_t wait_ns; /* for which the host waited for its end, or that of a step that ends with it, in the last step */
 } hth_gpu_segment;
 typedef struct hth_gpu_segments {
     hth_gpu_segment *segments; /* [n], with the given capacity */
@@ -185,6 +192,7 @@ struct hth_gpu {
     size_t n_staging_vector, staging_capacity;
     hth_gpu_workspace workspace;
     hth_gpu_segments segments[HTH_GPU_N_CLASS];
+    hth_gpu_segments short_segments[HTH_GPU_N_SHORT]; /* n 0: not recorded */
     hth_weight_stream streams[HTH_PLACEMENT_STREAMS];
     uint32_t n_stream;
     hth_gpu_segments head_segments[2]; /* for one token; for HTH_GPU_HEAD_ROWS */
@@ -236,7 +244,7 @@ hearth_status hth_gpu_submit_copy(hth_gpu *g, hearth_error *err);
 /* Waits for a step whose completion was not observed: it may still read the step inputs, and wait for signals. */
 hearth_status hth_gpu_wait_idle(hth_gpu *g, hearth_error *err);
 
-/* Maximum tokens of each class. */
+/* Maximum tokens of each class; as many as the one before: it has no command lists. */
 uint32_t hth_gpu_bucket_size(const hth_gpu *g, int class);
 /* Where rotations are in workspace.table for command lists of n_row tokens, which copy no more than those: cosines of
  * each table from word i * of_table on, the sines of table 0 from word `sines` on; n_word in all. */
@@ -248,6 +256,10 @@ static inline hth_gpu_rotations hth_gpu_rotations_of(const hth_hparams *h, uint3
     uint32_t of_table = n_row * (h->rope.n_rot / 2), sines = (uint32_t)hth_fwd_n_table(h) * of_table;
     return (hth_gpu_rotations){of_table, sines, 2 * sines};
 }
+/* The command lists for tokens [first, first + n) of a step without streamed weights. */
+const hth_gpu_segments *hth_gpu_segments_for(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n);
+/* Positions for which short_segments[i] are. */
+static inline uint32_t hth_gpu_short_positions(int i) { return (uint32_t)HTH_GPU_SHORT_FIRST << 2 * i; }
 /* Records all command lists, and allocates the submissions of a step. */
 hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err);
 void hth_gpu_segments_free(hth_gpu *g);

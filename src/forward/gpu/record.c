@@ -38,12 +38,17 @@ static void rope_store(hth_recorder *r, const hth_layer *l, const hth_gpu_layer 
     hth_rec_barrier(r);
 }
 
-/* Of one token, at the maximum number of positions. */
+/* Of one token in a sequence of n positions. */
+static uint64_t work_of_attention(const hth_gpu *g, const hth_layer *l, uint64_t n)
+{
+    if (l->attn.window > 0 && l->attn.window < n) n = l->attn.window;
+    return 2 * n * l->attn.n_head * g->model->hparams.d_head * HTH_DOT_SCALAR;
+}
+
+/* The same, at the maximum number of positions. */
 static uint64_t attend_work(const hth_recorder *r, const hth_layer *l)
 {
-    uint64_t n = r->g->params.n_position;
-    if (l->attn.window > 0 && l->attn.window < n) n = l->attn.window;
-    return 2 * n * l->attn.n_head * r->g->model->hparams.d_head * HTH_DOT_SCALAR;
+    return work_of_attention(r->g, l, r->n_position);
 }
 
 /* Bytes of shared memory that attn uses (shaders/attn.comp): queries, weights, parts of scores or maxima; sums,
@@ -108,7 +113,7 @@ static void attend_whole(hth_recorder *r, const hth_layer *l, const uint32_t *co
 {
     uint64_t work = attend_work(r, l);
     uint32_t n_together = consts[HTH_ATTN_TOKENS],
-             step = hth_rec_rows_per_dispatch(r, r->n_row, work, n_together);
+             step = hth_rec_tokens_per_dispatch(r, r->n_row, work, n_together, l->attn.n_head_kv);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < step ? r->n_row - first : step;
         push->first_tok = first;
@@ -308,10 +313,11 @@ static void copy_pages(hth_recorder *r)
 
 uint32_t hth_gpu_bucket_size(const hth_gpu *g, int class)
 {
-    uint32_t max = g->params.n_row, rows = class == HTH_GPU_ONE   ? 1
-                                           : class == HTH_GPU_FEW ? HTH_GPU_FEW_ROWS
-                                                                  : max;
-    return rows < max ? rows : max;
+    /* Drivers that compute on the CPU take longer to compile rows for two and four tokens than those save. */
+    static const uint32_t rows[] = {1, 2, 4, HTH_GPU_FEW_ROWS}, rows_on_cpu[] = {1, 1, 1, HTH_GPU_FEW_ROWS};
+    bool on_cpu = hth_device_get_info(g->device)->kind == HTH_DEVICE_CPU;
+    uint32_t max = g->params.n_row;
+    return class == HTH_GPU_MANY ? max : hth_min_u32((on_cpu ? rows_on_cpu : rows)[class], max);
 }
 
 static hearth_status record_with(hth_recorder *r)
@@ -326,15 +332,52 @@ static hearth_status record_with(hth_recorder *r)
     return r->st;
 }
 
-static hearth_status record(hth_gpu *g, uint32_t n_row, hth_gpu_segments *segments, hearth_error *err)
+static hearth_status record(hth_gpu *g, uint32_t n_row, uint32_t n_position, hth_gpu_segments *segments,
+                            hearth_error *err)
 {
-    hth_recorder r = {.g = g, .segments = segments, .n_row = n_row, .err = err};
+    hth_recorder r = {.g = g, .segments = segments, .n_row = n_row, .n_position = n_position, .err = err};
     return record_with(&r);
+}
+
+/* Whether n_row tokens of so long a sequence are too much for a submission, in any layer. */
+static bool divides_attention(const hth_gpu *g, uint32_t n_position)
+{
+    for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++)
+        if (work_of_attention(g, &g->model->layers[i], n_position) > g->params.max_work / g->params.n_row) return true;
+    return false;
+}
+
+static hearth_status record_short(hth_gpu *g, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    for (int i = 0; st == HEARTH_OK && i < HTH_GPU_N_SHORT; i++) {
+        uint32_t n = hth_gpu_short_positions(i), next = hth_min_u32(4 * n, g->params.n_position);
+        if (n < g->params.n_position && g->params.n_row > HTH_GPU_FEW_ROWS && divides_attention(g, next))
+            st = record(g, g->params.n_row, n, &g->short_segments[i], err);
+    }
+    return st;
+}
+
+const hth_gpu_segments *hth_gpu_segments_for(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n)
+{
+    int c = HTH_GPU_ONE;
+    uint32_t last = 0;
+    while (hth_gpu_bucket_size(g, c) < n) c++;
+    for (uint32_t i = first; i < first + n; i++)
+        if (s->tokens[i].position > last) last = s->tokens[i].position;
+    for (int i = 0; c == HTH_GPU_MANY && i < HTH_GPU_N_SHORT; i++)
+        if (g->short_segments[i].n > 0 && last < hth_gpu_short_positions(i)) return &g->short_segments[i];
+    return &g->segments[c];
 }
 
 static hearth_status record_stream(hth_gpu *g, hth_weight_stream *p, hearth_error *err)
 {
-    hth_recorder r = {.g = g, .segments = &p->segments, .n_row = p->n_row, .stream = p, .err = err};
+    hth_recorder r = {.g = g,
+                      .segments = &p->segments,
+                      .n_row = p->n_row,
+                      .n_position = g->params.n_position,
+                      .stream = p,
+                      .err = err};
     return record_with(&r);
 }
 
@@ -355,6 +398,7 @@ static hearth_status alloc_submits(hth_gpu *g, hearth_error *err)
     uint64_t n = 0;
     for (uint32_t i = 0; i < g->n_stream; i++) n = hth_max_u64(n, g->streams[i].segments.n);
     for (int c = 0; c < HTH_GPU_N_CLASS; c++) n = hth_max_u64(n, g->segments[c].n);
+    for (int i = 0; i < HTH_GPU_N_SHORT; i++) n = hth_max_u64(n, g->short_segments[i].n);
     n += hth_max_u64(g->head_segments[0].n, g->head_segments[1].n);
     hth_submit_info *submits = hth_realloc(g->submits, n, sizeof *submits);
     if (submits) g->submits = submits;
@@ -363,16 +407,32 @@ static hearth_status alloc_submits(hth_gpu *g, hearth_error *err)
     return submits && fences ? HEARTH_OK : hth_fail_memory(err, n * sizeof *submits, "command lists");
 }
 
-hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
+static hearth_status record_all(hth_gpu *g, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     uint32_t rows = g->params.n_row < HTH_GPU_HEAD_ROWS ? g->params.n_row : HTH_GPU_HEAD_ROWS;
     for (int c = 0; st == HEARTH_OK && c < HTH_GPU_N_CLASS; c++)
-        st = record(g, hth_gpu_bucket_size(g, c), &g->segments[c], err);
+        if (c == 0 || hth_gpu_bucket_size(g, c) > hth_gpu_bucket_size(g, c - 1))
+            st = record(g, hth_gpu_bucket_size(g, c), g->params.n_position, &g->segments[c], err);
+    if (st == HEARTH_OK) st = record_short(g, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = record_stream(g, &g->streams[i], err);
     if (st == HEARTH_OK && g->params.head) st = record_part(g, 1, head, &g->head_segments[0], err);
     if (st == HEARTH_OK && g->params.head) st = record_part(g, rows, head, &g->head_segments[1], err);
     if (st == HEARTH_OK) st = record_part(g, 1, copy_pages, &g->copy_segment, err);
+    return st;
+}
+
+/* Twice where pipelines are compiled: to see which are wanted, then with all of them. */
+hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    if (hth_pipeline_defer(g->device, true)) {
+        st = record_all(g, err);
+        hth_pipeline_defer(g->device, false);
+        hth_gpu_segments_free(g);
+        if (st == HEARTH_OK) st = hth_pipeline_compile(g->device, g->params.n_thread, err);
+    }
+    if (st == HEARTH_OK) st = record_all(g, err);
     return st == HEARTH_OK ? alloc_submits(g, err) : st;
 }
 
@@ -387,6 +447,7 @@ static void free_segments(hth_gpu_segments *segments)
 void hth_gpu_segments_free(hth_gpu *g)
 {
     for (int c = 0; c < HTH_GPU_N_CLASS; c++) free_segments(&g->segments[c]);
+    for (int i = 0; i < HTH_GPU_N_SHORT; i++) free_segments(&g->short_segments[i]);
     for (uint32_t i = 0; i < g->n_stream; i++) free_segments(&g->streams[i].segments);
     for (int i = 0; i < 2; i++) free_segments(&g->head_segments[i]);
     free_segments(&g->copy_segment);

@@ -32,7 +32,7 @@ void hth_rec_begin(hth_recorder *r)
 void hth_rec_end(hth_recorder *r)
 {
     if (r->st != HEARTH_OK) return;
-    r->st = hth_cmdlist_end(r->cmdlist, r->err);
+    if (!hth_pipeline_is_deferred(r->g->device)) r->st = hth_cmdlist_end(r->cmdlist, r->err);
     r->segments->segments[r->segments->n - 1].n_d2h = r->n_d2h;
     r->n_dirty = 0; /* later command lists see all writes of earlier ones */
 }
@@ -134,14 +134,28 @@ static uint32_t row_lanes(const hth_recorder *r, const hth_quant_desc *desc, uin
     return lanes;
 }
 
-/* Rows that an invocation computes for eight tokens: as many as its registers hold (docs/gpu.md: Compiled for
- * Radeons). Where each product of a dot product is an instruction, bytes take registers of their own, and more rows
- * save little. */
-static uint32_t rows_of_many(const hth_device_info *info, bool is_256)
+/* Where each product of a dot product is an instruction, bytes take registers of their own, and more rows save little. */
+uint32_t hth_rec_rows_of_many(const hth_device_info *info, bool is_256)
 {
     bool is_gpu = info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED;
     if (is_gpu && !(info->features & HTH_FEATURE_FAST_DOT)) return 1;
     return is_256 ? 2 : 4;
+}
+
+/* The highest level that is not slow and has a tile; writes the constants of the tile, if any. */
+static hth_coopmat_level choose_level(const hth_recorder *r, const hth_quant_desc *desc,
+                                      uint32_t consts[HTH_TILE_N_CONST])
+{
+    hth_coopmat_level by = r->g->coopmat;
+    for (; by > HTH_COOPMAT_NONE; by--) {
+        uint32_t tile[HTH_TILE_N_CONST];
+        memcpy(tile, consts, sizeof tile);
+        by = hth_gpu_choose_tile(hth_device_get_info(r->g->device), desc, by, r->n_row, tile);
+        if (r->g->params.slow_levels >> by & 1) continue;
+        memcpy(consts, tile, sizeof tile);
+        break;
+    }
+    return by;
 }
 
 static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_matrix *p,
@@ -158,12 +172,10 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
                                           .sparse = {s->first, s->neuron}};
     const hth_device_info *info = hth_device_get_info(r->g->device);
     uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : r->n_row,
-                                         many ? rows_of_many(info, is_256) : 1, r->only_wanted,
+                                         many ? hth_rec_rows_of_many(info, is_256) : 1, r->only_wanted,
                                          row_lanes(r, desc, s->n, push.rows.n_block)};
     memcpy(consts + HTH_ROWS_FORMAT, desc, sizeof *desc);
-    hth_coopmat_level by = HTH_COOPMAT_NONE;
-    if (many && !s->sparse)
-        by = hth_gpu_choose_tile(info, desc, r->g->coopmat, r->n_row, consts);
+    hth_coopmat_level by = many && !s->sparse ? choose_level(r, desc, consts) : HTH_COOPMAT_NONE;
     const hth_buffer_range bind[] = {r->g->workspace.step,
                                      {p->weights, p->offset, p->layout.size},
                                      is_256 ? in->q_256 : in->q,

@@ -14,6 +14,7 @@ typedef struct hth_recorder {
     hth_cmdlist *cmdlist;
     uint32_t n_d2h, n_split_layer;      /* so far */
     uint32_t n_row;                 /* tokens of the class */
+    uint32_t n_position;            /* maximum of a sequence, for the work of attention */
     uint32_t only_wanted;               /* 1: only the tokens that want logits */
     bool has_active_mask;                    /* the active mask of the current layer is computed */
     bool attn_is_apart; /* parallel layers: attention's output is in attn_saved, and not yet in x */
@@ -52,6 +53,9 @@ typedef enum hth_dot_mode { HTH_DOT_INT8X4 = 1, HTH_DOT_SCALAR = 4 } hth_dot_mod
 uint64_t hth_rec_row_work(uint64_t n_col, uint32_t n_tok, hth_dot_mode how);
 /* Splits n rows, neurons or tokens of the given work each: number per dispatch, a multiple of grain. */
 uint32_t hth_rec_rows_per_dispatch(const hth_recorder *r, uint32_t n, uint64_t work, uint32_t grain);
+/* The same of attention, `grain` tokens a workgroup in each of n_head KV heads: more work than a submission should have, up
+ * to four times, where there would be so few workgroups that a large GPU idles. */
+uint32_t hth_rec_tokens_per_dispatch(const hth_recorder *r, uint32_t n, uint64_t work, uint32_t grain, uint32_t n_head);
 /* Reserves work for the next dispatch: begins a new segment where the current one would exceed its limit. */
 void hth_rec_reserve_work(hth_recorder *r, uint64_t work);
 
@@ -92,6 +96,9 @@ hth_gpu_matrix hth_rec_rows_of(const hth_gpu_matrix *p, uint64_t n_col, uint32_t
  * sparse rows may begin at any row. */
 void hth_rec_part(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_matrix *p,
                   const hth_row_range *s, const hth_gpu_input *in, hth_buffer_range y, bool accumulate);
+/* Rows that an invocation computes for eight tokens: as many as its registers hold (docs/gpu.md: Compiled for
+ * Radeons). is_256: of types with blocks of 256. */
+uint32_t hth_rec_rows_of_many(const hth_device_info *info, bool is_256);
 /* Records the bytes that a dispatch over some rows of a matrix reads (hth_cmdlist_hint_bytes). */
 void hth_rec_hint_bytes(hth_recorder *r, const hth_gpu_matrix *p, const hth_row_range *s);
 /* y = (accumulate: y +=) rows [from, end) of the group times the input; sparse: only the active ones; row `from` is

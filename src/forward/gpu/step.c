@@ -139,7 +139,7 @@ static hearth_status run_tokens(hth_gpu *g, hth_step *s, uint32_t first, uint32_
     uint32_t next = 0, n_want;
     fill_block(g, s, first, n, stream ? stream->n_row : hth_gpu_bucket_size(g, bucket_of(g, n)));
     n_want = g->params.head ? fill_wanted(g, s->tokens + first, n, &next) : 0;
-    const hth_gpu_step_exec all = {.segments = stream ? &stream->segments : &g->segments[bucket_of(g, n)],
+    const hth_gpu_step_exec all = {.segments = stream ? &stream->segments : hth_gpu_segments_for(g, s, first, n),
                                    .stream = stream,
                                    .n_row = n,
                                    .submit_mode = g->params.submit_mode,

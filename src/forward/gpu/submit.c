@@ -6,17 +6,26 @@
 enum { MAX_QUEUED = HTH_QUEUE_MAX_IN_FLIGHT / 2 };
 
 /* Waits for the first n segments of the current step. The timeout covers a limited number of segments per wait; a
- * step may have many. */
-static hearth_status await(hth_gpu *g, uint32_t n, hearth_error *err)
+ * step may have many. wait_ns: of the last time, and of this one then. */
+static hearth_status await(hth_gpu *g, uint32_t n, uint64_t *wait_ns, hearth_error *err)
 {
     enum { AT_ONCE = 16 };
     hearth_status st = HEARTH_OK;
+    uint64_t start = hth_device_time(g->device), spin_ns = hth_queue_spin_ns(g->device, *wait_ns);
     while (st == HEARTH_OK && g->n_done < n) {
         uint32_t next = n - g->n_done < AT_ONCE ? n : g->n_done + AT_ONCE;
-        st = hth_queue_wait_spin(g->device, g->fences[next - 1], g->timeout_ns, err);
+        st = hth_queue_wait_spin(g->device, g->fences[next - 1], spin_ns, g->timeout_ns, err);
         if (st == HEARTH_OK) g->n_done = next;
     }
+    *wait_ns = hth_device_time(g->device) - start;
     return st;
+}
+
+/* Waits for segments of which some may be of no step any more. */
+static hearth_status await_any(hth_gpu *g, uint32_t n, hearth_error *err)
+{
+    uint64_t unknown = 0;
+    return await(g, n, &unknown, err);
 }
 
 /* Submits the next segments of the step, up to number `end`. If they exceed the in-flight limit, the first must
@@ -26,7 +35,7 @@ static hearth_status submit(hth_gpu *g, uint32_t end, hearth_error *err)
     hearth_status st = HEARTH_OK;
     while (st == HEARTH_OK && g->n_submitted < end) {
         uint32_t first = g->n_submitted, n = end - first < MAX_QUEUED ? end - first : MAX_QUEUED;
-        if (first + n > HTH_QUEUE_MAX_IN_FLIGHT) st = await(g, first + n - HTH_QUEUE_MAX_IN_FLIGHT, err);
+        if (first + n > HTH_QUEUE_MAX_IN_FLIGHT) st = await_any(g, first + n - HTH_QUEUE_MAX_IN_FLIGHT, err);
         if (st == HEARTH_OK) st = hth_queue_submit(g->device, g->submits + first, n, g->fences + first, err);
         if (st == HEARTH_OK) g->n_submitted += n;
     }
@@ -37,7 +46,7 @@ hearth_status hth_gpu_wait_idle(hth_gpu *g, hearth_error *err)
 {
     if (g->n_done == g->n_submitted) return HEARTH_OK;
     hearth_status st = hth_queue_signal(g->device, g->host_value, err);
-    return st == HEARTH_OK ? await(g, g->n_submitted, err) : st;
+    return st == HEARTH_OK ? await_any(g, g->n_submitted, err) : st;
 }
 
 /* A host operation failed: lets the device end the step, of which nothing is used. The next one finds it idle. */
@@ -60,7 +69,7 @@ static hearth_status run_host_ops(hth_gpu *g, hth_step *s, const hth_gpu_step_ex
         while (end < segments->n && segments->segments[end].n_host_op <= i) end++;
         st = submit(g, end, err);
         while (op->n_d2h > 0 && segments->segments[seen].n_d2h < op->n_d2h) seen++;
-        if (st == HEARTH_OK && op->n_d2h > 0) st = await(g, seen + 1, err);
+        if (st == HEARTH_OK && op->n_d2h > 0) st = await(g, seen + 1, &segments->segments[seen].wait_ns, err);
         if (st != HEARTH_OK) return st;
         hearth_error why = {0};
         st = hth_gpu_run_host_op(g, s, p->stream, op, p->n_row, &why);
@@ -92,7 +101,7 @@ hearth_status hth_gpu_submit_copy(hth_gpu *g, hearth_error *err)
     g->submits[0] = (hth_submit_info){g->copy_segment.segments[0].cmdlist, 0};
     g->n_submitted = g->n_done = 0;
     hearth_status st = submit(g, 1, err);
-    return st == HEARTH_OK ? await(g, 1, err) : st;
+    return st == HEARTH_OK ? await_any(g, 1, err) : st;
 }
 
 hearth_status hth_gpu_submit_step(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, hearth_error *err)
@@ -109,5 +118,5 @@ hearth_status hth_gpu_submit_step(hth_gpu *g, hth_step *s, const hth_gpu_step_ex
     }
     st = run_host_ops(g, s, p, before, err);
     if (st == HEARTH_OK) st = submit(g, n, err);
-    return st == HEARTH_OK ? await(g, n, err) : st;
+    return st == HEARTH_OK ? await(g, n, &p->segments->segments[p->segments->n - 1].wait_ns, err) : st;
 }

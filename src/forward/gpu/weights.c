@@ -3,6 +3,7 @@
 #include "forward/gpu/gpu_int.h"
 
 #include "base/alloc.h"
+#include "base/checked_math.h"
 
 #include <string.h>
 
@@ -193,8 +194,10 @@ typedef struct loader {
     hth_gpu_read_fn *read;
     void *user;
     float *scale_max;       /* of clusters, raised while neurons are read; or NULL */
+    hth_pool *pool;         /* converts rows */
     uint8_t *rows, *planes; /* in file format; in device layout */
-    size_t rows_capacity, planes_capacity;
+    float *row_scales;      /* [rows read at once] */
+    size_t rows_capacity, planes_capacity, scales_capacity;
 } loader;
 
 static hearth_status ensure(uint8_t **scratch, size_t *has, size_t wants, hearth_error *err)
@@ -206,20 +209,45 @@ static hearth_status ensure(uint8_t **scratch, size_t *has, size_t wants, hearth
     return *scratch ? HEARTH_OK : hth_fail_memory(err, wants, "a buffer to load weights");
 }
 
+/* Rows that were read, to be packed from row `at` of a part on; scales: of each row, or NULL. */
+typedef struct pack_job {
+    const hth_gpu_matrix *part;
+    const uint8_t *rows;
+    size_t row_size;
+    uint64_t n, n_col, at;
+    uint8_t *planes;
+    float *scales;
+} pack_job;
+
+enum { PACK_ROWS = 16 }; /* of a unit of work */
+
+static void pack_some(void *arg, size_t i, uint32_t i_thread)
+{
+    const pack_job *j = arg;
+    uint64_t first = i * PACK_ROWS, n = hth_min_u64(PACK_ROWS, j->n - first);
+    const uint8_t *rows = j->rows + first * j->row_size;
+    (void)i_thread;
+    hth_soa_layout_pack(j->part->type, j->part->n_row, j->n_col, rows, j->row_size, j->at + first, n, j->planes);
+    for (uint64_t r = 0; j->scales && r < n; r++)
+        j->scales[first + r] = hth_axpy_absmax_scale(j->part->type, rows + r * j->row_size, j->n_col);
+}
+
 /* Packs rows of one matrix into a part, from row `at` of the part on. */
 static hearth_status fill_from(loader *o, const hth_gpu_matrix *p, const hth_matrix *m, uint64_t from,
                                uint64_t n, uint64_t at, hearth_error *err)
 {
     uint64_t step = READ_AT_ONCE / m->row_size > 0 ? READ_AT_ONCE / m->row_size : 1;
     hearth_status st = ensure(&o->rows, &o->rows_capacity, step * m->row_size, err);
+    if (st == HEARTH_OK && o->scale_max)
+        st = ensure((uint8_t **)(void *)&o->row_scales, &o->scales_capacity, step * sizeof *o->row_scales, err);
     for (uint64_t i = 0, k; st == HEARTH_OK && i < n; i += k) {
         k = n - i < step ? n - i : step;
         st = o->read(o->user, m, from + i, k, o->rows, err);
         if (st != HEARTH_OK) break;
-        hth_soa_layout_pack(p->type, p->n_row, m->n_col, o->rows, m->row_size, at + i, k, o->planes);
+        pack_job job = {p, o->rows, m->row_size, k, m->n_col, at + i, o->planes, o->scale_max ? o->row_scales : NULL};
+        hth_pool_run(o->pool, pack_some, &job, (k + PACK_ROWS - 1) / PACK_ROWS);
         for (uint64_t r = 0; o->scale_max && r < k; r++)
-            hth_axpy_raise(&o->scale_max[(from + i + r) / HTH_CLUSTER_NEURONS],
-                           hth_axpy_absmax_scale(p->type, o->rows + r * m->row_size, m->n_col));
+            hth_axpy_raise(&o->scale_max[(from + i + r) / HTH_CLUSTER_NEURONS], o->row_scales[r]);
     }
     return st;
 }
@@ -343,7 +371,7 @@ hearth_status hth_gpu_upload_scale_max(hth_gpu *g, hearth_error *err)
 hearth_status hth_gpu_weights_open(hth_gpu *g, hth_gpu_read_fn *read, void *user, hearth_error *err)
 {
     loader o = {.g = g, .read = read, .user = user};
-    hearth_status st = HEARTH_OK;
+    hearth_status st = hth_pool_open(hth_pool_default_threads(g->params.n_thread), &o.pool, err);
     for (uint32_t i = g->params.first_layer; st == HEARTH_OK && i < g->params.end_layer; i++)
         st = open_layer(&o, i, err);
     if (st == HEARTH_OK && g->params.head) {
@@ -352,6 +380,8 @@ hearth_status hth_gpu_weights_open(hth_gpu *g, hth_gpu_read_fn *read, void *user
         if (st == HEARTH_OK) st = open_group(&o, &g->head, &head, "weights of the head", err);
     }
     if (st == HEARTH_OK) st = open_vectors(g, err);
+    hth_pool_close(o.pool);
+    hth_free(o.row_scales);
     hth_free(o.rows);
     hth_free(o.planes);
     return st;

@@ -22,7 +22,7 @@ static void keep_all(uint64_t fingerprint, uint64_t max_work)
         hth_calibration c = made_up_gpu((hth_type)type, 1.0);
         if (!hth_soa_layout_init((hth_type)type, 64, 4096, &layout)) continue;
         double measured = (double)hth_gpu_max_submit_work(hth_calibration_products(&c));
-        c.device_prompt *= ((double)max_work + 0.5) / measured;
+        c.device_prompts[0] *= ((double)max_work + 0.5) / measured;
         hth_calibration_cache_store(fingerprint, &c);
     }
 }
@@ -56,12 +56,16 @@ static bool is_counted(hth_shader_id id)
     return false;
 }
 
-/* Whether a run cannot be divided further: 64 rows, 256 neurons, a token. */
-static bool is_least(const hth_cmd *cmd)
+/* Whether a run cannot be divided further: 64 rows, 256 neurons, a token; or attention whose workgroups are so few that
+ * four times the work is allowed. */
+static bool is_least(const hth_cmd *cmd, bool is_over_four)
 {
+    enum { FEW_GROUPS = 2048 + 64 };
     const uint32_t *c = cmd->pipeline->consts;
     switch (cmd->pipeline->id) {
-    case HTH_SHADER_attn: return cmd->kind == HTH_CMD_DISPATCH_INDIRECT || cmd->grid[2] == 1;
+    case HTH_SHADER_attn:
+        return cmd->kind == HTH_CMD_DISPATCH_INDIRECT || cmd->grid[2] == 1 ||
+               (!is_over_four && cmd->grid[1] * cmd->grid[2] <= FEW_GROUPS);
     case HTH_SHADER_down_q: return cmd->grid[1] * HTH_DOWN_SPLIT <= 256;
     case HTH_SHADER_down_f: return cmd->grid[1] * HTH_CLUSTER_NEURONS <= 256;
     default: return cmd->grid[1] * hth_rows_per_workgroup(c) <= 64;
@@ -76,7 +80,7 @@ static void check_cut(const hth_gpu_segment *cut, uint64_t max)
         bool runs = cmd->kind == HTH_CMD_DISPATCH || cmd->kind == HTH_CMD_DISPATCH_INDIRECT;
         n_op += runs || cmd->kind == HTH_CMD_COPY;
         n_counted += runs && is_counted(cmd->pipeline->id);
-        n_large += runs && is_counted(cmd->pipeline->id) && !is_least(cmd);
+        n_large += runs && is_counted(cmd->pipeline->id) && !is_least(cmd, cut->work > 4 * max);
     }
     CHECK(n_op > 0);
     CHECK((cut->work > 0) == (n_counted > 0));
@@ -88,12 +92,13 @@ static void check_cut(const hth_gpu_segment *cut, uint64_t max)
 
 uint64_t submissions_check(const hth_gpu *g, uint64_t *work)
 {
-    enum { N_OTHER = 6 };
-    const hth_gpu_segments *all[N_OTHER + HTH_PLACEMENT_STREAMS] = {
-        &g->segments[0],      &g->segments[1],      &g->segments[2],
-        &g->head_segments[0], &g->head_segments[1], &g->copy_segment};
+    enum { N_OTHER = HTH_GPU_N_CLASS + HTH_GPU_N_SHORT + 3 };
+    const hth_gpu_segments *all[N_OTHER + HTH_PLACEMENT_STREAMS] = {&g->head_segments[0], &g->head_segments[1],
+                                                                    &g->copy_segment};
     uint64_t n = 0;
     *work = 0;
+    for (int i = 0; i < HTH_GPU_N_CLASS; i++) all[3 + i] = &g->segments[i];
+    for (int i = 0; i < HTH_GPU_N_SHORT; i++) all[3 + HTH_GPU_N_CLASS + i] = &g->short_segments[i];
     for (uint32_t i = 0; i < g->n_stream; i++) all[N_OTHER + i] = &g->streams[i].segments;
     for (size_t i = 0; i < N_OTHER + g->n_stream; i++)
         for (uint32_t k = 0; k < all[i]->n; k++, n++) {

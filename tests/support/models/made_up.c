@@ -9,7 +9,7 @@ hth_calibration made_up_gpu(hth_type type, double faster)
     c.cpu_rate = (hth_sample_stats){1e9, 0.9e9, 1.1e9};
     c.device_rate = (hth_sample_stats){faster * 1e9, faster * 0.9e9, faster * 1.1e9};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) c.cpu_down[i] = 1e9;
-    c.device_prompt = faster * 1e10, c.cpu_prompt = 1e10, c.pack_rate = 1e10;
+    c.device_prompt = c.device_prompts[0] = faster * 1e10, c.cpu_prompt = 1e10, c.pack_rate = 1e10;
     for (int i = 0; i < 2; i++) c.sync_latency[i] = 1e-7 * (2 - i), c.sync_latency_99[i] = 3e-7;
     return c;
 }
