@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { ROUNDS = 5, N_SYNC = 200, N_DISPATCH = 200 };
+enum { ROUNDS = 5, N_SYNC = 200, N_BUSY_SYNC = 60, N_DISPATCH = 200 };
 static const uint64_t ENOUGH = HTH_CALIBRATION_SIZE; /* larger than caches */
 
 /* Bytes per second from the seconds of the rounds. */
@@ -234,13 +234,14 @@ static hearth_status measure_dispatch(bench *b, hth_calibration *out)
 
 /* Medians and 99th percentiles of the time from a signal, or a submission, to the completion of the command list that
  * waits for it, which the host waits for as a step does. */
-static hearth_status sample_sync(bench *b, hth_cmdlist *list, hth_submit_mode how, double *median, double *p99)
+static hearth_status sample_sync(bench *b, hth_cmdlist *list, hth_submit_mode how, size_t n_sample, double *median,
+                                 double *p99)
 {
     enum { IN_QUEUE = 20 };
     double samples[N_SYNC];
     uint64_t host_value = hth_queue_host_value(b->device), last_ns = 0;
     hearth_status st = HEARTH_OK;
-    for (size_t n = 0; st == HEARTH_OK && n < N_SYNC; n += IN_QUEUE) {
+    for (size_t n = 0; st == HEARTH_OK && n < n_sample; n += IN_QUEUE) {
         hth_submit_info submits[IN_QUEUE];
         hth_fence fences[IN_QUEUE];
         for (size_t i = 0; i < IN_QUEUE; i++)
@@ -257,8 +258,8 @@ static hearth_status sample_sync(bench *b, hth_cmdlist *list, hth_submit_mode ho
         }
     }
     if (st != HEARTH_OK) return st;
-    *median = hth_kth_smallest(samples, N_SYNC, N_SYNC / 2);
-    *p99 = hth_kth_smallest(samples, N_SYNC, N_SYNC * 99 / 100);
+    *median = hth_kth_smallest(samples, n_sample, n_sample / 2);
+    *p99 = hth_kth_smallest(samples, n_sample, n_sample * 99 / 100);
     return HEARTH_OK;
 }
 
@@ -281,10 +282,10 @@ static hearth_status record_message(bench *b, int i, const rows *work)
 static hearth_status measure_sync_latency(bench *b, hth_submit_mode how, bool is_gpu, hth_calibration *out)
 {
     double *median = &out->sync_latency[how], *p99 = &out->sync_latency_99[how], busy, busy_99, twice, twice_99;
-    hearth_status st = sample_sync(b, b->cmdlists[2], how, median, p99);
+    hearth_status st = sample_sync(b, b->cmdlists[2], how, N_SYNC, median, p99);
     if (!is_gpu) return st;
-    if (st == HEARTH_OK) st = sample_sync(b, b->cmdlists[3], how, &busy, &busy_99);
-    if (st == HEARTH_OK) st = sample_sync(b, b->cmdlists[4], how, &twice, &twice_99);
+    if (st == HEARTH_OK) st = sample_sync(b, b->cmdlists[3], how, N_BUSY_SYNC, &busy, &busy_99);
+    if (st == HEARTH_OK) st = sample_sync(b, b->cmdlists[4], how, N_BUSY_SYNC, &twice, &twice_99);
     if (st != HEARTH_OK) return st;
     double work = twice - busy;
     if (busy - work > *median) *median = busy - work;
