@@ -21,14 +21,13 @@ from cases import Skip, case, run_cases  # noqa: E402
 from devices import DEVICES, LAYERS_OF_DEBIAN, layer_environment  # noqa: E402
 
 PROGRAMS, LAYER = sys.argv[1:3]
-LIMIT_S = 900  # of a program; a machine that is not loaded takes a minute at most
+LIMIT_S = 1800  # of a program; one takes a minute or two on a machine that is not loaded
 N_AT_ONCE = 2
 
-# Program, and what the names of its cases contain. All block types, floats, neurons in rows, several sequences, divided
-# layers.
+# Program, and what the names of its cases contain. All block types, neurons in rows, several sequences, divided layers.
+# Not floats, whose bits are promised for one device alone (docs/gpu.md).
 PLAIN = [
     ("golden_gpu", "quantised_models_have_the_bits_of_the_cpu_on_vulkan"),
-    ("golden_gpu", "half_float_models_are_near"),
     ("golden_gpu", "quantised_neurons_in_rows"),
     ("golden_gpu", "sequences_in_one_batch"),
     ("golden_hybrid", "any_placement_on_vulkan"),
@@ -74,11 +73,15 @@ def expect_silence(program, name, environment):
 
 
 def in_parallel(jobs):
-    """Raises the first failure, behind the others."""
+    """Runs all of them to their ends, then raises what failed."""
     with concurrent.futures.ThreadPoolExecutor(N_AT_ONCE) as pool:
         futures = [pool.submit(*job) for job in jobs]
-    for done in futures:
-        done.result()
+    errors = [e for e in (done.exception() for done in futures) if e]
+    skips = [e for e in errors if isinstance(e, Skip)]
+    if len(errors) > len(skips):
+        raise AssertionError("\n".join(str(e) for e in errors))
+    if skips:
+        raise skips[0]
 
 
 def has_validation_layer():
