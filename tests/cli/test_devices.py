@@ -14,24 +14,9 @@ import time
 LAYER = sys.argv[2]
 sys.argv = sys.argv[:2]
 from program import MODEL, case, cases, check, hearth, scratch  # noqa: E402: program.py reads the arguments
+from devices import DEVICES, layer_environment  # noqa: E402: program.py knows its folder
 
 WORDS = ["run", MODEL, "-p", "Once upon a time", "-n", "12", "--greedy", "-c", "64", "--batch", "8"]
-# What reports of such devices say: memory, limits, subgroups, float controls.
-DEVICES = {
-    "a GeForce": "kind=discrete memory=nvidia subgroup=32 shared=49152 invocations=1024 difference=2147483647",
-    "a Radeon with a window of 256 MiB": "kind=discrete memory=radv subgroup=64 shared=65536 difference=2147483647",
-    "an Arc": "kind=discrete memory=anv subgroup=16 groups=65535 shared=65536 invocations=1024",
-    "an Adreno": "kind=integrated memory=adreno subgroup=64 shared=32768 groups=65535 floats=0 binding=134217728",
-    "the least of Vulkan": "kind=discrete binding=134217728 allocation=1073741824 groups=65535 shared=16384 "
-                           "invocations=128 alignment=256 difference=2147483647 floats=0 dot=0",
-    "subgroups of 4": "kind=integrated subgroup=4",
-    "subgroups of 128": "kind=integrated subgroup=128",
-    "no integer dot products": "kind=discrete dot=0",
-    "no float controls": "kind=integrated floats=0",
-    "a Mali": "kind=integrated memory=adreno subgroup=16 shared=32768 groups=65535 invocations=512 floats=0",
-    "a Mac": "kind=integrated memory=anv subgroup=32 shared=32768 allocation=4294967296 floats=0",
-    "a small card": "kind=discrete memory=nvidia heap=536870912",
-}
 
 
 @functools.cache
@@ -47,9 +32,7 @@ def with_layer(words, *args, more=()):
         raise cases.Skip("no Vulkan driver")
     if os.path.exists(report):
         os.remove(report)
-    env = {"VK_INSTANCE_LAYERS": "VK_LAYER_HEARTH_test", "VK_LAYER_PATH": LAYER,
-           "HEARTH_LAYER": f"{words} report={report}",
-           "HEARTH_CACHE": scratch("cache"), **dict(more)}
+    env = {**layer_environment(LAYER, words, report), "HEARTH_CACHE": scratch("cache"), **dict(more)}
     r = hearth(*args, env=env)
     check(not os.path.exists(report), words, "not allowed:", os.path.exists(report) and open(report).read())
     return r
@@ -125,9 +108,19 @@ def auto_takes_cards_alone():
 
 
 @case
+def reads_of_memory_that_is_written_only_are_noticed():
+    """That the layer would show them: if all memory reads as poison, nothing seems to have run."""
+    r = with_layer("kind=discrete memory=nvidia poison=all", *WORDS, "--gpu", "vulkan:0")
+    check(r.returncode != 0 and b"it did not run" in r.stderr, r.returncode, r.stderr)
+
+
+@case
 def shared_memory_that_does_not_hold_attention_is_refused():
     r = with_layer("kind=discrete shared=4096 name=Test-Device", *WORDS, "--gpu", "vulkan:0")
     check(r.returncode != 0 and b"attention with heads of " in r.stderr and b"it has 4096" in r.stderr, r.stderr)
+    r = with_layer("kind=discrete shared=4096 name=Test-Device", *WORDS)
+    check(r.returncode == 0 and r.stdout == text_of_the_cpu(), r.stderr)
+    check(b"attention with heads of " in r.stderr and b"it has 4096" in r.stderr, r.stderr)
 
 
 def measured():

@@ -10,16 +10,22 @@
  *     subgroup=N         subgroupSize                    alignment=N    minStorageBufferOffsetAlignment
  *     difference=N       maxTimelineSemaphoreValueDifference; a larger step of a semaphore loses the device
  *     floats=0           no float controls               dot=0          no integer dot products
- *     memory=nvidia|radv|anv|adreno  types and heaps of such a device; what is not visible to the host cannot be mapped
+ *     small=0            no storage of 8 and 16 bits
+ *     queues=N           1: one family of one queue; 2: another one, without graphics, as well
+ *     memory=nvidia|radv|anv|adreno|least  types and heaps of such a device; what is not visible to the host cannot be
+ *                        mapped, and what it does not cache reads as poison (see: memory that is written only)
+ *     poison=all         what it caches reads as poison too
  *     heap=N             bytes of its largest heap       budget=N       heapBudget
  *     hang=N             of those that raise a semaphore, submission N (from 1) and all later ones never run, and waits
  *                        for them time out
  *     jump=N             submission N does not run, but says that it did
  *     lost=N             submission N and all later calls say VK_ERROR_DEVICE_LOST
+ *     barriers=0         the program's barriers do not reach what lies below: a validation layer there misses them
  *     report=FILE        lines about what a program did that the device does not allow
  *
  * kind0, name0, heap0, kind1 and so on: of one of several devices, in the loader's order; other words change all of
- * them. It has only the entry points that the library uses (vk_functions.def). */
+ * them. It has only the entry points that the library uses (vk_functions.def), and those that the validation layer asks
+ * about devices with: above this one, that layer checks each call against the limits of the device that is not here. */
 #include <vulkan/vk_layer.h>
 #include <vulkan/vulkan.h>
 
@@ -29,7 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TYPES = 8, MAX_HEAPS = 3 };
+enum { MAX_TYPES = 8, MAX_HEAPS = 3, MAX_QUEUE_INFOS = 4, MAX_MAPPED = 256 };
 
 /* ---- what is changed ------------------------------------------------------------------------------------ */
 
@@ -61,12 +67,14 @@ static const memory_table tables[] = {
      {8 * GIB, 16 * GIB, 256 << 20}},
     {"anv", 2, 1, {{OWN | SEEN, 0}, {OWN | SEEN | CACHED, 0}}, {12 * GIB}},
     {"adreno", 3, 1, {{OWN, 0}, {OWN | SEEN, 0}, {OWN | SEEN | CACHED, 0}}, {6 * GIB}},
+    {"least", 2, 2, {{OWN, 0}, {SEEN, 1}}, {2 * GIB, 4 * GIB}}, /* what Vulkan promises: nothing is cached */
 };
 
 static char text[1024]; /* HEARTH_LAYER */
 static const memory_table *memory;
 static uint64_t n_submit;
 static uint32_t allocated_as[1 << 16]; /* type of allocation number i */
+static VkDeviceSize allocated_size[1 << 16];
 static VkDeviceMemory allocations[1 << 16];
 static uint32_t n_allocation;
 static uint64_t semaphore_value[64];
@@ -121,7 +129,7 @@ static void read_words(void)
 {
     const char *set = getenv("HEARTH_LAYER");
     snprintf(text, sizeof text, "%s", set ? set : "");
-    n_submit = n_allocation = n_semaphore = 0;
+    n_submit = n_allocation = n_semaphore = 0; /* poisoned maps of a device that hangs stay */
     memset(physicals, 0, sizeof physicals);
     memory = NULL;
     const char *name = word("memory");
@@ -137,6 +145,10 @@ static VkInstance instance;
 static VkDevice device;
 
 /* Found while the instance is made: later the loader answers with the functions of the first layer. */
+static PFN_vkGetPhysicalDeviceProperties next_properties;
+static PFN_vkGetPhysicalDeviceFeatures next_features;
+static PFN_vkGetPhysicalDeviceMemoryProperties next_memory;
+static PFN_vkGetPhysicalDeviceQueueFamilyProperties next_families;
 static PFN_vkGetPhysicalDeviceProperties2 next_properties2;
 static PFN_vkGetPhysicalDeviceFeatures2 next_features2;
 static PFN_vkGetPhysicalDeviceMemoryProperties2 next_memory2;
@@ -162,6 +174,10 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
     VkResult r = ((PFN_vkCreateInstance)next_instance_proc(NULL, "vkCreateInstance"))(info, a, out);
     if (r != VK_SUCCESS) return r;
     instance = *out;
+    next_properties = OF_INSTANCE(vkGetPhysicalDeviceProperties);
+    next_features = OF_INSTANCE(vkGetPhysicalDeviceFeatures);
+    next_memory = OF_INSTANCE(vkGetPhysicalDeviceMemoryProperties);
+    next_families = OF_INSTANCE(vkGetPhysicalDeviceQueueFamilyProperties);
     next_properties2 = OF_INSTANCE(vkGetPhysicalDeviceProperties2);
     next_features2 = OF_INSTANCE(vkGetPhysicalDeviceFeatures2);
     next_memory2 = OF_INSTANCE(vkGetPhysicalDeviceMemoryProperties2);
@@ -176,7 +192,18 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
     PFN_vkGetInstanceProcAddr next = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
     next_device_proc = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
     link->u.pLayerInfo = link->u.pLayerInfo->pNext;
-    VkResult r = ((PFN_vkCreateDevice)next(instance, "vkCreateDevice"))(physical, info, a, out);
+    VkDeviceQueueCreateInfo queues[MAX_QUEUE_INFOS];
+    VkDeviceCreateInfo own = *info;
+    if (number("queues", 0) > 0 && info->queueCreateInfoCount <= MAX_QUEUE_INFOS) {
+        for (uint32_t i = 0; i < info->queueCreateInfoCount; i++) {
+            queues[i] = info->pQueueCreateInfos[i];
+            if (queues[i].queueCount > 1) report("queues of a family", queues[i].queueCount);
+            queues[i].queueFamilyIndex = 0;
+        }
+        own.pQueueCreateInfos = queues;
+        if (info->queueCreateInfoCount > 1) report("families of queues", info->queueCreateInfoCount);
+    }
+    VkResult r = ((PFN_vkCreateDevice)next(instance, "vkCreateDevice"))(physical, &own, a, out);
     if (r == VK_SUCCESS) device = *out;
     return r;
 }
@@ -208,8 +235,15 @@ static void change_limits(VkPhysicalDevice physical, VkPhysicalDeviceProperties 
         l->maxComputeWorkGroupCount[i] = (uint32_t)number("groups", l->maxComputeWorkGroupCount[i]);
 }
 
+static VKAPI_ATTR void VKAPI_CALL properties(VkPhysicalDevice physical, VkPhysicalDeviceProperties *p)
+{
+    next_properties(physical, p);
+    change_limits(physical, p);
+}
+
 static VKAPI_ATTR void VKAPI_CALL properties2(VkPhysicalDevice physical, VkPhysicalDeviceProperties2 *p)
 {
+    bool floats = number("floats", 1) > 0;
     next_properties2(physical, p);
     change_limits(physical, &p->properties);
     for (VkBaseOutStructure *s = p->pNext; s; s = s->pNext) {
@@ -220,29 +254,78 @@ static VKAPI_ATTR void VKAPI_CALL properties2(VkPhysicalDevice physical, VkPhysi
         } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES) {
             VkPhysicalDeviceSubgroupProperties *g = is;
             g->subgroupSize = (uint32_t)number("subgroup", g->subgroupSize);
-        } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES &&
-                   number("floats", 1) == 0) {
+        } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_PROPERTIES) {
+            VkPhysicalDeviceTimelineSemaphoreProperties *t = is;
+            t->maxTimelineSemaphoreValueDifference =
+                number("difference", t->maxTimelineSemaphoreValueDifference);
+        } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES && !floats) {
             VkPhysicalDeviceFloatControlsProperties *f = is;
             f->shaderDenormPreserveFloat32 = f->shaderSignedZeroInfNanPreserveFloat32 = VK_FALSE;
             f->shaderRoundingModeRTEFloat32 = VK_FALSE;
+        } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES) {
+            VkPhysicalDeviceVulkan11Properties *v = is;
+            v->maxMemoryAllocationSize = number("allocation", v->maxMemoryAllocationSize);
+            v->subgroupSize = (uint32_t)number("subgroup", v->subgroupSize);
+        } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES) {
+            VkPhysicalDeviceVulkan12Properties *v = is;
+            v->maxTimelineSemaphoreValueDifference =
+                number("difference", v->maxTimelineSemaphoreValueDifference);
+            if (floats) continue;
+            v->shaderDenormPreserveFloat32 = v->shaderSignedZeroInfNanPreserveFloat32 = VK_FALSE;
+            v->shaderRoundingModeRTEFloat32 = VK_FALSE;
         }
+    }
+}
+
+static VKAPI_ATTR void VKAPI_CALL features(VkPhysicalDevice physical, VkPhysicalDeviceFeatures *f)
+{
+    next_features(physical, f);
+    if (number("small", 1) == 0) f->shaderInt16 = VK_FALSE;
+}
+
+static void remove_small_types(VkBaseOutStructure *s)
+{
+    void *is = s;
+    if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES) {
+        VkPhysicalDevice16BitStorageFeatures *f = is;
+        f->storageBuffer16BitAccess = f->uniformAndStorageBuffer16BitAccess = f->storagePushConstant16 =
+            VK_FALSE;
+    } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES) {
+        VkPhysicalDevice8BitStorageFeatures *f = is;
+        f->storageBuffer8BitAccess = f->uniformAndStorageBuffer8BitAccess = f->storagePushConstant8 =
+            VK_FALSE;
+    } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES) {
+        VkPhysicalDeviceShaderFloat16Int8Features *f = is;
+        f->shaderFloat16 = f->shaderInt8 = VK_FALSE;
+    } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES) {
+        VkPhysicalDeviceVulkan11Features *f = is;
+        f->storageBuffer16BitAccess = f->uniformAndStorageBuffer16BitAccess = f->storagePushConstant16 =
+            VK_FALSE;
+    } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES) {
+        VkPhysicalDeviceVulkan12Features *f = is;
+        f->storageBuffer8BitAccess = f->uniformAndStorageBuffer8BitAccess = f->storagePushConstant8 =
+            VK_FALSE;
+        f->shaderFloat16 = f->shaderInt8 = VK_FALSE;
     }
 }
 
 static VKAPI_ATTR void VKAPI_CALL features2(VkPhysicalDevice physical, VkPhysicalDeviceFeatures2 *p)
 {
     next_features2(physical, p);
-    for (VkBaseOutStructure *s = p->pNext; s; s = s->pNext)
-        if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES &&
-            number("dot", 1) == 0)
-            ((VkPhysicalDeviceShaderIntegerDotProductFeatures *)(void *)s)->shaderIntegerDotProduct =
-                VK_FALSE;
+    if (number("small", 1) == 0) p->features.shaderInt16 = VK_FALSE;
+    for (VkBaseOutStructure *s = p->pNext; s; s = s->pNext) {
+        void *is = s;
+        if (number("small", 1) == 0) remove_small_types(s);
+        if (number("dot", 1) > 0) continue;
+        if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES)
+            ((VkPhysicalDeviceShaderIntegerDotProductFeatures *)is)->shaderIntegerDotProduct = VK_FALSE;
+        else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES)
+            ((VkPhysicalDeviceVulkan13Features *)is)->shaderIntegerDotProduct = VK_FALSE;
+    }
 }
 
-static VKAPI_ATTR void VKAPI_CALL memory2(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties2 *p)
+static void change_memory(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties *m)
 {
-    next_memory2(physical, p);
-    VkPhysicalDeviceMemoryProperties *m = &p->memoryProperties;
     if (memory) {
         m->memoryTypeCount = memory->n_type, m->memoryHeapCount = memory->n_heap;
         memcpy(m->memoryTypes, memory->types, sizeof memory->types);
@@ -252,11 +335,56 @@ static VKAPI_ATTR void VKAPI_CALL memory2(VkPhysicalDevice physical, VkPhysicalD
     }
     const char *heap = word_of(physical, "heap");
     if (heap) m->memoryHeaps[0].size = strtoull(heap, NULL, 10);
+}
+
+static VKAPI_ATTR void VKAPI_CALL memory1(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties *m)
+{
+    next_memory(physical, m);
+    change_memory(physical, m);
+}
+
+static VKAPI_ATTR void VKAPI_CALL memory2(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties2 *p)
+{
+    next_memory2(physical, p);
+    change_memory(physical, &p->memoryProperties);
     for (VkBaseOutStructure *s = p->pNext; s; s = s->pNext)
         if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT) {
             VkPhysicalDeviceMemoryBudgetPropertiesEXT *b = (void *)s;
             b->heapBudget[0] = number("budget", b->heapBudget[0]);
         }
+}
+
+/* ---- queues: all families are the driver's first ---------------------------------------------------------- */
+
+static VKAPI_ATTR void VKAPI_CALL families(VkPhysicalDevice physical, uint32_t *n,
+                                           VkQueueFamilyProperties *out)
+{
+    VkQueueFamilyProperties first;
+    uint32_t one = 1, wanted = (uint32_t)number("queues", 0);
+    if (wanted == 0) {
+        next_families(physical, n, out);
+        return;
+    }
+    next_families(physical, &one, &first);
+    first.queueCount = 1;
+    *n = out && *n < wanted ? *n : wanted;
+    for (uint32_t i = 0; out && i < *n; i++) {
+        out[i] = first;
+        if (i > 0) out[i].queueFlags = VK_QUEUE_COMPUTE_BIT | VK_QUEUE_TRANSFER_BIT;
+    }
+}
+
+static VKAPI_ATTR void VKAPI_CALL get_queue(VkDevice d, uint32_t family, uint32_t i, VkQueue *out)
+{
+    OF_DEVICE(vkGetDeviceQueue)(d, number("queues", 0) > 0 ? 0 : family, i, out);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_pool(VkDevice d, const VkCommandPoolCreateInfo *info,
+                                                  const VkAllocationCallbacks *a, VkCommandPool *out)
+{
+    VkCommandPoolCreateInfo own = *info;
+    if (number("queues", 0) > 0) own.queueFamilyIndex = 0;
+    return OF_DEVICE(vkCreateCommandPool)(d, &own, a, out);
 }
 
 /* ---- memory ----------------------------------------------------------------------------------------------- */
@@ -279,20 +407,80 @@ static VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice d, const VkMemoryAllocat
     if (memory) own.memoryTypeIndex = 0;
     VkResult r = OF_DEVICE(vkAllocateMemory)(d, &own, a, out);
     if (r == VK_SUCCESS && n_allocation < sizeof allocations / sizeof *allocations)
-        allocations[n_allocation] = *out, allocated_as[n_allocation++] = info->memoryTypeIndex;
+        allocations[n_allocation] = *out, allocated_size[n_allocation] = info->allocationSize,
+        allocated_as[n_allocation++] = info->memoryTypeIndex;
     return r;
+}
+
+/* ---- memory that is written only --------------------------------------------------------------------------
+ *
+ * Reads of memory that the host does not cache are right, but each takes as long as one over the bus. So a program gets
+ * a copy of it, in which all words are poison; what it writes there moves to the driver's memory before each call that
+ * lets the device go on, and becomes poison again. A program that reads it computes with poison. The limits of it: a
+ * word of 32 bits is written whole, by a thread that does not run during such a call, and is none of the poison. */
+
+typedef struct mapped {
+    VkDeviceMemory memory;
+    uint32_t *words, *copy;
+    size_t n_word;
+} mapped;
+static mapped poisoned[MAX_MAPPED];
+static size_t n_poisoned;
+
+static uint32_t poison(size_t i) { return 0xa5c3965au ^ (uint32_t)i * 0x9e3779b1u; }
+
+static void move_written(void)
+{
+    for (size_t m = 0; m < n_poisoned; m++) {
+        uint32_t *words = poisoned[m].words, *copy = poisoned[m].copy;
+        for (size_t i = 0; i < poisoned[m].n_word; i++)
+            if (copy[i] != poison(i)) words[i] = copy[i], copy[i] = poison(i);
+    }
+}
+
+static bool has_cached_memory(void)
+{
+    for (uint32_t i = 0; i < memory->n_type; i++)
+        if (memory->types[i].propertyFlags & CACHED) return true;
+    return false;
+}
+
+static VkResult poison_map(VkDeviceMemory m, VkDeviceSize size, VkDeviceSize at, void **out)
+{
+    size_t n = (size_t)size / sizeof(uint32_t);
+    uint32_t *copy = n_poisoned < MAX_MAPPED ? malloc(n * sizeof *copy) : NULL;
+    if (!copy) return VK_ERROR_MEMORY_MAP_FAILED;
+    for (size_t i = 0; i < n; i++) copy[i] = poison(i);
+    poisoned[n_poisoned++] = (mapped){m, *out, copy, n};
+    *out = (char *)copy + at;
+    return VK_SUCCESS;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL map(VkDevice d, VkDeviceMemory m, VkDeviceSize at, VkDeviceSize size,
                                           VkMemoryMapFlags flags, void **out)
 {
-    for (uint32_t i = n_allocation; memory && i-- > 0;) {
-        if (allocations[i] != m) continue;
-        if (memory->types[allocated_as[i]].propertyFlags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) break;
+    uint32_t i = n_allocation;
+    while (memory && i > 0 && allocations[i - 1] != m) i--;
+    if (!memory || i-- == 0) return OF_DEVICE(vkMapMemory)(d, m, at, size, flags, out);
+    VkMemoryPropertyFlags is = memory->types[allocated_as[i]].propertyFlags;
+    if (!(is & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT)) {
         report("mapped memory of type", allocated_as[i]);
         return VK_ERROR_MEMORY_MAP_FAILED;
     }
-    return OF_DEVICE(vkMapMemory)(d, m, at, size, flags, out);
+    bool is_read = is & CACHED ? !word("poison") : !has_cached_memory();
+    if (is_read) return OF_DEVICE(vkMapMemory)(d, m, at, size, flags, out);
+    VkResult r = OF_DEVICE(vkMapMemory)(d, m, 0, VK_WHOLE_SIZE, flags, out);
+    return r == VK_SUCCESS ? poison_map(m, allocated_size[i], at, out) : r;
+}
+
+static VKAPI_ATTR void VKAPI_CALL free_memory(VkDevice d, VkDeviceMemory m, const VkAllocationCallbacks *a)
+{
+    for (size_t i = n_poisoned; i-- > 0;) {
+        if (poisoned[i].memory != m) continue;
+        free(poisoned[i].copy);
+        poisoned[i] = poisoned[--n_poisoned];
+    }
+    OF_DEVICE(vkFreeMemory)(d, m, a);
 }
 
 /* ---- submissions ------------------------------------------------------------------------------------------ */
@@ -316,12 +504,33 @@ static uint64_t *value_of(VkSemaphore s)
     return &semaphore_value[i];
 }
 
+static bool is_near(VkSemaphore s, uint64_t value, const char *what)
+{
+    uint64_t now = *value_of(s);
+    bool allowed = value <= now || value - now <= number("difference", UINT64_MAX);
+    if (!allowed) report(what, value - now);
+    return allowed;
+}
+
 static bool is_step_allowed(VkSemaphore s, uint64_t value)
 {
-    uint64_t *now = value_of(s);
-    bool allowed = value - *now <= number("difference", UINT64_MAX);
-    if (!allowed) report("semaphore raised by", value - *now);
-    *now = value;
+    bool allowed = is_near(s, value, "semaphore raised by");
+    *value_of(s) = value;
+    return allowed;
+}
+
+static bool are_steps_allowed(const VkSubmitInfo *info)
+{
+    bool allowed = true;
+    for (const VkBaseInStructure *s = info->pNext; s; s = s->pNext) {
+        if (s->sType != VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO) continue;
+        const VkTimelineSemaphoreSubmitInfo *t = (const void *)s;
+        for (uint32_t i = 0; i < info->waitSemaphoreCount; i++)
+            allowed &=
+                is_near(info->pWaitSemaphores[i], t->pWaitSemaphoreValues[i], "waited for a semaphore in");
+        for (uint32_t i = 0; i < info->signalSemaphoreCount; i++)
+            allowed &= is_step_allowed(info->pSignalSemaphores[i], t->pSignalSemaphoreValues[i]);
+    }
     return allowed;
 }
 
@@ -346,10 +555,12 @@ static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t n, const Vk
                                              VkFence fence)
 {
     VkResult r = VK_SUCCESS;
+    move_written();
     for (uint32_t i = 0; r == VK_SUCCESS && i < n; i++) {
         n_submit += infos[i].signalSemaphoreCount > 0;
         if (is_lost()) return VK_ERROR_DEVICE_LOST;
         if (hangs()) return VK_SUCCESS;
+        if (!are_steps_allowed(&infos[i])) return VK_ERROR_DEVICE_LOST;
         if (n_submit == number("jump", UINT64_MAX)) r = pretend(&infos[i]);
         else r = OF_DEVICE(vkQueueSubmit)(queue, 1, &infos[i], VK_NULL_HANDLE);
     }
@@ -374,7 +585,19 @@ static VKAPI_ATTR VkResult VKAPI_CALL wait_fences(VkDevice d, uint32_t n, const 
 static VKAPI_ATTR VkResult VKAPI_CALL signal_semaphore(VkDevice d, const VkSemaphoreSignalInfo *info)
 {
     if (is_lost() || !is_step_allowed(info->semaphore, info->value)) return VK_ERROR_DEVICE_LOST;
+    move_written();
     return OF_DEVICE(vkSignalSemaphore)(d, info);
+}
+
+static VKAPI_ATTR void VKAPI_CALL barrier(VkCommandBuffer commands, VkPipelineStageFlags from,
+                                          VkPipelineStageFlags to, VkDependencyFlags flags, uint32_t n_memory,
+                                          const VkMemoryBarrier *memories, uint32_t n_buffer,
+                                          const VkBufferMemoryBarrier *buffers, uint32_t n_image,
+                                          const VkImageMemoryBarrier *images)
+{
+    PFN_vkCmdPipelineBarrier next = OF_DEVICE(vkCmdPipelineBarrier);
+    if (number("barriers", 1) > 0)
+        next(commands, from, to, flags, n_memory, memories, n_buffer, buffers, n_image, images);
 }
 
 /* ---- entry points ----------------------------------------------------------------------------------------- */
@@ -390,6 +613,10 @@ static PFN_vkVoidFunction own_device_proc(const char *name)
     HAS("vkGetBufferMemoryRequirements", requirements);
     HAS("vkAllocateMemory", allocate);
     HAS("vkMapMemory", map);
+    HAS("vkFreeMemory", free_memory);
+    HAS("vkGetDeviceQueue", get_queue);
+    HAS("vkCreateCommandPool", create_pool);
+    HAS("vkCmdPipelineBarrier", barrier);
     HAS("vkQueueSubmit", submit);
     HAS("vkWaitSemaphores", wait_semaphores);
     HAS("vkWaitForFences", wait_fences);
@@ -408,6 +635,10 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL layer_instance_proc(VkInstance i
     HAS("vkGetInstanceProcAddr", layer_instance_proc);
     HAS("vkCreateInstance", create_instance);
     HAS("vkCreateDevice", create_device);
+    HAS("vkGetPhysicalDeviceProperties", properties);
+    HAS("vkGetPhysicalDeviceFeatures", features);
+    HAS("vkGetPhysicalDeviceMemoryProperties", memory1);
+    HAS("vkGetPhysicalDeviceQueueFamilyProperties", families);
     HAS("vkGetPhysicalDeviceProperties2", properties2);
     HAS("vkGetPhysicalDeviceFeatures2", features2);
     HAS("vkGetPhysicalDeviceMemoryProperties2", memory2);
