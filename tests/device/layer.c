@@ -4,6 +4,7 @@
  *
  *     kind=cpu|integrated|discrete|virtual|other  of the device
  *     name=TEXT          of the device, without spaces
+ *     driver=ID:VERSION  VkDriverId, and driverVersion as a number
  *     binding=N          maxStorageBufferRange          allocation=N   maxMemoryAllocationSize; larger ones are refused
  *     groups=N           maxComputeWorkGroupCount, each  shared=N       maxComputeSharedMemorySize
  *     invocations=N      maxComputeWorkGroupInvocations, and of x
@@ -217,6 +218,11 @@ static VKAPI_ATTR void VKAPI_CALL properties2(VkPhysicalDevice physical, VkPhysi
         if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES) {
             VkPhysicalDeviceMaintenance3Properties *m = is;
             m->maxMemoryAllocationSize = number("allocation", m->maxMemoryAllocationSize);
+        } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES && word_of(physical, "driver")) {
+            VkPhysicalDeviceDriverProperties *d = is;
+            snprintf(d->driverInfo, sizeof d->driverInfo, "of the layer");
+            d->driverID = (VkDriverId)strtoul(word_of(physical, "driver"), NULL, 10);
+            p->properties.driverVersion = (uint32_t)strtoul(strchr(word_of(physical, "driver"), ':') + 1, NULL, 10);
         } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES) {
             VkPhysicalDeviceSubgroupProperties *g = is;
             g->subgroupSize = (uint32_t)number("subgroup", g->subgroupSize);
