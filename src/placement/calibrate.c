@@ -201,7 +201,7 @@ static hearth_status measure_rows(bench *b, const hth_kernels *k, hth_type type,
 }
 
 /* What a small program of a step (a norm, a rotation, attention over few positions) takes longer than an empty one: its
- * loads wait for one another. On an NVIDIA H200 7.8 us with the barrier, about 2 of them empty (docs/plan.md). */
+ * loads wait for one another. On an NVIDIA H200 7.8 us with the barrier, two or three of them empty (docs/plan.md). */
 static const double small_dispatch = 6e-6;
 
 static hearth_status measure_dispatch(bench *b, hth_calibration *out)
