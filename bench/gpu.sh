@@ -123,7 +123,7 @@ sample_power() {
 watch_power() { while sample_power; do sleep 0.5; done >"$scratch/power"; }
 watts_said() {
     [ "$power" ] || return
-    awk '$3 == "j" { if (t) add(($2 - e) * 1e-6 / ($1 - t)); t = $1; e = $2; next } $2 > 0 { add($3 == "u" ? $2 * 1e-6 : $2) }
+    awk '$3 == "j" { if (t) add(($2 - e) * 1e-6 / ($1 - t)); t = $1; e = $2; next } $2 + 0 > 0 { add($3 == "u" ? $2 * 1e-6 : $2) }
         function add(w) { n++; sum += w; if (w > most) most = w }
         END { if (n) printf "; %.0f W on average, %.0f at most", sum / n, most; else printf "; power not told" }' "$scratch/power"
 }
