@@ -1,29 +1,29 @@
 #!/bin/sh
-# What a GPU reaches, in parts of at most nine minutes each, the most important first:
+# First contact with a GPU: what it computes and how fast, within ten minutes, as one report to paste into an issue.
 #
 #     bench/gpu.sh DEVICE FOLDER [PART...]
 #
-# DEVICE is a name from hearth devices (vulkan:0), null or sim:FILE. Parts, all of them by default:
-#     bits     logits beside the CPU's: golden files, then synthetic weights, whole and divided; equal, or near where weights are floats
-#     machine  rates, handoff (median, 99th of 100) and programs, as plans are computed from (hearth doctor --json)
-#     decode   a synthetic 8B shape, all of it on the device if it fits: tokens/s
-#     prefill  the same shape: prompts of 512 and 2048 tokens
-#     hybrid   packed synthetic 7B and 13B shapes with 4, 6 and 8 GiB: predicted by a plan and measured; evenly where nothing gains
-#     divided  prompts of the packed 7B shape at 4 GiB: by a plan, whose weights may pass through, and evenly
-#     memory   too little of it is refused, more than there is allowed: what is said
-# FOLDER/PART.txt is what a part found (of machine: JSON and nothing else), PART.log what else was said. FOLDER/status has a line for
-# each part with its seconds and its status: 0; 1 where something failed, differed, or was not there; 124 at the end of its time.
-# This ends with 1 where a part did not end with 0, and with 130 at Ctrl-C. Synthetic weights are labelled by the program.
+# DEVICE is a name from hearth devices (vulkan:0), null or sim:FILE. FOLDER/report.txt is the report. Parts, all by default, and the
+# seconds of each; what a part leaves of its seconds is the next ones':
+#     about    40   machine, device, driver and what is known of it, measured bandwidth, rates of hearth doctor
+#     bits    130   logits beside the CPU's: golden files, the most common types first, then synthetic weights; greedy text
+#     decode  140   tokens/s of synthetic models by type, beside the bandwidth that was measured; power
+#     prompts  60   prompts of 512 and 2048 tokens
+#     divided 150   a packed model with less memory than it needs: by a plan, by whole layers, by even shares; predicted and measured
+#     memory   30   too little of it is refused, more than there is allowed
+# FOLDER/PART.txt is what a part found, PART.log what else was said. A part ends with 0; 1 where something failed, differed or was
+# not there; 124 at the end of its time, with what it had until then. This ends with 1 where a part did not end with 0, and with 130
+# at Ctrl-C, then too with a report. Synthetic weights are labelled.
 #
-# Variables: HEARTH: the program (build/hearth). DATA: the folder above golden (build/data beside bench). MODELS: keeps
-# synthetic models (FOLDER). N: tokens to generate (decode 128, hybrid 64). VRAM: sizes for hybrid ("4G 6G 8G"). LIMIT: seconds for a
-# part (540). SIZE=small: a 1B shape in place of the larger ones, 700M and short prompts: a dry run (a CPU that plays the GPU).
-# Functions are called by name, and of a run only what it says on stderr is wanted.
+# Variables: HEARTH: the program (build/hearth; bench/gpu_bandwidth lies beside it). DATA: the folder above golden (build/data).
+# MODELS: keeps synthetic models (FOLDER; up to 20 GB). SECONDS_ALL: of all parts together (550, with SIZE=small twice that). VRAM: of
+# the part divided (4G). SIZE=small: tiny shapes, a dry run in some minutes on a CPU that plays the GPU.
+# Functions are called by name, and of some programs only what they say on stderr is wanted.
 # shellcheck disable=SC2317,SC2069
 set -u
 
 usage() {
-    sed -n '2,/dry run/s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,/plays the GPU/s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 [ $# -ge 2 ] || usage
@@ -31,23 +31,11 @@ device=$1 folder=$2
 shift 2
 here=$(dirname "$0")
 hearth=${HEARTH:-$here/../build/hearth}
+bandwidth=$(dirname "$hearth")/bench/gpu_bandwidth
 data=${DATA:-$here/../build/data}
 models=${MODELS:-$folder}
 small=${SIZE:-}
-limit=${LIMIT:-540}
 scratch=$folder/gpu.sh.scratch
-
-# ---- models -----------------------------------------------------------------------------------
-
-# synth NAME SHAPE OPTION...: a synthetic model, made once.
-synth() {
-    out=$models/$1 shape=$2
-    shift 2
-    [ -f "$out" ] || "$hearth" synth "$shape" "$out" "$@" >&2 || return
-    echo "$out"
-}
-dense() { if [ "$small" ]; then synth 1b.gguf llama-1b --type q8_0; else synth 8b.gguf llama3-8b --type q4_0; fi; }
-packed() { if [ "$small" ]; then synth 1bp.gguf llama-1b --type q8_0 --packed --ffn drelu; else synth "$1p.gguf" "llama-$1" --type q4_0 --packed --ffn drelu; fi; }
 
 # ---- what parts are made of ---------------------------------------------------------------------
 
@@ -56,9 +44,128 @@ fail() {
     echo "$*"
     bad=1
 }
+has() { command -v "$1" >/dev/null 2>&1; }
 
-# What run says of itself, to the end whatever becomes of it; its text is of no interest.
-tell() { "$hearth" run "$@" --gpu "$device" --greedy --stats 2>&1 >/dev/null || fail "FAILED: hearth run ended with $?"; }
+# json FILE KEY: the first value of a key, without its quotes.
+json() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\"]*[^\",]\)\"\{0,1\},\{0,1\}$/\1/p" "$1" | head -n 1; }
+# speeds FILE: of a bench, one line of a test: tokens of the prompt, tokens generated, tokens/s.
+speeds() {
+    awk -F'[:,]' '/"prompt":/ { p = $2 + 0 } /"generate":/ { g = $2 + 0 }
+        /"median_tokens_per_second":/ { print p, g, $2 + 0 }' "$1"
+}
+# on_device FILE: how much of a model is on the device, of a bench.
+on_device() {
+    awk -F'[:,]' '/"layers":/ { n = $2 + 0 } /"layers_in_all":/ { all = $2 + 0 } /"neurons":/ { share = $2 + 0 }
+        /"head": true/ { head = " and the head" }
+        END { printf "%d of %d layers%s", n, all, head
+              if (n && share < 1) printf " with %.0f %% of their neurons", 100 * share }' "$1"
+}
+
+# synth NAME SHAPE OPTION...: a synthetic model, made once.
+synth() {
+    out=$models/$1 shape=$2
+    shift 2
+    [ -f "$out" ] || "$hearth" synth "$shape" "$out" "$@" >&2 || return
+    echo "$out"
+}
+# GB of the device that are free, and a quarter of what the disk of the models has.
+room() {
+    vram=$(awk -F'[:,]' '/"gpu":/ { gpu = 1 } gpu && /"free_bytes":/ { print $2; exit }' "$folder/doctor.json" 2>/dev/null)
+    disk=$(df -Pk "$models" | awk 'NR == 2 { print $4 / 4 * 1024 }')
+    awk -v a="${vram:-1e18}" -v b="${disk:-0}" 'BEGIN { printf "%d", (a < b ? a : b) / 1e9 }'
+}
+# The largest shape that fits whole.
+large() {
+    if [ "$small" ]; then synth 15m-q4_0.gguf stories-15m --type q4_0
+    elif [ "$(room)" -ge 7 ]; then synth 8b-q4_0.gguf llama3-8b --type q4_0
+    elif [ "$(room)" -ge 4 ]; then synth 4b-q4_0.gguf qwen3-4b --type q4_0
+    else synth 1b-q4_0.gguf llama-1b --type q4_0; fi
+}
+packed() {
+    if [ "$small" ]; then synth 15mp-q4_0.gguf stories-15m --type q4_0 --packed --ffn drelu
+    else synth 7bp-q4_0.gguf llama-7b --type q4_0 --packed --ffn drelu; fi
+}
+
+# ---- power ------------------------------------------------------------------------------------
+
+# How this device's power is told: "smi ID", "watt FILE" (microwatts) or "joule FILE" (microjoules so far); nothing: it is not.
+find_power() {
+    "$hearth" devices --json 2>/dev/null | sed -n "/\"device\": \"$device\"/,/}/p" >"$scratch/device"
+    driver=$(json "$scratch/device" driver) uuid=$(json "$scratch/device" uuid)
+    case $driver in
+    NVIDIA*)
+        has nvidia-smi || return
+        id=$(echo "$uuid" | sed 's/^\(.\{8\}\)\(.\{4\}\)\(.\{4\}\)\(.\{4\}\)/GPU-\1-\2-\3-\4-/')
+        nvidia-smi -i "$id" -L >/dev/null 2>&1 || id=0
+        echo "smi $id"
+        ;;
+    radv* | AMD* | *Intel*)
+        for hwmon in /sys/class/drm/card*/device/hwmon/hwmon*; do
+            case $driver/$(cat "$hwmon/name" 2>/dev/null) in
+            radv*/amdgpu | AMD*/amdgpu | *Intel*/i915 | *Intel*/xe) ;;
+            *) continue ;;
+            esac
+            for file in power1_average power1_input; do [ -r "$hwmon/$file" ] && echo "watt $hwmon/$file" && return; done
+            [ -r "$hwmon/energy1_input" ] && echo "joule $hwmon/energy1_input" && return
+        done
+        ;;
+    esac
+}
+# One sample: seconds, and watts or, marked so, joules.
+sample_power() {
+    case $power in
+    smi*) echo "$(date +%s.%N) $(nvidia-smi -i "${power#smi }" --query-gpu=power.draw --format=csv,noheader,nounits)" ;;
+    watt*) echo "$(date +%s.%N) $(cat "${power#watt }") u" ;;
+    joule*) echo "$(date +%s.%N) $(cat "${power#joule }") j" ;;
+    esac
+}
+# Samples until it is told to end; in the background of a measurement.
+watch_power() { while sample_power; do sleep 0.5; done >"$scratch/power"; }
+watts_said() {
+    [ "$power" ] || return
+    awk '$3 == "j" { if (t) add(($2 - e) * 1e-6 / ($1 - t)); t = $1; e = $2; next } $2 + 0 > 0 { add($3 == "u" ? $2 * 1e-6 : $2) }
+        function add(w) { n++; sum += w; if (w > most) most = w }
+        END { if (n) printf "; %.0f W on average, %.0f at most", sum / n, most; else printf "; power not told" }' "$scratch/power"
+}
+
+# measure JSON OPTION...: a bench, with the power meanwhile.
+measure() {
+    to=$1
+    shift
+    : >"$scratch/power"
+    watcher=''
+    [ -z "$power" ] || { watch_power & watcher=$!; }
+    "$hearth" bench "$@" --gpu "$device" --json >"$to" 2>"$scratch/err"
+    status=$?
+    [ -z "$watcher" ] || { kill "$watcher" && wait "$watcher"; } 2>/dev/null
+    grep '^hearth: warning: ' "$scratch/err" | grep -v quantization_version
+    [ "$status" = 0 ] || fail "FAILED: $(tail -n 1 "$scratch/err")"
+    return "$status"
+}
+
+# ---- parts --------------------------------------------------------------------------------------
+
+about() {
+    echo "hearth    $("$hearth" --version), commit $(git -C "$here" log -1 --format=%h 2>/dev/null || echo 'not known')"
+    echo "machine   $(uname -srm), $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) CPUs"
+    "$hearth" devices | sed -n "/^$device /,/^[^ ]/p" | sed '1b; /^[^ ]/d'
+    has nvidia-smi && nvidia-smi --format=csv,noheader \
+        --query-gpu=name,driver_version,pstate,clocks.max.sm,clocks.max.mem,pcie.link.gen.max,pcie.link.width.max
+    [ -f "$bandwidth" ] || echo "no $bandwidth: bandwidth is not measured (ninja -C build gpu_bandwidth)"
+    [ ! -f "$bandwidth" ] || "$bandwidth" "$device" >"$folder/bandwidth" || fail "FAILED: $bandwidth"
+    [ ! -s "$folder/bandwidth" ] || awk '{ printf "%s%s %.1f GB/s", (NR == 1 ? "copies    " : ", "), $1, $2 * 1e-9 } END { print "" }' "$folder/bandwidth"
+    if [ "$power" ]; then echo "power     by $power; idle $(sample_power | awk '{ print ($3 == "j" ? "not told" : ($3 == "u" ? $2 * 1e-6 : $2) " W") }')"
+    else echo "power     not told"; fi
+    "$hearth" doctor --gpu "$device" --json >"$folder/doctor.json" || bad=1
+    sed -n 's/^ *"\([a-z]*\)": "\(.*\)",\{0,1\}$/\1 \2/p' "$folder/doctor.json" | awk '
+        { word = $1; sub(/^[a-z]* /, "") }
+        word == "name" { name = $0 }
+        word == "text" { printf "%-10s%s\n", (name == "huge pages" ? "pages" : name), $0 }
+        word == "fix" { print "          -> " $0 }
+        word == "fault" { printf "known     %s.", $0 }
+        word == "hearth" { printf " Here: %s.", $0 }
+        word == "sources" { print " [" $0 "]" }'
+}
 
 # How far floats of A are from those of B, by the largest of them, as tests/golden counts it. Fails beyond 2e-4.
 distance() {
@@ -82,110 +189,148 @@ compare() {
     cpu=$scratch/cpu.f32 gpu=$scratch/gpu.f32 err=$scratch/err floats=''
     if ! "$hearth" logits "$model" --ids "$ids" -o "$cpu" --force --gpu none 2>"$err"; then
         why=$("$hearth" inspect "$model" 2>/dev/null | sed -n 's/^Cannot be run: //p')
-        if [ "$why" ]; then echo "$name not run by this version: $why"; else fail "$name FAILED on the CPU: $(cat "$err")"; fi
+        if [ "$why" ]; then echo "$name: not run by this version: $why"; else fail "$name: FAILED on the CPU: $(cat "$err")"; fi
         return
     fi
     if ! "$hearth" logits "$model" --ids "$ids" -o "$gpu" --force --gpu "$device" "$@" --gpu-strict 2>"$err"; then
-        case $(cat "$err") in
-        *"would not give the CPU's bits: "*" is F32;"* | *"would not give the CPU's bits: "*F16";"*) floats=1 ;;
-        *"would not give the CPU's bits"*) fail "$name $(cat "$err")" ;;
+        floats=$(sed -n "s/.*would not give the CPU's bits: \([^;]*\).*/\1/p" "$err")
+        case $floats in
+        *"is F32" | *"is F16" | *"is BF16") ;;
         *)
-            fail "$name FAILED: $(cat "$err")"
+            fail "$name: FAILED: $(cat "$err")"
             return
             ;;
         esac
         if ! "$hearth" logits "$model" --ids "$ids" -o "$gpu" --force --gpu "$device" "$@" 2>"$err"; then
-            fail "$name FAILED: $(cat "$err")"
+            fail "$name: FAILED: $(cat "$err")"
             return
         fi
     fi
-    cat "$err"
-    if cmp -s "$cpu" "$gpu"; then
-        echo "$name equal"
-    elif words=$(distance "$cpu" "$gpu") && [ "$floats" ]; then
-        echo "$name floats: $words, 2e-04 is allowed"
-    else
-        fail "$name DIFFERENT: $words"
-    fi
+    cat "$err" >&2
+    absent=$(sed -n 's/.*nothing of it lies on .*: //p' "$err")
+    odd=$(grep '^hearth: warning: ' "$err" | grep -v 'quantization_version\|nothing of it lies')
+    [ -z "$odd" ] || fail "$odd"
+    if [ "$absent" ]; then echo "$name: on the CPU: $absent"
+    elif cmp -s "$cpu" "$gpu"; then
+        if [ "$floats" ]; then echo "$name: equal; not strict: $floats"; else echo "$name: equal, strict"; fi
+    elif words=$(distance "$cpu" "$gpu") && [ "$floats" ]; then echo "$name: $words (2e-04 is allowed); not strict: $floats"
+    else fail "$name: DIFFERENT: $words"; fi
 }
 
-# ---- parts --------------------------------------------------------------------------------------
+# same NAME OPTION...: greedy text of the CPU and of the device.
+same() {
+    name=$1
+    shift
+    "$hearth" run "$@" --greedy --gpu none >"$scratch/cpu.text" 2>/dev/null
+    if ! "$hearth" run "$@" --greedy --gpu "$device" >"$scratch/gpu.text" 2>"$scratch/err"; then fail "$name: FAILED: $(tail -n 1 "$scratch/err")"
+    elif [ -s "$scratch/cpu.text" ] && cmp -s "$scratch/cpu.text" "$scratch/gpu.text"; then echo "$name: equal"
+    else fail "$name: DIFFERENT"; fi
+}
 
 bits() {
+    same "greedy text, 64 tokens" -p "Once upon a time" -n 64
     n=0
-    for ids in "$data"/golden/quant/*.ids; do
-        [ -f "$ids" ] || continue
-        gguf=${ids%.ids}.gguf n=$((n + 1))
-        compare "$(basename "$gguf")" "$gguf" "$ids"
+    golden=$data/golden/quant
+    for ids in "$golden"/llama-Q4_0.ids "$golden"/llama-Q4_K.ids "$golden"/llama-Q8_0.ids "$golden"/llama-F16.ids "$golden"/*.ids; do
+        name=$(basename "${ids%.ids}")
+        { [ -f "$ids" ] && ! grep -qx "$name" "$scratch/done" 2>/dev/null; } || continue
+        echo "$name" >>"$scratch/done"
+        compare "$name" "${ids%.ids}.gguf" "$ids"
+        n=$((n + 1))
     done
-    [ "$n" -gt 0 ] || fail "FAILED: no golden files in $data/golden/quant: python3 tests/data/make.py build/data makes them"
+    [ "$n" -gt 0 ] || fail "FAILED: no golden files in $golden: python3 tests/data/make.py build/data makes them"
     ids=$scratch/ids
     seq 1 40 >"$ids"
     model=$(synth 15m-q4_0.gguf stories-15m --type q4_0) || return
-    compare "synthetic 15M" "$model" "$ids"
+    compare "synthetic 15M Q4_0" "$model" "$ids"
     model=$(synth 15mp-q4_0.gguf stories-15m --type q4_0 --packed --ffn drelu) || return
-    compare "synthetic 15M, divided" "$model" "$ids" --vram 20M --placement even
+    compare "synthetic 15M Q4_0, divided" "$model" "$ids" --vram 16M --placement even
     [ ! "$small" ] || return 0
     model=$(synth 1b-q4_0.gguf llama-1b --type q4_0) || return
-    compare "synthetic 1B" "$model" "$ids"
+    compare "synthetic 1B Q4_0" "$model" "$ids"
 }
 
-machine() {
-    model=$(packed 7b) || return
-    "$hearth" doctor "$model" --gpu "$device" --again --json || bad=1
+# decode_of TYPE MODEL
+decode_of() {
+    [ "$2" ] || return
+    measure "$scratch/bench" "$2" -p 0 -n "$n_token" --repeat "$n_repeat" -c 512 || return
+    bytes=$(json "$scratch/bench" token_bytes)
+    rate=$(awk '$1 == "memory" { print $2 }' "$folder/bandwidth" 2>/dev/null)
+    where=$(on_device "$scratch/bench")
+    speeds "$scratch/bench" | awk -v type="$1" -v model="$(basename "$2")" -v bytes="$bytes" -v rate="${rate:-0}" -v where="$where" '
+        { printf "%-5s %-14s %8.1f tokens/s, %.2f GB each: %.1f GB/s", type, model, $3, bytes * 1e-9, bytes * $3 * 1e-9
+          if (rate > 0) printf ", %.2f of the bandwidth", bytes * $3 / rate
+          printf "; %s", where }'
+    watts_said
+    echo
 }
-
 decode() {
-    model=$(dense) || return
-    tell "$model" -c 512 -n "${N:-128}" -p "a"
-}
-
-prefill() {
-    model=$(dense) || return
-    lengths="512 2048"
-    [ "$small" ] && lengths=64
-    for n in $lengths; do
-        tell "$model" -c 4096 -n 1 -p "$(yes a | head -n "$n" | tr '\n' ' ')"
+    n_token=128 n_repeat=3
+    [ "$small" ] && n_token=4 n_repeat=1
+    decode_of Q4_0 "$(large)"
+    if [ "$small" ]; then
+        decode_of Q8_0 "$(synth 15m-q8_0.gguf stories-15m --type q8_0)"
+        decode_of F16 "$(synth 15m-f16.gguf stories-15m --type f16)"
+        echo "Q4_K, Q6_K: not with SIZE=small"
+        return
+    fi
+    size=1b shape=llama-1b
+    [ "$(room)" -lt 11 ] || size=4b shape=qwen3-4b
+    for type in Q4_K Q8_0 F16 Q6_K; do
+        low=$(echo "$type" | tr '[:upper:]' '[:lower:]')
+        decode_of "$type" "$(synth "$size-$low.gguf" "$shape" --type "$low" --pure)"
+        [ "${MODELS:-}" ] || rm -f "$models/$size-$low.gguf"
     done
 }
 
-hybrid() {
-    shapes="7b 13b" sizes=${VRAM:-4G 6G 8G}
-    [ "$small" ] && shapes=1b sizes=${VRAM:-700M}
-    for shape in $shapes; do
-        model=$(packed "$shape") || return
-        for vram in $sizes; do
-            placement=$folder/hybrid-$shape-$vram.placement how=plan
-            rm -f "$placement"
-            if "$hearth" plan "$model" --gpu "$device" --vram "$vram" -c 1024 -o "$placement" 2>"$scratch/err"; then
-                how=$placement
-            elif grep -q 'nothing gains by lying there' "$scratch/err"; then
-                # What fits is divided evenly all the same.
-                how=even
-            else fail "FAILED: hearth plan"; fi
-            cat "$scratch/err"
-            tell "$model" --vram "$vram" --placement "$how" -c 1024 -n "${N:-64}" -p "a"
-        done
-    done
+prompts() {
+    model=$(large) || return
+    lengths=512,2048 n_repeat=2
+    [ "$small" ] && lengths=64 n_repeat=1
+    measure "$scratch/bench" "$model" -p "$lengths" -n 0 --repeat "$n_repeat" -c 4096 || return
+    where=$(on_device "$scratch/bench")
+    speeds "$scratch/bench" | while read -r p _ rate; do echo "prompt of $p: $rate tokens/s; $(basename "$model"), $where"; done
+    [ -z "$power" ] || echo "power: $(watts_said | sed 's/^; //')"
 }
 
 divided() {
-    n=1024 vram=4G
-    [ "$small" ] && n=64 vram=700M
-    model=$(packed 7b) || return
-    "$hearth" plan "$model" --gpu "$device" --vram "$vram" -c 2048 2>&1 || fail "FAILED: hearth plan"
-    for placement in plan even; do
-        tell "$model" --vram "$vram" --placement "$placement" -c 2048 -n 1 -p "$(yes a | head -n "$n" | tr '\n' ' ')"
+    vram=${VRAM:-4G} p=512 n=32
+    [ "$small" ] && vram=${VRAM:-16M} p=32 n=4
+    model=$(packed) || return
+    placement=$folder/divided.placement way=$folder/divided.placement
+    rm -f "$placement"
+    if "$hearth" plan "$model" --gpu "$device" --vram "$vram" -c 1024 -o "$placement" --json >"$scratch/plan" 2>"$scratch/err" &&
+        [ -f "$placement" ]; then
+        for key in '' _least _most _cpu; do json "$scratch/plan" "tokens_per_second$key"; done | xargs \
+            printf 'the plan expects %s tokens/s (%s to %s), the CPU alone %s\n'
+    elif grep -q 'nothing gains by lying there' "$scratch/err"; then
+        echo "no plan: nothing gains by lying there"
+        way=''
+    else
+        fail "FAILED: hearth plan: $(tail -n 1 "$scratch/err")"
+        way=''
+    fi
+    for how in $way layers:999 even; do
+        measure "$scratch/bench" "$model" --vram "$vram" --placement "$how" -c 1024 -p "$p" -n "$n" --repeat 1 || continue
+        where=$(on_device "$scratch/bench") words=$how
+        [ "$how" != "$placement" ] || words='by the plan'
+        speeds "$scratch/bench" | awk -v how="$words" -v where="$where" '
+            $1 { p = $1 " tokens of a prompt " $3 "/s" } $2 { printf "%-12s generated %s/s, %s; %s", how, $3, p, where }'
+        watts_said
+        echo
     done
+    echo "$(basename "$model"), --vram $vram; the CPU's part by $(nproc) CPUs"
 }
 
 memory() {
-    model=$(dense) || return
+    model=$(large) || return
     for vram in 1 1M; do
-        "$hearth" run "$model" --gpu "$device" --vram "$vram" -c 256 -n 2 --greedy -p "a" 2>&1 >/dev/null
+        said=$("$hearth" run "$model" --gpu "$device" --vram "$vram" -c 256 -n 2 --greedy -p "a" 2>&1 >/dev/null)
         [ $? = 1 ] || fail "FAILED: --vram $vram was not refused"
+        echo "--vram $vram: $(echo "$said" | tail -n 1)"
     done
-    tell "$model" --vram 4096G -c 256 -n 2 -p "a"
+    said=$("$hearth" run "$model" --gpu "$device" --vram 4096G -c 256 -n 2 --greedy -p "a" 2>&1 >/dev/null) || fail "FAILED: --vram 4096G"
+    echo "--vram 4096G: $(echo "$said" | tail -n 1)"
 }
 
 # A part is run by this script again, in a group of its own, so that its time can be bounded. It waits for the program, which is
@@ -194,25 +339,32 @@ if [ "${GPU_PART:-}" ]; then
     trap 'exit 143' TERM
     # A program or a device that is not there is found before models are written.
     if said=$("$hearth" run --gpu "$device" -c 64 -n 1 -p a 2>&1 >/dev/null); then
+        power=$(find_power)
         $GPU_PART && exit $bad
-    elif [ "$GPU_PART" = machine ]; then echo "FAILED: $said" >&2
     else echo "FAILED: $said"; fi
     exit 1
 fi
 
 # ---- all of them --------------------------------------------------------------------------------
 
-[ $# -gt 0 ] || set -- bits machine decode prefill hybrid divided memory
-for part in "$@"; do
-    case $part in
-    bits | machine | decode | prefill | hybrid | divided | memory) ;;
-    *)
-        echo "gpu.sh: no part '$part'" >&2
-        exit 2
-        ;;
+seconds_of() {
+    case $1 in
+    about) echo 40 ;; bits) echo 130 ;; decode) echo 140 ;; prompts) echo 60 ;; divided) echo 150 ;; memory) echo 30 ;;
+    *) return 1 ;;
     esac
+}
+[ $# -gt 0 ] || set -- about bits decode prompts divided memory
+sum=0
+for part in "$@"; do
+    seconds=$(seconds_of "$part") || { echo "gpu.sh: no part '$part'" >&2 && exit 2; }
+    sum=$((sum + seconds))
 done
+[ -z "$small" ] || slow=2
+all=${SECONDS_ALL:-$((sum * ${slow:-1}))}
 case $device in auto | none) echo "gpu.sh: '$device' may be the CPU: expected a name from hearth devices" >&2 && exit 2 ;; esac
+for tool in awk cmp od paste sed timeout; do
+    has $tool || { echo "gpu.sh: no $tool on this machine" >&2 && exit 2; }
+done
 for made in "$folder" "$models"; do mkdir -p "$made" || exit 1; done
 
 child='' signal=''
@@ -234,12 +386,15 @@ end_group() {
     kill -s KILL -- "-$child" 2>/dev/null
 }
 
-failed=0
+failed=0 share=0 begin=$(date +%s)
+echo "bench/gpu.sh $device, $(date -u '+%Y-%m-%d %H:%M UTC')${small:+, SIZE=$small}; speeds are of synthetic weights" >"$folder/report.txt"
 for part in "$@"; do
     printf '\n== %s\n' "$part"
-    begin=$(date +%s)
+    now=$(date +%s) share=$((share + $(seconds_of "$part")))
+    limit=$((all * share / sum - (now - begin)))
+    [ "$limit" -ge 1 ] || limit=1
     rm -rf "$scratch" && mkdir "$scratch" || exit 1
-    GPU_PART=$part timeout -k 20 "$limit" sh "$0" "$device" "$folder" >"$folder/$part.txt" 2>"$folder/$part.log" &
+    GPU_PART=$part timeout -k 5 "$limit" sh "$0" "$device" "$folder" >"$folder/$part.txt" 2>"$folder/$part.log" &
     child=$!
     [ "$signal" ] || wait "$child"
     status=$?
@@ -252,12 +407,14 @@ for part in "$@"; do
     # Results of the CPU are none of the device's.
     [ "$status" = 0 ] && grep -q '^hearth: warning: .*\(on the CPU\|with less there\|less is placed there\)' "$folder/$part.txt" && status=1
     [ "$status" = 137 ] && status=124
-    line="$part: $status, $(($(date +%s) - begin)) s"
+    line="$part: $status, $(($(date +%s) - now)) s"
     [ "$status" = 124 ] && line="$line: its time was over"
-    { grep -v "^$part:" "$folder/status" 2>/dev/null; echo "$line"; } >"$folder/status.new" && mv "$folder/status.new" "$folder/status"
     cat "$folder/$part.txt"
     echo "$line"
+    { printf '\n== %s\n' "$line" && cat "$folder/$part.txt"; } >>"$folder/report.txt"
     [ "$status" = 0 ] || { failed=1 && tail -n 3 "$folder/$part.log" >&2; }
-    [ -z "$signal" ] || exit "$signal"
+    [ -z "$signal" ] || break
 done
+printf '\nThe report: %s\n' "$folder/report.txt"
+[ -z "$signal" ] || exit "$signal"
 exit $failed

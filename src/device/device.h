@@ -41,6 +41,8 @@ typedef struct hth_device_info {
     hth_device_kind kind;
     char name[256], driver[256];
     uint8_t uuid[16];
+    uint32_t driver_id;          /* VkDriverId; 0: not of Vulkan */
+    uint32_t driver_version;     /* as the driver encodes it (driver_faults.h) */
     uint64_t memory;             /* bytes of device-local memory */
     uint64_t budget;             /* bytes of it usable now; 0: unknown */
     uint64_t max_binding_size;   /* bytes */

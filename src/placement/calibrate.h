@@ -22,7 +22,7 @@ typedef struct hth_calibration {
         cpu_down[HTH_PLAN_N_KNOT]; /* the same for a transposed down with the knots' shares of rows active, at random */
     /* seconds from the host's signal to the device's answer, by hth_submit_mode: median, and 99th percentile */
     double sync_latency[2], sync_latency_99[2];
-    double dispatch;           /* seconds: an empty dispatch and the barrier after it */
+    double dispatch;           /* seconds: a small program, from an empty one, and the barrier after it */
     double h2d_rate, d2h_rate; /* bytes per second, host to device and back */
     /* For prompts, quantised weights; else 0: bytes times tokens per second of rows on the device and on the CPU;
      * bytes of host rows per second packed into the device layout. */

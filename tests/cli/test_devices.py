@@ -52,6 +52,33 @@ def same_text(words, *more):
     return r.stderr.decode()
 
 
+def known_faults(words):
+    r = with_layer(words, "doctor", "--gpu", "vulkan:0", "--json")
+    check(r.returncode == 0, r.stderr)
+    doctor = json.loads(r.stdout)
+    text = with_layer(words, "doctor", "--gpu", "vulkan:0").stdout.decode()
+    for known in doctor["gpu"]["driver_faults"]:
+        check(known["fault"] in text and known["hearth"] in text and known["sources"] in text, text)
+    return doctor["gpu"], next(c for c in doctor["checks"] if c["name"] == "driver"), text
+
+
+@case
+def doctor_tells_what_is_known_of_a_driver():
+    gpu, line, _ = known_faults(f"driver=4:{610 << 22 | 43 << 14 | 2 << 6}")
+    check(gpu["driver_version"] == "610.43.2" and len(gpu["driver_faults"]) == 2, gpu)
+    check(not line["ok"] and line["fix"] == "update to 615.71.09 or later", line)
+    gpu, line, text = known_faults(f"driver=4:{620 << 22}")
+    check(len(gpu["driver_faults"]) == 1 and line["ok"] and "1 known fault, below" in text, gpu, text)
+    gpu, line, text = known_faults(f"driver=24:{26 << 22}")
+    check(not gpu["driver_faults"] and "no fault of it is known" in text, gpu, text)
+
+
+@case
+def dozen_is_no_card():
+    r = with_layer("kind=discrete driver=23:1", "devices")
+    check(b"(integrated)" in r.stdout and b"--gpu auto takes it" not in r.stdout, r.stdout)
+
+
 @case
 def the_layer_changes_what_devices_says():
     r = with_layer("kind=discrete name=Test-Card memory=nvidia", "devices")

@@ -4,12 +4,13 @@
  *
  *     kind=cpu|integrated|discrete|virtual|other  of the device
  *     name=TEXT          of the device, without spaces
+ *     driver=ID:VERSION  VkDriverId, and driverVersion as a number
  *     binding=N          maxStorageBufferRange          allocation=N   maxMemoryAllocationSize; larger ones are refused
  *     groups=N           maxComputeWorkGroupCount, each  shared=N       maxComputeSharedMemorySize
  *     invocations=N      maxComputeWorkGroupInvocations, and of x
  *     subgroup=N         subgroupSize                    alignment=N    minStorageBufferOffsetAlignment
  *     difference=N       maxTimelineSemaphoreValueDifference; a larger step of a semaphore loses the device
- *     floats=0           no float controls               dot=0          no integer dot products
+ *     floats=0           no float controls               dot=0|2        integer dot products: none, or accelerated
  *     small=0            no storage of 8 and 16 bits
  *     queues=N           1: one family of one queue; 2: another one, without graphics, as well
  *     memory=nvidia|radv|anv|adreno|least  types and heaps of such a device; what is not visible to the host cannot be
@@ -22,13 +23,17 @@
  *     lost=N             submission N and all later calls say VK_ERROR_DEVICE_LOST
  *     barriers=0         the program's barriers do not reach what lies below: a validation layer there misses them
  *     report=FILE        lines about what a program did that the device does not allow
+ *     skip=N             dispatches of more than N workgroups are counted and do not run
+ *     count=FILE         what a program did in all, written when it ends: a word and a number a line (bench/gpu_counts.py)
  *
  * kind0, name0, heap0, kind1 and so on: of one of several devices, in the loader's order; other words change all of
- * them. It has only the entry points that the library uses (vk_functions.def), and those that the validation layer asks
- * about devices with: above this one, that layer checks each call against the limits of the device that is not here. */
+ * them. It has only the entry points that the library uses (vk_functions.def), those that the validation layer asks
+ * about devices with, and those that other programs use in place of them: above this one, the validation layer checks
+ * each call against the limits of the device that is not here. */
 #include <vulkan/vk_layer.h>
 #include <vulkan/vulkan.h>
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -152,6 +157,8 @@ static PFN_vkGetPhysicalDeviceQueueFamilyProperties next_families;
 static PFN_vkGetPhysicalDeviceProperties2 next_properties2;
 static PFN_vkGetPhysicalDeviceFeatures2 next_features2;
 static PFN_vkGetPhysicalDeviceMemoryProperties2 next_memory2;
+static PFN_vkGetPhysicalDeviceProperties next_properties;
+static PFN_vkGetPhysicalDeviceMemoryProperties next_memory;
 
 #define OF_INSTANCE(name) ((PFN_##name)next_instance_proc(instance, #name))
 #define OF_DEVICE(name) ((PFN_##name)next_device_proc(device, #name))
@@ -181,6 +188,8 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
     next_properties2 = OF_INSTANCE(vkGetPhysicalDeviceProperties2);
     next_features2 = OF_INSTANCE(vkGetPhysicalDeviceFeatures2);
     next_memory2 = OF_INSTANCE(vkGetPhysicalDeviceMemoryProperties2);
+    next_properties = OF_INSTANCE(vkGetPhysicalDeviceProperties);
+    next_memory = OF_INSTANCE(vkGetPhysicalDeviceMemoryProperties);
     return r;
 }
 
@@ -251,6 +260,13 @@ static VKAPI_ATTR void VKAPI_CALL properties2(VkPhysicalDevice physical, VkPhysi
         if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES) {
             VkPhysicalDeviceMaintenance3Properties *m = is;
             m->maxMemoryAllocationSize = number("allocation", m->maxMemoryAllocationSize);
+        } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES &&
+                   word_of(physical, "driver")) {
+            VkPhysicalDeviceDriverProperties *d = is;
+            snprintf(d->driverInfo, sizeof d->driverInfo, "of the layer");
+            d->driverID = (VkDriverId)strtoul(word_of(physical, "driver"), NULL, 10);
+            p->properties.driverVersion =
+                (uint32_t)strtoul(strchr(word_of(physical, "driver"), ':') + 1, NULL, 10);
         } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES) {
             VkPhysicalDeviceSubgroupProperties *g = is;
             g->subgroupSize = (uint32_t)number("subgroup", g->subgroupSize);
@@ -258,6 +274,9 @@ static VKAPI_ATTR void VKAPI_CALL properties2(VkPhysicalDevice physical, VkPhysi
             VkPhysicalDeviceTimelineSemaphoreProperties *t = is;
             t->maxTimelineSemaphoreValueDifference =
                 number("difference", t->maxTimelineSemaphoreValueDifference);
+        } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES) {
+            VkPhysicalDeviceShaderIntegerDotProductProperties *dot = is;
+            if (number("dot", 1) == 2) dot->integerDotProduct4x8BitPackedSignedAccelerated = VK_TRUE;
         } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES && !floats) {
             VkPhysicalDeviceFloatControlsProperties *f = is;
             f->shaderDenormPreserveFloat32 = f->shaderSignedZeroInfNanPreserveFloat32 = VK_FALSE;
@@ -483,6 +502,120 @@ static VKAPI_ATTR void VKAPI_CALL free_memory(VkDevice d, VkDeviceMemory m, cons
     OF_DEVICE(vkFreeMemory)(d, m, a);
 }
 
+/* ---- counts ----------------------------------------------------------------------------------------------- */
+
+/* Of a command buffer, or of all that were submitted. A copy is up or down between memory of the device and of the host
+ * (by memory=nvidia: lavapipe has one type for both). Waits are calls that returned what they waited for. */
+typedef struct tally {
+    uint64_t submits, lists, dispatches, barriers, copies, up, down, within, waits, polls, signals;
+} tally;
+static tally counts;
+
+typedef struct known {
+    uint64_t handle;
+    bool of_host; /* a buffer's memory */
+    tally tally;  /* of a command buffer */
+} known;
+enum { N_KNOWN = 1 << 17 };
+static known table[N_KNOWN];
+
+static known *known_of(const void *handle)
+{
+    uint64_t key = (uint64_t)(uintptr_t)handle, i = key * 0x9e3779b97f4a7c15u >> 47;
+    while (table[i % N_KNOWN].handle && table[i % N_KNOWN].handle != key) i++;
+    table[i % N_KNOWN].handle = key;
+    return &table[i % N_KNOWN];
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL bind_memory(VkDevice d, VkBuffer buffer, VkDeviceMemory m,
+                                                  VkDeviceSize at)
+{
+    for (uint32_t i = n_allocation; memory && i-- > 0;)
+        if (allocations[i] == m) {
+            known_of(buffer)->of_host = !(memory->types[allocated_as[i]].propertyFlags & OWN);
+            break;
+        }
+    return OF_DEVICE(vkBindBufferMemory)(d, buffer, m, at);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL begin(VkCommandBuffer c, const VkCommandBufferBeginInfo *info)
+{
+    known_of(c)->tally = (tally){0};
+    return OF_DEVICE(vkBeginCommandBuffer)(c, info);
+}
+
+static VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer c, uint32_t x, uint32_t y, uint32_t z)
+{
+    known_of(c)->tally.dispatches++;
+    if ((uint64_t)x * y * z <= number("skip", UINT64_MAX)) OF_DEVICE(vkCmdDispatch)(c, x, y, z);
+}
+
+static VKAPI_ATTR void VKAPI_CALL dispatch_indirect(VkCommandBuffer c, VkBuffer buffer, VkDeviceSize at)
+{
+    known_of(c)->tally.dispatches++;
+    OF_DEVICE(vkCmdDispatchIndirect)(c, buffer, at);
+}
+
+static VKAPI_ATTR void VKAPI_CALL barrier(VkCommandBuffer c, VkPipelineStageFlags from,
+                                          VkPipelineStageFlags to, VkDependencyFlags flags, uint32_t n_memory,
+                                          const VkMemoryBarrier *m, uint32_t n_buffer,
+                                          const VkBufferMemoryBarrier *b, uint32_t n_image,
+                                          const VkImageMemoryBarrier *image)
+{
+    if (word("count")) known_of(c)->tally.barriers++;
+    if (number("barriers", 1) > 0)
+        OF_DEVICE(vkCmdPipelineBarrier)(c, from, to, flags, n_memory, m, n_buffer, b, n_image, image);
+}
+
+static VKAPI_ATTR void VKAPI_CALL copy(VkCommandBuffer c, VkBuffer from, VkBuffer to, uint32_t n,
+                                       const VkBufferCopy *regions)
+{
+    tally *t = &known_of(c)->tally;
+    uint64_t *bytes = known_of(from)->of_host ? &t->up : known_of(to)->of_host ? &t->down : &t->within;
+    for (uint32_t i = 0; i < n; i++) *bytes += regions[i].size;
+    t->copies++;
+    OF_DEVICE(vkCmdCopyBuffer)(c, from, to, n, regions);
+}
+
+static void count_submit(uint32_t n, const VkSubmitInfo *infos)
+{
+    if (!word("count")) return;
+    counts.submits++;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < infos[i].commandBufferCount; k++) {
+            const tally *t = &known_of(infos[i].pCommandBuffers[k])->tally;
+            counts.lists++, counts.dispatches += t->dispatches, counts.barriers += t->barriers;
+            counts.copies += t->copies, counts.up += t->up, counts.down += t->down,
+                counts.within += t->within;
+        }
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL fence_status(VkDevice d, VkFence fence)
+{
+    counts.polls++;
+    return OF_DEVICE(vkGetFenceStatus)(d, fence);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL semaphore_counter(VkDevice d, VkSemaphore s, uint64_t *value)
+{
+    counts.polls++;
+    return OF_DEVICE(vkGetSemaphoreCounterValue)(d, s, value);
+}
+
+__attribute__((destructor)) static void write_counts(void)
+{
+    const char *path = word("count");
+    FILE *f = path ? fopen(path, "w") : NULL;
+    if (!f) return;
+    const tally *t = &counts;
+    fprintf(f, "submits %" PRIu64 "\nlists %" PRIu64 "\ndispatches %" PRIu64 "\nbarriers %" PRIu64 "\n",
+            t->submits, t->lists, t->dispatches, t->barriers);
+    fprintf(f, "copies %" PRIu64 "\nup %" PRIu64 "\ndown %" PRIu64 "\nwithin %" PRIu64 "\n", t->copies, t->up,
+            t->down, t->within);
+    fprintf(f, "waits %" PRIu64 "\nsignals %" PRIu64 "\npolls %" PRIu64 "\n", t->waits, t->signals, t->polls);
+    fclose(f);
+}
+
 /* ---- submissions ------------------------------------------------------------------------------------------ */
 
 /* What is lost does not run any more, so that its objects may be freed. */
@@ -556,6 +689,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t n, const Vk
 {
     VkResult r = VK_SUCCESS;
     move_written();
+    count_submit(n, infos);
     for (uint32_t i = 0; r == VK_SUCCESS && i < n; i++) {
         n_submit += infos[i].signalSemaphoreCount > 0;
         if (is_lost()) return VK_ERROR_DEVICE_LOST;
@@ -572,32 +706,26 @@ static VKAPI_ATTR VkResult VKAPI_CALL wait_semaphores(VkDevice d, const VkSemaph
                                                       uint64_t timeout)
 {
     if (is_lost()) return VK_ERROR_DEVICE_LOST;
-    return OF_DEVICE(vkWaitSemaphores)(d, info, timeout);
+    VkResult r = OF_DEVICE(vkWaitSemaphores)(d, info, timeout);
+    counts.waits += r == VK_SUCCESS;
+    return r;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL wait_fences(VkDevice d, uint32_t n, const VkFence *fences, VkBool32 all,
                                                   uint64_t timeout)
 {
     if (is_lost()) return VK_ERROR_DEVICE_LOST;
-    return OF_DEVICE(vkWaitForFences)(d, n, fences, all, timeout);
+    VkResult r = OF_DEVICE(vkWaitForFences)(d, n, fences, all, timeout);
+    counts.waits += r == VK_SUCCESS;
+    return r;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL signal_semaphore(VkDevice d, const VkSemaphoreSignalInfo *info)
 {
     if (is_lost() || !is_step_allowed(info->semaphore, info->value)) return VK_ERROR_DEVICE_LOST;
     move_written();
+    counts.signals++;
     return OF_DEVICE(vkSignalSemaphore)(d, info);
-}
-
-static VKAPI_ATTR void VKAPI_CALL barrier(VkCommandBuffer commands, VkPipelineStageFlags from,
-                                          VkPipelineStageFlags to, VkDependencyFlags flags, uint32_t n_memory,
-                                          const VkMemoryBarrier *memories, uint32_t n_buffer,
-                                          const VkBufferMemoryBarrier *buffers, uint32_t n_image,
-                                          const VkImageMemoryBarrier *images)
-{
-    PFN_vkCmdPipelineBarrier next = OF_DEVICE(vkCmdPipelineBarrier);
-    if (number("barriers", 1) > 0)
-        next(commands, from, to, flags, n_memory, memories, n_buffer, buffers, n_image, images);
 }
 
 /* ---- entry points ----------------------------------------------------------------------------------------- */
@@ -621,6 +749,14 @@ static PFN_vkVoidFunction own_device_proc(const char *name)
     HAS("vkWaitSemaphores", wait_semaphores);
     HAS("vkWaitForFences", wait_fences);
     HAS("vkSignalSemaphore", signal_semaphore);
+    if (!word("count")) return NULL;
+    HAS("vkBindBufferMemory", bind_memory);
+    HAS("vkBeginCommandBuffer", begin);
+    HAS("vkCmdDispatch", dispatch);
+    HAS("vkCmdDispatchIndirect", dispatch_indirect);
+    HAS("vkCmdCopyBuffer", copy);
+    HAS("vkGetFenceStatus", fence_status);
+    HAS("vkGetSemaphoreCounterValue", semaphore_counter);
     return NULL;
 }
 

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "common/json.h"
 #include "common/model_args.h"
+#include "device/driver_faults.h"
 #include "measure/limits.h"
 #include "model/model.h"
 
@@ -69,10 +70,10 @@ static void check_gpu(system_info *f, const args *a)
 {
     const hth_type common_types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0};
     const doctor_gpu_options requested = {.name = args_text(a, args_has(a, "gpu") ? "gpu" : "device", "auto"),
-                                     .again = args_has(a, "again"),
-                                     .types = f->path ? &f->type : common_types,
-                                     .n_type = f->path ? 1 : DOCTOR_MAX_TYPE,
-                                     .n_thread = f->n_thread};
+                                          .again = args_has(a, "again"),
+                                          .types = f->path ? &f->type : common_types,
+                                          .n_type = f->path ? 1 : DOCTOR_MAX_TYPE,
+                                          .n_thread = f->n_thread};
     doctor_look_at_gpu(&f->gpu, &requested);
 }
 
@@ -122,7 +123,13 @@ static bool check_model(system_info *f, const args *a)
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-static void print_text(const check_result *list, size_t n)
+static void print_faults(const hth_device_info *info)
+{
+    for (const hth_driver_fault *f = NULL; (f = hth_driver_fault_next(info, f));)
+        printf("        driver:     %s. Here: %s. [%s]\n", f->fault, f->hearth, f->sources);
+}
+
+static void print_text(const system_info *facts, const check_result *list, size_t n)
 {
     size_t n_bad = 0;
     for (size_t i = 0; i < n; i++) {
@@ -131,6 +138,7 @@ static void print_text(const check_result *list, size_t n)
         if (!f->ok) printf("%20s-> %s\n", "", printable(f->fix));
         n_bad += !f->ok;
     }
+    print_faults(&facts->gpu.info);
     if (n_bad) printf("\n%zu of %zu could be better.\n", n_bad, n);
     else printf("\nNothing to do.\n");
 }
@@ -171,6 +179,24 @@ static void print_machine(json *j, const system_info *f)
     json_float(j, "stolen_cpus", f->load.stolen, 4);
 }
 
+static void print_driver(json *j, const hth_device_info *info)
+{
+    char version[48];
+    hth_driver_version_format(hth_driver_version_of(info), version);
+    json_uint(j, "driver_id", info->driver_id);
+    json_word(j, "driver_version", version);
+    json_open(j, "driver_faults", '[');
+    for (const hth_driver_fault *f = NULL; (f = hth_driver_fault_next(info, f));) {
+        json_open(j, NULL, '{');
+        json_word(j, "fault", f->fault);
+        json_word(j, "hearth", f->hearth);
+        if (f->remedy) json_word(j, "remedy", f->remedy);
+        json_word(j, "sources", f->sources);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
 static void print_gpu(json *j, const doctor_gpu *g)
 {
     const hth_device_info *info = &g->info;
@@ -188,6 +214,7 @@ static void print_gpu(json *j, const doctor_gpu *g)
         for (size_t i = 0; i < g->n_calibration; i++) json_calibration(j, NULL, &g->calibrations[i]);
         json_close(j, ']');
     }
+    if (info->driver_id) print_driver(j, info);
     json_close(j, '}');
 }
 
@@ -244,7 +271,7 @@ static int run(const args *a)
     if (facts.path && !check_model(&facts, a)) return EXIT_OTHER;
     size_t n = doctor_check(&facts, findings);
     if (args_has(a, "json")) print_json(&facts, findings, n);
-    else print_text(findings, n);
+    else print_text(&facts, findings, n);
     return facts.gpu.failed ? EXIT_OTHER : 0;
 }
 

@@ -43,7 +43,7 @@ typedef struct check_result {
     char text[400], fix[160]; /* fix is empty if ok */
 } check_result;
 
-enum { DOCTOR_MAX_FINDING = 10 };
+enum { DOCTOR_MAX_FINDING = 11 };
 
 typedef struct doctor_gpu_options {
     const char *name; /* "auto": the first GPU; "none" */

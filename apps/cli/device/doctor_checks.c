@@ -5,6 +5,7 @@
 #include "base/format_bytes.h"
 #include "base/pool.h"
 #include "base/switches.h"
+#include "device/driver_faults.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -191,6 +192,19 @@ static void check_gpu(const system_info *d, check_result *f)
     }
 }
 
+static void check_driver(const system_info *d, check_result *f)
+{
+    const hth_device_info *info = &d->gpu.info;
+    char version[48];
+    size_t n = 0;
+    hth_driver_version_format(hth_driver_version_of(info), version);
+    append(f->text, "%s, version %s", info->driver, version);
+    for (const hth_driver_fault *known = NULL; (known = hth_driver_fault_next(info, known)); n++)
+        if (known->remedy) better(f, "%s", known->remedy);
+    if (n > 0) append(f->text, "; %zu known fault%s, below", n, n == 1 ? "" : "s");
+    else append(f->text, "; no fault of it is known");
+}
+
 static void check_disk(const system_info *d, check_result *f)
 {
     if (d->disk_rate <= 0.0) {
@@ -208,21 +222,23 @@ size_t doctor_check(const system_info *d, check_result out[DOCTOR_MAX_FINDING])
     static const struct {
         const char *name;
         void (*check)(const system_info *, check_result *);
-        bool of_model;
+        bool of_model, of_driver;
     } checks[] = {
-        {"cpu", check_cpu, false},
-        {"cores", check_cores, false},
-        {"load", check_load, false},
-        {"memory", check_memory, false},
-        {"huge pages", check_huge_pages, false},
-        {"bandwidth", check_bandwidth, false},
-        {"limits", check_limits, false},
-        {"gpu", check_gpu, false},
-        {"disk", check_disk, true},
+        {"cpu", check_cpu, false, false},
+        {"cores", check_cores, false, false},
+        {"load", check_load, false, false},
+        {"memory", check_memory, false, false},
+        {"huge pages", check_huge_pages, false, false},
+        {"bandwidth", check_bandwidth, false, false},
+        {"limits", check_limits, false, false},
+        {"gpu", check_gpu, false, false},
+        {"driver", check_driver, false, true},
+        {"disk", check_disk, true, false},
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         if (checks[i].of_model && !d->path) continue;
+        if (checks[i].of_driver && d->gpu.info.driver_id == 0) continue;
         out[n] = (check_result){.name = checks[i].name, .ok = true};
         checks[i].check(d, &out[n++]);
     }

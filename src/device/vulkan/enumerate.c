@@ -1,16 +1,19 @@
 /* Enumerates the Vulkan devices, and says why one cannot be used. */
 #include "base/alloc.h"
+#include "device/driver_faults.h"
 #include "device/vulkan/vulkan_int.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static hth_device_kind kind_of(VkPhysicalDeviceType type)
+/* Dozen passes on the kind of the device that it translates for. */
+static hth_device_kind kind_of(VkPhysicalDeviceType type, VkDriverId driver)
 {
+    if (driver == VK_DRIVER_ID_MESA_DOZEN) return HTH_DEVICE_INTEGRATED;
     switch (type) {
     case VK_PHYSICAL_DEVICE_TYPE_CPU: return HTH_DEVICE_CPU;
     case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return HTH_DEVICE_DISCRETE;
-    default: return HTH_DEVICE_INTEGRATED; /* layered and virtual devices too: what they run on is not known */
+    default: return HTH_DEVICE_INTEGRATED; /* virtual devices too: what they run on is not known */
     }
 }
 
@@ -227,7 +230,9 @@ static hearth_status fill_physical_device(const hth_vk_instance *vk, VkPhysicalD
     *f = (hth_vk_physical_device){.handle = device, .float_controls = float_controls_of(&floats),
                                   .timestamp_ns = (double)p->limits.timestampPeriod};
     find_family(vk, f);
-    info->kind = kind_of(p->deviceType);
+    info->kind = kind_of(p->deviceType, driver.driverID);
+    info->driver_id = (uint32_t)driver.driverID;
+    info->driver_version = p->driverVersion;
     snprintf(info->name, sizeof info->name, "%s", p->deviceName);
     snprintf(info->driver, sizeof info->driver, "%.100s %.100s", driver.driverName, driver.driverInfo);
     memcpy(info->uuid, id.deviceUUID, sizeof info->uuid);
@@ -238,11 +243,13 @@ static hearth_status fill_physical_device(const hth_vk_instance *vk, VkPhysicalD
     memcpy(info->max_groups, p->limits.maxComputeWorkGroupCount, sizeof info->max_groups);
     info->max_allocation = sizes.maxMemoryAllocationSize;
     info->subgroup_size = subgroups.subgroupSize;
+    without |= hth_driver_avoided(info);
     hearth_status st = find_extension(vk, device, HTH_VK_PORTABILITY_SUBSET, &f->is_subset, err);
     if (f->is_subset && info->kind == HTH_DEVICE_DISCRETE) info->kind = HTH_DEVICE_INTEGRATED; /* a layered driver */
     if (st == HEARTH_OK) st = find_memory(vk, device, f, err);
     if (st == HEARTH_OK) st = find_features(vk, device, info, err);
-    if (st == HEARTH_OK && p->apiVersion >= VK_API_VERSION_1_2) st = find_coopmat(vk, device, f, err);
+    if (st == HEARTH_OK && p->apiVersion >= VK_API_VERSION_1_2 && !(without & HTH_FEATURE_COOPMAT))
+        st = find_coopmat(vk, device, f, err);
     if (st == HEARTH_OK) st = find_coopmat2(vk, device, p->apiVersion, info, err);
     if (st != HEARTH_OK) return st;
     if (without & HTH_FEATURE_COOPMAT) without |= HTH_FEATURE_COOPMAT2, info->n_shape = 0;

@@ -44,7 +44,7 @@ static uint64_t q4_bytes(uint64_t rows, uint64_t columns) { return rows * column
 
 /* Dispatches of a layer on the device: norm with 8-bit quantisation, QKV, rotation and store, attention, output,
  * norm with quantisation; then gate and up, activation, down. Predictors add two. */
-enum { N_DISPATCH = 6, N_DISPATCH_PREDICTOR = 2, N_DISPATCH_HOT = 3 };
+enum { N_DISPATCH = 6, N_DISPATCH_PREDICTOR = 2, N_DISPATCH_HOT = 4 };
 
 static hth_plan_layer shape_layer(const hth_plan_shape *s, const hth_plan_firing *firing)
 {
@@ -92,7 +92,7 @@ void hth_plan_shape_free(hth_plan_model *model)
 #define DEVICE(BYTES, RATE)                                                                                  \
     {                                                                                                        \
         .name = "the device", .kind = HTH_PLAN_DEVICE, .capacity = (BYTES), .min_active_share = 0.005,       \
-        .dispatch = 2.5e-6, .merge = 5e-6,                                                                   \
+        .dispatch = 8e-6, .merge = 16e-6,                                                                    \
         .rates = {{0.60 * (RATE), 0.65 * (RATE), 0.70 * (RATE), 0.85 * (RATE)}},                             \
     }
 #define HOST(RATE)                                                                                           \
