@@ -5,9 +5,9 @@ Some run under synchronisation validation, which has nothing to say. Each progra
 
     tests/golden/test_gpu_devices.py FOLDER_OF_THE_TESTS FOLDER_OF_THE_LAYER
 
-HEARTH_SWIFTSHADER_ICD: the description of SwiftShader's driver, instead of Debian's (package chromium-common)."""
+HEARTH_SWIFTSHADER_ICD: the description of SwiftShader's driver (Debian's chromium-common has it in
+/usr/lib/chromium); without it that case is skipped."""
 import concurrent.futures
-import glob
 import json
 import os
 import re
@@ -139,19 +139,18 @@ def a_missing_barrier_is_seen():
 
 @case
 def golden_models_have_the_bits_of_the_cpu_on_swiftshader():
-    found = [os.environ.get("HEARTH_SWIFTSHADER_ICD", "")] + glob.glob("/usr/lib/chromium*/vk_swiftshader_icd.json")
-    found = [path for path in found if os.path.exists(path)]
-    if not found:
-        raise Skip("no SwiftShader (Debian: chromium-common)")
-    with open(found[0], encoding="utf-8") as f:
+    described = os.environ.get("HEARTH_SWIFTSHADER_ICD")
+    if not described:
+        raise Skip("no HEARTH_SWIFTSHADER_ICD")
+    with open(described, encoding="utf-8") as f:
         icd = json.load(f)
-    icd["ICD"]["library_path"] = os.path.join(os.path.dirname(found[0]), icd["ICD"]["library_path"])
+    icd["ICD"]["library_path"] = os.path.join(os.path.dirname(described), icd["ICD"]["library_path"])
     with tempfile.TemporaryDirectory(prefix="hearth-test-") as scratch:
         path = os.path.join(scratch, "icd.json")
         with open(path, "w", encoding="utf-8") as f:
             json.dump(icd, f)
         env = {"VK_DRIVER_FILES": path, "VK_ICD_FILENAMES": path, "VK_LOADER_DRIVERS_SELECT": "*"}
-        expect_bits(*LEAST, env)  # its compiler takes half a minute for some shaders
+        expect_bits(*LEAST, env)  # its compiler takes minutes
 
 
 if __name__ == "__main__":
