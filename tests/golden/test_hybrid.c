@@ -281,11 +281,7 @@ TEST(any_placement_on_the_null_device_gives_the_bits_of_the_cpu)
 {
     check_placements("null", test_is_long() ? 1 : ONE_OF, 0);
 }
-TEST(any_placement_on_vulkan_gives_the_bits_of_the_cpu)
-{
-    /* $HEARTH_GPU_BRIEF: one of many devices of the driver (test_gpu_devices.py). */
-    check_placements("vulkan:0", getenv("HEARTH_GPU_BRIEF") ? 16 : test_is_long() ? 1 : 9, 0);
-}
+TEST(any_placement_on_vulkan_gives_the_bits_of_the_cpu) { check_placements("vulkan:0", test_is_long() ? 1 : 9, 0); }
 
 /* Each run by itself, then some together: steps of both ways to submit, and streamed ones. */
 TEST(placements_whose_work_is_divided_among_submissions_give_the_bits_of_the_cpu)
