@@ -73,12 +73,15 @@ static uint64_t enough_for(hth_device_kind kind)
     return kind == HTH_DEVICE_SIMULATED ? (uint64_t)32 << 20 : ENOUGH;
 }
 
+/* Also within one binding, less what the device's layout and the last rows add. */
 static uint64_t rows_that_fit(const hth_device *device, hth_type type)
 {
+    const hth_device_info *info = hth_device_get_info(device);
     hth_device_usage use = hth_device_state(device);
     uint64_t row = hth_type_row_size(type, N_COL), bytes = (use.limit - use.used) / 16;
-    uint64_t enough = enough_for(hth_device_get_info(device)->kind);
+    uint64_t enough = enough_for(info->kind), bound = info->max_binding_size - info->max_binding_size / 16;
     if (bytes > enough) bytes = enough;
+    if (bytes > bound) bytes = bound;
     return bytes / row / 64 * 64 + 64;
 }
 

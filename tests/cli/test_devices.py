@@ -127,6 +127,29 @@ def auto_takes_the_card_with_most_memory():
 
 
 @case
+def two_cards_have_layers_of_one_model():
+    drivers = two_drivers()
+    cards = "kind=discrete name0=Card-0 name1=Card-1 "
+    both = [*WORDS, "--gpu", "vulkan:0,vulkan:1", "--vram", "3M,64M"]
+    for words, failed in ((cards + "uuid0=1 uuid1=2", None), (cards + "uuid0=1 uuid1=2 lost=12", "it was lost")):
+        for more in (["--placement", "even"], ["--placement", "plan"]):
+            r = with_layer(words, *both, *more, more=drivers)
+            check(r.returncode == 0 and r.stdout == text_of_the_cpu(), words, more, r.stdout, r.stderr)
+            if failed:
+                check(failed.encode() in r.stderr, more, r.stderr)
+            else:
+                check(b"6 of 6 layers and the head on Card-0 and Card-1" in r.stderr, more, r.stderr)
+    r = with_layer(cards + "uuid=1", *both, more=drivers)
+    check(r.returncode == 1 and b"vulkan:1 is the same GPU as one before it" in r.stderr, r.stderr)
+
+
+@case
+def a_card_with_small_bindings_is_measured():
+    r = with_layer("kind=discrete memory=nvidia binding=134217728 name=Test-Device", "doctor", "--gpu", "vulkan:0", "--again")
+    check(r.returncode == 0 and b"bound" not in r.stderr and b"GB/s" in r.stdout, r.stdout, r.stderr)
+
+
+@case
 def auto_takes_cards_alone():
     for kind in ("discrete", "integrated", "virtual", "other", "cpu"):
         r = with_layer(f"kind={kind} name=Test-Device", *WORDS)

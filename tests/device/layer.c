@@ -3,7 +3,7 @@
  * folder load it. HEARTH_LAYER says what it changes, read when an instance is made; words between spaces:
  *
  *     kind=cpu|integrated|discrete|virtual|other  of the device
- *     name=TEXT          of the device, without spaces
+ *     name=TEXT          of the device, without spaces   uuid=N         its UUID is N in each byte
  *     driver=ID:VERSION  VkDriverId, and driverVersion as a number
  *     binding=N          maxStorageBufferRange          allocation=N   maxMemoryAllocationSize; larger ones are refused
  *     groups=N           maxComputeWorkGroupCount, each  shared=N       maxComputeSharedMemorySize
@@ -26,7 +26,7 @@
  *     skip=N             dispatches of more than N workgroups are counted and do not run
  *     count=FILE         what a program did in all, written when it ends: a word and a number a line (bench/gpu_counts.py)
  *
- * kind0, name0, heap0, kind1 and so on: of one of several devices, in the loader's order; other words change all of
+ * kind0, name0, uuid0, heap0, kind1 and so on: of one of several devices, in the loader's order; other words change all of
  * them. It has only the entry points that the library uses (vk_functions.def), those that the validation layer asks
  * about devices with, and those that other programs use in place of them: above this one, the validation layer checks
  * each call against the limits of the device that is not here. */
@@ -267,6 +267,9 @@ static VKAPI_ATTR void VKAPI_CALL properties2(VkPhysicalDevice physical, VkPhysi
             d->driverID = (VkDriverId)strtoul(word_of(physical, "driver"), NULL, 10);
             p->properties.driverVersion =
                 (uint32_t)strtoul(strchr(word_of(physical, "driver"), ':') + 1, NULL, 10);
+        } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES && word_of(physical, "uuid")) {
+            VkPhysicalDeviceIDProperties *id = is;
+            memset(id->deviceUUID, (int)strtoul(word_of(physical, "uuid"), NULL, 10), sizeof id->deviceUUID);
         } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES) {
             VkPhysicalDeviceSubgroupProperties *g = is;
             g->subgroupSize = (uint32_t)number("subgroup", g->subgroupSize);
