@@ -204,10 +204,10 @@ static const char *next_part(const char *p, char *part, size_t size)
 static int check_sizes(const option_spec *o, const char *value)
 {
     char part[64];
+    unsigned n = 0;
     int status = *value ? 0 : check_size(o, value);
-    for (const char *p = value; !status && (p = next_part(p, part, sizeof part));)
-        status = check_size(o, part);
-    return status;
+    for (const char *p = value; !status && (p = next_part(p, part, sizeof part)); n++) status = check_size(o, part);
+    return !status && n > OPTION_EACH_MAX ? usage_error("--%s: more than %d values", o->name, OPTION_EACH_MAX) : status;
 }
 
 static int check_value(const option_spec *o, const char *value)

@@ -85,7 +85,7 @@ static void forget(hth_device *d, hth_pipeline *p)
     hth_free(p);
 }
 
-/* The first error, of which *err is filled. */
+/* The first loss of the device, else the first error, of which *err is filled. */
 static hearth_status finish(compiling *c, size_t n, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
@@ -94,8 +94,9 @@ static hearth_status finish(compiling *c, size_t n, hearth_error *err)
             c->all[i]->pending = false;
             continue;
         }
-        if (st == HEARTH_OK && err) *err = c->why[i];
-        if (st == HEARTH_OK) st = c->st[i];
+        bool counts = st == HEARTH_OK || (c->st[i] == HEARTH_ERROR_DEVICE && st != HEARTH_ERROR_DEVICE);
+        if (counts && err) *err = c->why[i];
+        if (counts) st = c->st[i];
         forget(c->device, c->all[i]);
     }
     return st;

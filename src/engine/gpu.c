@@ -22,11 +22,6 @@ static hearth_status open_device(hearth_model *m, const char *name, uint64_t lim
     if (st != HEARTH_OK) return st;
     p->info = hth_device_get_info(p->device);
     m->n_device++;
-    for (uint32_t i = 0; i + 1 < m->n_device; i++)
-        if (hth_device_is_usable_gpu(p->info) &&
-            memcmp(m->devices[i].info->uuid, p->info->uuid, sizeof p->info->uuid) == 0)
-            return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s is the same GPU as one before it in --gpu",
-                            name);
     return HEARTH_OK;
 }
 
@@ -53,8 +48,8 @@ static hearth_status open_devices(hearth_model *m, const hearth_gpu_options *o, 
     hearth_status st = hth_device_split_names(is_auto ? best : o->device, &names, err);
     for (uint32_t i = names.n; st == HEARTH_OK && i < HEARTH_MAX_GPU; i++)
         if (o->vrams[i] > 0)
-            st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "a limit of memory for GPU %u, but there are %u: %s",
-                          i + 1, names.n, o->device);
+            st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%u limits of memory for %u GPUs: %s", i + 1, names.n,
+                          o->device);
     for (uint32_t i = 0; st == HEARTH_OK && i < names.n; i++)
         st = open_device(m, names.all[i], o->vrams[i] > 0 ? o->vrams[i] : o->vram, err);
     return st;
@@ -380,7 +375,9 @@ hearth_status hth_engine_replan_gpu(hearth_model *m, const hearth_model_options 
 /* A device that was not requested explicitly may fail: the CPU is used instead. */
 static bool is_asked_for(const hearth_gpu_options *o)
 {
-    return strcmp(o->device, "auto") != 0 || o->vram > 0 || o->vrams[0] > 0 || o->bit_exact;
+    bool limits = o->vram > 0;
+    for (int i = 0; i < HEARTH_MAX_GPU; i++) limits |= o->vrams[i] > 0;
+    return strcmp(o->device, "auto") != 0 || limits || o->bit_exact;
 }
 
 /* Warns if a requested placement is not used. */

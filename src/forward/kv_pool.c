@@ -31,6 +31,7 @@ struct hth_kv_pool {
     const hth_model *model;
     hearth_kv_type type;
     hth_kv_layer *layers; /* [2 * n_layer], those of blocks behind those of positions */
+    pthread_mutex_t copy_lock; /* hth_kv_pool_begin_copies; taken before `lock` */
     pthread_mutex_t lock; /* guards the members below, and n_ref of all pages */
     uint32_t limit;       /* pages of each class that the device has; 0: no device */
     page_class classes[HTH_N_KV_CLASS];
@@ -164,6 +165,7 @@ hearth_status hth_kv_pool_open(const hth_model *model, hearth_kv_type type, hth_
         }
     }
     pthread_mutex_init(&p->lock, NULL);
+    pthread_mutex_init(&p->copy_lock, NULL);
     *out = p;
     return HEARTH_OK;
 }
@@ -188,6 +190,7 @@ void hth_kv_pool_close(hth_kv_pool *p)
         hth_free(p->classes[c].copies);
     }
     pthread_mutex_destroy(&p->lock);
+    pthread_mutex_destroy(&p->copy_lock);
     hth_free(p->layers);
     hth_free(p);
 }
@@ -426,6 +429,9 @@ hth_kv_page *hth_kv_page_replace_shared(hth_kv_pool *p, hth_kv_class class, hth_
 }
 
 /* ---- copies on the device ---------------------------------------------------------------------------------- */
+
+void hth_kv_pool_begin_copies(hth_kv_pool *p) { pthread_mutex_lock(&p->copy_lock); }
+void hth_kv_pool_end_copies(hth_kv_pool *p) { pthread_mutex_unlock(&p->copy_lock); }
 
 bool hth_kv_pool_next_copy(hth_kv_pool *p, hth_kv_class class, hth_kv_copy *copy)
 {

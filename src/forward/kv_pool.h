@@ -122,6 +122,9 @@ hth_kv_page *hth_kv_page_replace_shared(hth_kv_pool *pool, hth_kv_class class, h
 typedef struct hth_kv_copy {
     uint32_t from, to;
 } hth_kv_copy;
+/* Between these two one caller has the queue: each copy is made once on every device, then taken from it. */
+void hth_kv_pool_begin_copies(hth_kv_pool *pool);
+void hth_kv_pool_end_copies(hth_kv_pool *pool);
 bool hth_kv_pool_next_copy(hth_kv_pool *pool, hth_kv_class class, hth_kv_copy *copy);
 void hth_kv_pool_copy_done(hth_kv_pool *pool, hth_kv_class class);
 

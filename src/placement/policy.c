@@ -116,14 +116,26 @@ static hearth_status check_bindings(const hth_model *m, const hth_placement_part
     return HEARTH_OK;
 }
 
+/* A card named twice, perhaps by two drivers, has its memory once. */
+static hearth_status check_different(const hth_placement_part *parts, uint32_t n_part, hearth_error *err)
+{
+    for (uint32_t i = 1; i < n_part; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (hth_device_is_usable_gpu(parts[i].info) &&
+                memcmp(parts[k].info->uuid, parts[i].info->uuid, sizeof parts[i].info->uuid) == 0)
+                return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "GPUs %u and %u of the list are the same: %s",
+                                k + 1, i + 1, parts[i].info->name);
+    return HEARTH_OK;
+}
+
 hearth_status hth_placement_builder_open(hth_placement_builder *c, const hth_model *model,
                                          const hth_placement_part *parts, uint32_t n_part, hearth_error *err)
 {
     uint32_t n_layer = model->hparams.n_layer;
-    hearth_status st = HEARTH_OK;
     *c = (hth_placement_builder){.model = model, .n_part = n_part};
     c->n_hot = hth_alloc(n_layer, sizeof *c->n_hot);
     if (!c->n_hot) return hth_fail_memory(err, n_layer * sizeof *c->n_hot, "a placement");
+    hearth_status st = check_different(parts, n_part, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_part; i++) {
         c->parts[i] = whole_part(model, &parts[i]);
         c->parts[i].params.n_hot = c->n_hot;
@@ -161,10 +173,10 @@ void hth_placement_builder_close(hth_placement_builder *c)
 /* ---- uniform placement --------------------------------------------------------------------------------- */
 
 /* Layers from *next on, until `end`, as many as fit, with `share` of 4096 of their neurons; then the head, if `head`.
- * If all layers fit but the head does not and another device follows, that one gets the last layer too. Returns
- * whether all that was asked for is on devices now. */
+ * If all layers fit but the head does not and another device follows, the last layer is left to that one: *gave.
+ * Returns whether all that was asked for is on devices now. */
 static bool fill_part(hth_placement_builder *c, hth_placement_part *p, uint32_t share, uint32_t end,
-                      bool head, uint32_t *next)
+                      bool head, uint32_t *next, bool *gave)
 {
     const hth_model *m = c->model;
     const hth_placement_part whole = whole_part(m, p);
@@ -181,7 +193,8 @@ static bool fill_part(hth_placement_builder *c, hth_placement_part *p, uint32_t 
     if (*next == end && head) {
         c->unsupported_reason = hth_gpu_unsupported_reason(m, &p->params, m->hparams.n_layer);
         p->params.head = !c->unsupported_reason && plus(used, head_bytes(m, p)) <= p->budget;
-        if (!p->params.head && !c->unsupported_reason && !is_last && end > p->params.first_layer) --*next;
+        if (!p->params.head && !c->unsupported_reason && !is_last && end > p->params.first_layer)
+            --*next, *gave = true;
     }
     p->params.end_layer = *next;
     return *next == end && p->params.head == head;
@@ -192,12 +205,20 @@ static bool fill_part(hth_placement_builder *c, hth_placement_part *p, uint32_t 
 static bool fill(hth_placement_builder *c, uint32_t share, uint64_t max)
 {
     uint32_t n_layer = c->model->hparams.n_layer, next = 0, end = max < n_layer ? (uint32_t)max : n_layer;
-    bool done = false;
+    uint32_t i_last = 0; /* the last device with layers */
+    bool done = false, gave = false;
     for (uint32_t i = 0; i < c->n_part; i++) {
         hth_placement_part *p = &c->parts[i];
+        uint32_t first = next;
         if (done || c->unsupported_reason)
             p->params.first_layer = p->params.end_layer = next, p->params.head = false;
-        else done = fill_part(c, p, share, end, max > n_layer, &next);
+        else done = fill_part(c, p, share, end, max > n_layer, &next, &gave);
+        if (next > first) i_last = i;
+    }
+    if (gave && next < end) { /* no other device holds the layer that was left to it */
+        c->parts[i_last].params.end_layer = end;
+        for (uint32_t i = i_last + 1; i < c->n_part; i++)
+            c->parts[i].params.first_layer = c->parts[i].params.end_layer = end;
     }
     return done;
 }

@@ -19,7 +19,8 @@ typedef struct search {
     const hth_plan_machine *machine;
     const hth_plan_options *options;
     uint32_t n_device;
-    tail *tails; /* [n_device][n_layer + 1] */
+    uint64_t unit; /* the largest of a table */
+    tail *tails;   /* [n_device][n_layer + 1] */
 } search;
 
 /* One device with the host, and the layers from `first` on. */
@@ -30,7 +31,7 @@ typedef struct part {
     hth_plan_table table;
 } part;
 
-static hearth_status open_part(const search *s, uint32_t i_device, uint32_t first, part *p, hearth_error *err)
+static hearth_status open_part(search *s, uint32_t i_device, uint32_t first, part *p, hearth_error *err)
 {
     const hth_plan_home *d = &s->machine->homes[i_device];
     *p = (part){.machine = {.n_home = 2, .homes = {*d, s->machine->homes[s->n_device]}}, .model = *s->model};
@@ -40,7 +41,9 @@ static hearth_status open_part(const search *s, uint32_t i_device, uint32_t firs
     p->table = (hth_plan_table){
         .model = &p->model, .roles = &p->roles, .request = s->options, .unit = HTH_PLAN_UNIT};
     st = hth_plan_table_open(&p->table, err);
-    return st == HEARTH_OK ? hth_plan_table_fill(&p->table, d->capacity, err) : st;
+    if (st == HEARTH_OK) st = hth_plan_table_fill(&p->table, d->capacity, err);
+    if (p->table.unit > s->unit) s->unit = p->table.unit;
+    return st;
 }
 
 static hearth_status find_tail(search *s, uint32_t i_device, uint32_t first, double *seconds,
@@ -119,7 +122,7 @@ static hearth_status find_tail(search *s, uint32_t i_device, uint32_t first, dou
 }
 
 /* The divisions of the layers of device i, from `first` on. */
-static hearth_status divide_part(const search *s, uint32_t i_device, uint32_t first,
+static hearth_status divide_part(search *s, uint32_t i_device, uint32_t first,
                                  hth_plan_division *divisions, bool *head, hearth_error *err)
 {
     const tail *t = &s->tails[i_device * (s->model->n_layer + 1) + first];
@@ -166,7 +169,7 @@ hearth_status hth_plan_solve_devices(const hth_plan_model *model, const hth_plan
         first = s.tails[i * (model->n_layer + 1) + first].end;
     }
     if (st == HEARTH_OK) st = hth_plan_evaluate(model, machine, options, divisions, head, out, err);
-    if (st == HEARTH_OK) out->unit = HTH_PLAN_UNIT;
+    if (st == HEARTH_OK) out->unit = s.unit;
     hth_free(s.tails);
     return st;
 }

@@ -174,7 +174,7 @@ def two_gpus_are_in_one_plan():
         check(done.stdout == wanted and b"the CPU's bits" in done.stderr, done.stderr)
         check(b"simulated quick and simulated quick" in done.stderr, done.stderr)
     bad(1, "was made for 2 GPUs, and --gpu names 1", *run, "--gpu", card, "--placement", placement)
-    bad(1, "a limit of memory for GPU 2, but there are 1", *run, "--gpu", card, "--vram", "3M,4M")
+    bad(1, "2 limits of memory for 1 GPUs", *run, "--gpu", card, "--vram", "3M,4M")
     bad(2, "--what-if: sizes of one GPU", *words, "--what-if")
     bad(2, "--vram '': expected bytes", *run, "--gpu", card, "--vram", "3M,")
 

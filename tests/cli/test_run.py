@@ -466,7 +466,7 @@ def a_plan_and_a_run_that_makes_one_expect_the_same():
 @case
 def a_warning_and_figures_begin_lines_of_their_own():
     with open(os.path.join(SOURCE, "bench", "devices", "8gb.sim"), "rb") as f:
-        card = "sim:" + scratch("lost.sim", f.read() + b"fault = 110:device\n")
+        card = "sim:" + scratch("lost.sim", f.read() + b"fault = 130:device\n")
     args = ["run", MODEL, "--gpu", card, "-n", "20", "-p", "Once", "--stats"]
     lines = good(*args, stderr=subprocess.STDOUT).stdout.decode().split("\n")
     check(any(l.startswith("hearth: warning: ") and "it goes on on the CPU" in l for l in lines), lines)

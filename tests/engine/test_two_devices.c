@@ -307,7 +307,7 @@ TEST(lists_of_devices_that_name_none_or_too_many_are_refused)
         {"null,none", 0, HEARTH_ERROR_UNSUPPORTED, "not 'none'"},
         {"null,null,null,null,null", 0, HEARTH_ERROR_UNSUPPORTED, "more than 4 devices"},
         {"null,nil", 0, HEARTH_ERROR_UNSUPPORTED, "nil: there is no such device"},
-        {"null", 1 << 20, HEARTH_ERROR_ARGUMENT, "a limit of memory for GPU 2, but there are 1"},
+        {"null", 1 << 20, HEARTH_ERROR_ARGUMENT, "2 limits of memory for 1 GPUs"},
     };
     subject f;
     snprintf(f.path, sizeof f.path, "%s", test_scratch("bamboo.gguf"));

@@ -102,7 +102,14 @@ static hearth_status begin_copy(hth_device *d, hth_buffer_range from, hth_buffer
 {
     hth_vk_device *vk = d->priv;
     VkBufferCopy region = {from.offset, to.offset, to.size};
+    /* Behind the copy in flight before this one, which may be to the same bytes. */
+    const VkMemoryBarrier after = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+                                   .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT,
+                                   .dstAccessMask = VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT};
     hearth_status st = hth_vk_commands_begin(d, commands, err);
+    if (st == HEARTH_OK)
+        vk->call.vkCmdPipelineBarrier(*commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 1,
+                                      &after, 0, NULL, 0, NULL);
     if (st == HEARTH_OK)
         vk->call.vkCmdCopyBuffer(*commands, ((hth_vk_buffer *)from.buffer->priv)->handle,
                                  ((hth_vk_buffer *)to.buffer->priv)->handle, 1, &region);

@@ -14,7 +14,7 @@ typedef struct hth_vk_instance {
     PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr;
     VkInstance handle;
     VkDebugUtilsMessengerEXT messenger;
-    uint64_t n_validation_error; /* messages of the validation layer */
+    _Atomic uint64_t n_validation_error; /* messages of the validation layer, from any thread */
 #define GLOBAL(name) PFN_##name name;
 #define INSTANCE(name) PFN_##name name;
 #define OPTIONAL(name) PFN_##name name; /* NULL: missing */

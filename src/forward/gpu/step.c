@@ -184,6 +184,7 @@ static hearth_status copy_page(hth_gpu *g, const hth_kv_copy copies[HTH_N_KV_POS
 hearth_status hth_gpu_copy_pages(hth_gpu *first, hth_kv_pool *pool, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
+    hth_kv_pool_begin_copies(pool);
     while (st == HEARTH_OK) {
         hth_kv_copy copies[HTH_N_KV_POSITION_CLASS] = {0}; /* equal pages: none */
         bool full = hth_kv_pool_next_copy(pool, HTH_KV_FULL, &copies[HTH_KV_FULL]),
@@ -193,6 +194,7 @@ hearth_status hth_gpu_copy_pages(hth_gpu *first, hth_kv_pool *pool, hearth_error
         if (st == HEARTH_OK && full) hth_kv_pool_copy_done(pool, HTH_KV_FULL);
         if (st == HEARTH_OK && window) hth_kv_pool_copy_done(pool, HTH_KV_WINDOW);
     }
+    hth_kv_pool_end_copies(pool);
     return st;
 }
 

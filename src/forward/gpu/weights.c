@@ -196,7 +196,7 @@ typedef struct loader {
     float *scale_max;       /* of clusters, raised while neurons are read; or NULL */
     hth_pool *pool;         /* converts rows */
     uint8_t *rows, *planes; /* in file format; in device layout */
-    float *row_scales;      /* [rows read at once] */
+    uint8_t *row_scales;    /* floats [rows read at once] */
     size_t rows_capacity, planes_capacity, scales_capacity;
 } loader;
 
@@ -239,15 +239,16 @@ static hearth_status fill_from(loader *o, const hth_gpu_matrix *p, const hth_mat
     uint64_t step = READ_AT_ONCE / m->row_size > 0 ? READ_AT_ONCE / m->row_size : 1;
     hearth_status st = ensure(&o->rows, &o->rows_capacity, step * m->row_size, err);
     if (st == HEARTH_OK && o->scale_max)
-        st = ensure((uint8_t **)(void *)&o->row_scales, &o->scales_capacity, step * sizeof *o->row_scales, err);
+        st = ensure(&o->row_scales, &o->scales_capacity, step * sizeof(float), err);
+    float *scales = o->scale_max ? (float *)(void *)o->row_scales : NULL;
     for (uint64_t i = 0, k; st == HEARTH_OK && i < n; i += k) {
         k = n - i < step ? n - i : step;
         st = o->read(o->user, m, from + i, k, o->rows, err);
         if (st != HEARTH_OK) break;
-        pack_job job = {p, o->rows, m->row_size, k, m->n_col, at + i, o->planes, o->scale_max ? o->row_scales : NULL};
+        pack_job job = {p, o->rows, m->row_size, k, m->n_col, at + i, o->planes, scales};
         hth_pool_run(o->pool, pack_some, &job, (k + PACK_ROWS - 1) / PACK_ROWS);
-        for (uint64_t r = 0; o->scale_max && r < k; r++)
-            hth_axpy_raise(&o->scale_max[(from + i + r) / HTH_CLUSTER_NEURONS], o->row_scales[r]);
+        for (uint64_t r = 0; scales && r < k; r++)
+            hth_axpy_raise(&o->scale_max[(from + i + r) / HTH_CLUSTER_NEURONS], scales[r]);
     }
     return st;
 }
