@@ -17,6 +17,14 @@ typedef struct fixture {
 } fixture;
 
 /* false: there is no such device. */
+/* So much memory that the head and the last layer are on the second device. */
+static uint64_t limit_of_first(const char *path, uint32_t n_ctx)
+{
+    const hearth_model_options o = {.gpu = {.device = "null", .n_ctx = n_ctx}};
+    CLOSED(hearth_model) *whole = OPENED(hearth_model, path, &o);
+    return whole ? test_model_info(whole).gpu_bytes - 1 : 0;
+}
+
 static bool open_models(fixture *f, bool windowed, const char *device, uint32_t n_ctx)
 {
     const char *path = test_scratch("model.gguf"), *quantised = test_scratch("quantised.gguf");
@@ -37,13 +45,15 @@ static bool open_models(fixture *f, bool windowed, const char *device, uint32_t 
     for (int i = 0; i < N + MORE; i++) f->ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
     for (int i = 0; i < N + MORE; i++) f->other[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
     CHECK_OK(hth_quantize(path, quantised, &q, &result, err));
+    bool two = strchr(device, ',') != NULL;
+    if (two) o.gpu.vrams[0] = limit_of_first(quantised, n_ctx);
     hearth_status st = hearth_model_open(quantised, &o, &f->model, &why);
     if (st == HEARTH_ERROR_UNSUPPORTED && strncmp(device, "vulkan", 6) == 0) test_skip("%s", why.message);
     else if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", device, why.message);
     if (st != HEARTH_OK) return false;
     CHECK_OK(hearth_model_open(quantised, NULL, &f->cpu, err));
     hearth_model_info info = test_model_info(f->model);
-    CHECK(info.gpu_bit_exact && info.gpu_head);
+    CHECK(info.gpu_bit_exact && info.gpu_head && (hth_gpu_next(f->model->gpu) != NULL) == two);
     return true;
 }
 
@@ -326,13 +336,13 @@ static void *use_device(void *arg)
     return NULL;
 }
 
-TEST(threads_copy_and_cut_sessions_on_a_device)
+static void use_in_threads(const char *device)
 {
     enum { N_THREAD = 4 };
     fixture f;
     worker workers[N_THREAD];
     pthread_t threads[N_THREAD];
-    if (!open_models(&f, false, "null", (2 * N_THREAD + 1) * LENGTH)) return;
+    if (!open_models(&f, false, device, (2 * N_THREAD + 1) * LENGTH)) return;
     hearth_session *source = open_on(f.model, false);
     feed(source, f.ids, 107);
     for (int i = 0; i < N_THREAD; i++) {
@@ -347,6 +357,9 @@ TEST(threads_copy_and_cut_sessions_on_a_device)
     hearth_session_close(source);
     close_models(&f);
 }
+
+TEST(threads_copy_and_cut_sessions_on_a_device) { use_in_threads("null"); }
+TEST(threads_copy_and_cut_sessions_on_two_devices) { use_in_threads("null,null"); }
 
 /* ---- devices that fail ---------------------------------------------------------------------------------------- */
 
