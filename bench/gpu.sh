@@ -1,23 +1,26 @@
 #!/bin/sh
-# First contact with a GPU: what it computes and how fast, within ten minutes, as one report to paste into an issue.
+# Report of a new GPU: what it computes and how fast, within ten minutes, as one report to paste into an issue.
 #
 #     bench/gpu.sh DEVICE FOLDER [PART...]
 #
-# DEVICE is a name from hearth devices (vulkan:0), null or sim:FILE. FOLDER/report.txt is the report. Parts, all by default, and the
-# seconds of each; what a part leaves of its seconds is the next ones':
+# DEVICE is a name from hearth devices (vulkan:0), null or sim:FILE. FOLDER/report.txt is the report. Parts, all by
+# default, and the seconds of each; what a part leaves of its seconds is the next ones':
 #     about    40   machine, device, driver and what is known of it, measured bandwidth, rates of hearth doctor
-#     bits    130   logits beside the CPU's: golden files, the most common types first, then synthetic weights; greedy text
+#     bits    130   logits beside the CPU's: golden files, the most common types first, then synthetic weights; greedy
+#                   text
 #     decode  140   tokens/s of synthetic models by type, beside the bandwidth that was measured; power
 #     prompts  60   prompts of 512 and 2048 tokens
-#     divided 150   a packed model with less memory than it needs: by a plan, by whole layers, by even shares; predicted and measured
+#     divided 150   a packed model with less memory than it needs: by a plan, by whole layers, by even shares;
+#                   predicted and measured
 #     memory   30   too little of it is refused, more than there is allowed
-# FOLDER/PART.txt is what a part found, PART.log what else was said. A part ends with 0; 1 where something failed, differed or was
-# not there; 124 at the end of its time, with what it had until then. This ends with 1 where a part did not end with 0, and with 130
-# at Ctrl-C, then too with a report. Synthetic weights are labelled.
+# FOLDER/PART.txt is what a part found, PART.log what else was said. A part ends with 0; 1 where something failed,
+# differed or was not there; 124 at the end of its time, with what it had until then. This ends with 1 where a part did
+# not end with 0, and with 130 at Ctrl-C, then too with a report. Synthetic weights are labelled.
 #
-# Variables: HEARTH: the program (build/hearth; bench/gpu_bandwidth lies beside it). DATA: the folder above golden (build/data).
-# MODELS: keeps synthetic models (FOLDER; up to 20 GB). SECONDS_ALL: of all parts together (550, with SIZE=small twice that). VRAM: of
-# the part divided (4G). SIZE=small: tiny shapes, a dry run in some minutes on a CPU that plays the GPU.
+# Variables: HEARTH: the program (build/hearth; bench/gpu_bandwidth lies beside it). DATA: the folder above golden
+# (build/data).
+# MODELS: keeps synthetic models (FOLDER; up to 20 GB). SECONDS_ALL: of all parts together (550, with SIZE=small twice
+# that). VRAM: of the part divided (4G). SIZE=small: tiny shapes, a dry run in some minutes on a CPU that plays the GPU.
 # Functions are called by name, and of some programs only what they say on stderr is wanted.
 # shellcheck disable=SC2317,SC2069
 set -u
@@ -70,7 +73,8 @@ synth() {
 }
 # GB of the device that are free, and a quarter of what the disk of the models has.
 room() {
-    vram=$(awk -F'[:,]' '/"gpu":/ { gpu = 1 } gpu && /"free_bytes":/ { print $2; exit }' "$folder/doctor.json" 2>/dev/null)
+    vram=$(awk -F'[:,]' '/"gpu":/ { gpu = 1 } gpu && /"free_bytes":/ { print $2; exit }' \
+        "$folder/doctor.json" 2>/dev/null)
     disk=$(df -Pk "$models" | awk 'NR == 2 { print $4 / 4 * 1024 }')
     awk -v a="${vram:-1e18}" -v b="${disk:-0}" 'BEGIN { printf "%d", (a < b ? a : b) / 1e9 }'
 }
@@ -88,9 +92,10 @@ packed() {
 
 # ---- power ------------------------------------------------------------------------------------
 
-# How this device's power is told: "smi ID", "watt FILE" (microwatts) or "joule FILE" (microjoules so far); nothing: it is not.
+# How power is read of this device: "smi ID", "watt FILE" (microwatts) or "joule FILE" (microjoules so far); nothing: it
+# is not.
 find_power() {
-    "$hearth" devices --json 2>/dev/null | sed -n "/\"device\": \"$device\"/,/}/p" >"$scratch/device"
+    "$hearth" devices --json 2>/dev/null | sed -n "\|\"device\": \"$device\"|,/}/p" >"$scratch/device"
     driver=$(json "$scratch/device" driver) uuid=$(json "$scratch/device" uuid)
     case $driver in
     NVIDIA*)
@@ -105,7 +110,9 @@ find_power() {
             radv*/amdgpu | AMD*/amdgpu | *Intel*/i915 | *Intel*/xe) ;;
             *) continue ;;
             esac
-            for file in power1_average power1_input; do [ -r "$hwmon/$file" ] && echo "watt $hwmon/$file" && return; done
+            for file in power1_average power1_input; do
+                [ -r "$hwmon/$file" ] && echo "watt $hwmon/$file" && return
+            done
             [ -r "$hwmon/energy1_input" ] && echo "joule $hwmon/energy1_input" && return
         done
         ;;
@@ -123,9 +130,13 @@ sample_power() {
 watch_power() { while sample_power; do sleep 0.5; done >"$scratch/power"; }
 watts_said() {
     [ "$power" ] || return
-    awk '$3 == "j" { if (t) add(($2 - e) * 1e-6 / ($1 - t)); t = $1; e = $2; next } $2 + 0 > 0 { add($3 == "u" ? $2 * 1e-6 : $2) }
+    awk '$3 == "j" { if (t) add(($2 - e) * 1e-6 / ($1 - t)); t = $1; e = $2; next }
+        $2 + 0 > 0 { add($3 == "u" ? $2 * 1e-6 : $2) }
         function add(w) { n++; sum += w; if (w > most) most = w }
-        END { if (n) printf "; %.0f W on average, %.0f at most", sum / n, most; else printf "; power not told" }' "$scratch/power"
+        END {
+            if (n) printf "; %.0f W on average, %.0f at most", sum / n, most
+            else printf "; no power reading"
+        }' "$scratch/power"
 }
 
 # measure JSON OPTION...: a bench, with the power meanwhile.
@@ -148,14 +159,16 @@ measure() {
 about() {
     echo "hearth    $("$hearth" --version), commit $(git -C "$here" log -1 --format=%h 2>/dev/null || echo 'not known')"
     echo "machine   $(uname -srm), $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) CPUs"
-    "$hearth" devices | sed -n "/^$device /,/^[^ ]/p" | sed '1b; /^[^ ]/d'
+    "$hearth" devices | sed -n "\|^$device |,/^[^ ]/p" | sed '1b; /^[^ ]/d'
     has nvidia-smi && nvidia-smi --format=csv,noheader \
         --query-gpu=name,driver_version,pstate,clocks.max.sm,clocks.max.mem,pcie.link.gen.max,pcie.link.width.max
     [ -f "$bandwidth" ] || echo "no $bandwidth: bandwidth is not measured (ninja -C build gpu_bandwidth)"
     [ ! -f "$bandwidth" ] || "$bandwidth" "$device" >"$folder/bandwidth" || fail "FAILED: $bandwidth"
-    [ ! -s "$folder/bandwidth" ] || awk '{ printf "%s%s %.1f GB/s", (NR == 1 ? "copies    " : ", "), $1, $2 * 1e-9 } END { print "" }' "$folder/bandwidth"
-    if [ "$power" ]; then echo "power     by $power; idle $(sample_power | awk '{ print ($3 == "j" ? "not told" : ($3 == "u" ? $2 * 1e-6 : $2) " W") }')"
-    else echo "power     not told"; fi
+    [ ! -s "$folder/bandwidth" ] || awk '
+        { printf "%s%s %.1f GB/s", (NR == 1 ? "copies    " : ", "), $1, $2 * 1e-9 }
+        END { print "" }' "$folder/bandwidth"
+    idle=$(sample_power | awk '{ print ($3 == "j" ? "not read" : ($3 == "u" ? $2 * 1e-6 : $2) " W") }')
+    if [ "$power" ]; then echo "power     by $power; idle $idle"; else echo "power     no power reading"; fi
     "$hearth" doctor --gpu "$device" --json >"$folder/doctor.json" || bad=1
     sed -n 's/^ *"\([a-z]*\)": "\(.*\)",\{0,1\}$/\1 \2/p' "$folder/doctor.json" | awk '
         { word = $1; sub(/^[a-z]* /, "") }
@@ -189,7 +202,8 @@ compare() {
     cpu=$scratch/cpu.f32 gpu=$scratch/gpu.f32 err=$scratch/err floats=''
     if ! "$hearth" logits "$model" --ids "$ids" -o "$cpu" --force --gpu none 2>"$err"; then
         why=$("$hearth" inspect "$model" 2>/dev/null | sed -n 's/^Cannot be run: //p')
-        if [ "$why" ]; then echo "$name: not run by this version: $why"; else fail "$name: FAILED on the CPU: $(cat "$err")"; fi
+        if [ "$why" ]; then echo "$name: not run by this version: $why"
+        else fail "$name: FAILED on the CPU: $(cat "$err")"; fi
         return
     fi
     if ! "$hearth" logits "$model" --ids "$ids" -o "$gpu" --force --gpu "$device" "$@" --gpu-strict 2>"$err"; then
@@ -213,7 +227,8 @@ compare() {
     if [ "$absent" ]; then echo "$name: on the CPU: $absent"
     elif cmp -s "$cpu" "$gpu"; then
         if [ "$floats" ]; then echo "$name: equal; not strict: $floats"; else echo "$name: equal, strict"; fi
-    elif words=$(distance "$cpu" "$gpu") && [ "$floats" ]; then echo "$name: $words (2e-04 is allowed); not strict: $floats"
+    elif words=$(distance "$cpu" "$gpu") && [ "$floats" ]; then
+        echo "$name: $words (2e-04 is allowed); not strict: $floats"
     else fail "$name: DIFFERENT: $words"; fi
 }
 
@@ -222,7 +237,8 @@ same() {
     name=$1
     shift
     "$hearth" run "$@" --greedy --gpu none >"$scratch/cpu.text" 2>/dev/null
-    if ! "$hearth" run "$@" --greedy --gpu "$device" >"$scratch/gpu.text" 2>"$scratch/err"; then fail "$name: FAILED: $(tail -n 1 "$scratch/err")"
+    if ! "$hearth" run "$@" --greedy --gpu "$device" >"$scratch/gpu.text" 2>"$scratch/err"; then
+        fail "$name: FAILED: $(tail -n 1 "$scratch/err")"
     elif [ -s "$scratch/cpu.text" ] && cmp -s "$scratch/cpu.text" "$scratch/gpu.text"; then echo "$name: equal"
     else fail "$name: DIFFERENT"; fi
 }
@@ -231,7 +247,8 @@ bits() {
     same "greedy text, 64 tokens" -p "Once upon a time" -n 64
     n=0
     golden=$data/golden/quant
-    for ids in "$golden"/llama-Q4_0.ids "$golden"/llama-Q4_K.ids "$golden"/llama-Q8_0.ids "$golden"/llama-F16.ids "$golden"/*.ids; do
+    for ids in "$golden"/llama-Q4_0.ids "$golden"/llama-Q4_K.ids "$golden"/llama-Q8_0.ids "$golden"/llama-F16.ids \
+        "$golden"/*.ids; do
         name=$(basename "${ids%.ids}")
         { [ -f "$ids" ] && ! grep -qx "$name" "$scratch/done" 2>/dev/null; } || continue
         echo "$name" >>"$scratch/done"
@@ -257,7 +274,8 @@ decode_of() {
     bytes=$(json "$scratch/bench" token_bytes)
     rate=$(awk '$1 == "memory" { print $2 }' "$folder/bandwidth" 2>/dev/null)
     where=$(on_device "$scratch/bench")
-    speeds "$scratch/bench" | awk -v type="$1" -v model="$(basename "$2")" -v bytes="$bytes" -v rate="${rate:-0}" -v where="$where" '
+    speeds "$scratch/bench" | awk -v type="$1" -v model="$(basename "$2")" -v bytes="$bytes" -v rate="${rate:-0}" \
+        -v where="$where" '
         { printf "%-5s %-14s %8.1f tokens/s, %.2f GB each: %.1f GB/s", type, model, $3, bytes * 1e-9, bytes * $3 * 1e-9
           if (rate > 0) printf ", %.2f of the bandwidth", bytes * $3 / rate
           printf "; %s", where }'
@@ -289,7 +307,9 @@ prompts() {
     [ "$small" ] && lengths=64 n_repeat=1
     measure "$scratch/bench" "$model" -p "$lengths" -n 0 --repeat "$n_repeat" -c 4096 || return
     where=$(on_device "$scratch/bench")
-    speeds "$scratch/bench" | while read -r p _ rate; do echo "prompt of $p: $rate tokens/s; $(basename "$model"), $where"; done
+    speeds "$scratch/bench" | while read -r p _ rate; do
+        echo "prompt of $p: $rate tokens/s; $(basename "$model"), $where"
+    done
     [ -z "$power" ] || echo "power: $(watts_said | sed 's/^; //')"
 }
 
@@ -299,7 +319,8 @@ divided() {
     model=$(packed) || return
     placement=$folder/divided.placement way=$folder/divided.placement
     rm -f "$placement"
-    if "$hearth" plan "$model" --gpu "$device" --vram "$vram" -c 1024 -o "$placement" --json >"$scratch/plan" 2>"$scratch/err" &&
+    if "$hearth" plan "$model" --gpu "$device" --vram "$vram" -c 1024 -o "$placement" --json >"$scratch/plan" \
+        2>"$scratch/err" &&
         [ -f "$placement" ]; then
         for key in '' _least _most _cpu; do json "$scratch/plan" "tokens_per_second$key"; done | xargs \
             printf 'the plan expects %s tokens/s (%s to %s), the CPU alone %s\n'
@@ -311,11 +332,13 @@ divided() {
         way=''
     fi
     for how in $way layers:999 even; do
-        measure "$scratch/bench" "$model" --vram "$vram" --placement "$how" -c 1024 -p "$p" -n "$n" --repeat 1 || continue
+        measure "$scratch/bench" "$model" --vram "$vram" --placement "$how" -c 1024 -p "$p" -n "$n" --repeat 1 ||
+            continue
         where=$(on_device "$scratch/bench") words=$how
         [ "$how" != "$placement" ] || words='by the plan'
         speeds "$scratch/bench" | awk -v how="$words" -v where="$where" '
-            $1 { p = $1 " tokens of a prompt " $3 "/s" } $2 { printf "%-12s generated %s/s, %s; %s", how, $3, p, where }'
+            $1 { p = $1 " tokens of a prompt " $3 "/s" }
+            $2 { printf "%-12s generated %s/s, %s; %s", how, $3, p, where }'
         watts_said
         echo
     done
@@ -329,7 +352,8 @@ memory() {
         [ $? = 1 ] || fail "FAILED: --vram $vram was not refused"
         echo "--vram $vram: $(echo "$said" | tail -n 1)"
     done
-    said=$("$hearth" run "$model" --gpu "$device" --vram 4096G -c 256 -n 2 --greedy -p "a" 2>&1 >/dev/null) || fail "FAILED: --vram 4096G"
+    said=$("$hearth" run "$model" --gpu "$device" --vram 4096G -c 256 -n 2 --greedy -p "a" 2>&1 >/dev/null) ||
+        fail "FAILED: --vram 4096G"
     echo "--vram 4096G: $(echo "$said" | tail -n 1)"
 }
 
@@ -387,7 +411,8 @@ end_group() {
 }
 
 failed=0 share=0 begin=$(date +%s)
-echo "bench/gpu.sh $device, $(date -u '+%Y-%m-%d %H:%M UTC')${small:+, SIZE=$small}; speeds are of synthetic weights" >"$folder/report.txt"
+echo "bench/gpu.sh $device, $(date -u '+%Y-%m-%d %H:%M UTC')${small:+, SIZE=$small}; speeds are of synthetic weights" \
+    >"$folder/report.txt"
 for part in "$@"; do
     printf '\n== %s\n' "$part"
     now=$(date +%s) share=$((share + $(seconds_of "$part")))

@@ -1,5 +1,5 @@
-/* What a device copies a second: within its memory, and over the bus both ways. bench/gpu.sh compares with the first what
- * a model reads for a token; hearth doctor has the rates of the shaders.
+/* What a device copies a second: within its memory, and over the bus both ways. bench/gpu.sh compares with the first
+ * what a model reads for a token; hearth doctor has the rates of the shaders.
  *
  *     gpu_bandwidth DEVICE
  *

@@ -8,7 +8,8 @@ const {getLlama, LlamaLogLevel} = await import(pathToFileURL(entry).href);
 const [model, layers, nPrompt, times, nToken] = [process.argv[2], ...process.argv.slice(3).map(Number)];
 const llama = await getLlama({gpu: "vulkan", build: "never", skipDownload: true, logLevel: LlamaLogLevel.error});
 const loaded = await llama.loadModel({modelPath: model, gpuLayers: layers, ignoreMemorySafetyChecks: true});
-const context = await loaded.createContext({contextSize: 1024, batchSize: 512, flashAttention: true, ignoreMemorySafetyChecks: true});
+const context = await loaded.createContext({
+    contextSize: 1024, batchSize: 512, flashAttention: true, ignoreMemorySafetyChecks: true});
 const sequence = context.getSequence();
 const prompt = Array.from({length: nPrompt}, (_, i) => 5 + i % 200);
 for (let i = 0; i < times && nPrompt > 0; i++) {

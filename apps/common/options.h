@@ -30,11 +30,11 @@ typedef enum option_flag {
     /* For an OPTION_UINT: -1 is UINT64_MAX in any range, and means no limit. Up to two choices: a word for -1,
      * then a word for max. */
     OPTION_OPEN = 4,
-    OPTION_BARE =
-        16, /* an OPTION_CHOICE that may stand without a value: the next word is one only if it is a choice */
+    /* An OPTION_CHOICE that may stand without a value: the next word is one only if it is a choice. */
+    OPTION_BARE = 16,
     OPTION_EACH = 32, /* an OPTION_SIZE that may have several values with commas between them */
-    OPTION_MODEL =
-        8, /* names a model: by its path or by its name in hearth list, or is the word of choices */
+    /* Names a model: by its path or by its name in hearth list, or is the word of choices. */
+    OPTION_MODEL = 8,
 } option_flag;
 
 typedef struct option_spec {

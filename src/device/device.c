@@ -78,17 +78,23 @@ static bool is_better(const hth_device_info *a, const hth_device_info *b)
     return __builtin_popcount(a->features) > __builtin_popcount(b->features);
 }
 
+size_t hth_device_best(const hth_device_info *found, size_t n)
+{
+    size_t best = n;
+    for (size_t i = 0; i < n; i++)
+        if (is_better(&found[i], best < n ? &found[best] : NULL)) best = i;
+    return best;
+}
+
 bool hth_device_find_discrete(char name[32])
 {
     hth_device_info found[HTH_MAX_DEVICE];
-    const hth_device_info *best = NULL;
     char note[200];
     size_t n;
     hth_device_list(found, HTH_MAX_DEVICE, &n, note);
-    for (size_t i = 0; i < n; i++)
-        if (is_better(&found[i], best)) best = &found[i];
-    if (best) snprintf(name, 32, "vulkan:%zu", (size_t)(best - found));
-    return best != NULL;
+    size_t best = hth_device_best(found, n);
+    if (best < n) snprintf(name, 32, "vulkan:%zu", best);
+    return best < n;
 }
 
 hearth_status hth_device_split_names(const char *list, hth_device_names *out, hearth_error *err)

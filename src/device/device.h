@@ -68,7 +68,9 @@ enum { HTH_MAX_DEVICE = 16 }; /* Vulkan devices that are enumerated */
  * used. note: why there is no Vulkan device, or empty. */
 void hth_device_list(hth_device_info *out, size_t capacity, size_t *n, char note[200]);
 
-/* The usable discrete GPU with most memory, of equals that with most features, as "vulkan:N"; false: none. */
+/* Of n listed devices the usable discrete GPU with most memory, of equals that with most features; n: none. */
+size_t hth_device_best(const hth_device_info *found, size_t n);
+/* The same of all devices, as "vulkan:N"; false: none. */
 bool hth_device_find_discrete(char name[32]);
 
 /* The names of a list with commas between them: "vulkan:0,vulkan:1". UNSUPPORTED: more than HEARTH_MAX_GPU, an empty
@@ -156,11 +158,12 @@ typedef struct hth_cmdlist hth_cmdlist;   /* recorded once, submitted often */
 hearth_status hth_pipeline_get(hth_device *device, hth_shader_id id, const uint32_t *consts,
                                const hth_pipeline **out, hearth_error *err);
 /* Drivers compile a pipeline for 0.1 to 1 s. While on, hth_pipeline_get only notes what is to be compiled, for command
- * lists that are not ended, and hth_pipeline_compile compiles all that is noted with n_thread threads, 0: one for each
- * core. A pipeline that fails is forgotten; the first error is returned. Returns whether the back end compiles anything.
- * What is noted and not compiled, the next hth_pipeline_get for it compiles. */
+ * lists that are not ended. Returns whether the back end compiles anything. */
 bool hth_pipeline_defer(hth_device *device, bool on);
+/* Whether that is on. */
 bool hth_pipeline_is_deferred(const hth_device *device);
+/* Compiles all that is noted with n_thread threads, 0: one for each core. A pipeline that fails is forgotten; the first
+ * error is returned. What is noted and not compiled, the next hth_pipeline_get for it compiles. */
 hearth_status hth_pipeline_compile(hth_device *device, uint32_t n_thread, hearth_error *err);
 /* Keeps what was compiled for later runs now, and not only when the device is closed. */
 void hth_pipeline_save(hth_device *device);
@@ -221,8 +224,8 @@ hearth_status hth_queue_wait(hth_device *device, hth_fence fence, uint64_t timeo
 /* Spins for spin_ns, then blocks as above: a blocked thread sees the end some 50 microseconds late. */
 hearth_status hth_queue_wait_spin(hth_device *device, hth_fence fence, uint64_t spin_ns, uint64_t timeout_ns,
                                   hearth_error *err);
-/* How long to spin for work that took last_ns when it was last waited for (0: unknown): a little longer than that, if it
- * is so short that the delay matters, and if no core is taken from a driver that computes on the CPU. */
+/* How long to spin for work that took last_ns when it was last waited for (0: unknown): a little longer than that, if
+ * it is so short that the delay matters, and if no core is taken from a driver that computes on the CPU. */
 uint64_t hth_queue_spin_ns(const hth_device *device, uint64_t last_ns);
 
 /* Completes everything submitted: signals the host semaphore up to the highest value that a command list waits

@@ -30,6 +30,7 @@ enum {
         }                                                                                                    \
     }
 #define TRIED "every shader is compared with C when a model is opened"
+#define TIMED TRIED "; the fastest of matrix units and dot products is used, as measured"
 #define LLAMA "llama.cpp "
 
 static const hth_driver_fault table[] = {
@@ -43,7 +44,7 @@ static const hth_driver_fault table[] = {
     {.driver = RADV,
      .first = V(25, 3),
      .fault = "subgroups of matrix shaders may be of another size than is listed",
-     .hearth = "shaders read the size while they run; " TRIED,
+     .hearth = "the size is required where the driver can; " TRIED,
      .sources = LLAMA "issue 16339"},
     {.driver = RADV,
      .fault = "host memory for the GPU can be over-committed: a submission then loses the device",
@@ -67,11 +68,11 @@ static const hth_driver_fault table[] = {
      .sources = LLAMA "issue 23508"},
     {.driver = AMD_PROPRIETARY,
      .fault = "matrix units are listed on GPUs without them: prompts may be slow",
-     .hearth = TRIED ", their speed is not",
+     .hearth = TIMED,
      .sources = LLAMA "PR 11074"},
     {.driver = AMDVLK,
      .fault = "matrix units are listed on GPUs without them: prompts may be slow",
-     .hearth = TRIED ", their speed is not",
+     .hearth = TIMED,
      .remedy = "Mesa's RADV drives the same GPUs",
      .sources = LLAMA "PR 11074"},
     {.driver = NVIDIA,
@@ -115,17 +116,17 @@ static const hth_driver_fault table[] = {
     {.driver = INTEL_WINDOWS,
      .device = "Arc(TM) A",
      .fault = "matrix units may make prompts far slower (A770)",
-     .hearth = "nothing: their bits are compared, their speed is not",
+     .hearth = TIMED,
      .sources = LLAMA "PR 24404, PR 14001"},
     {.driver = ANV,
      .device = "(DG2)",
      .fault = "matrix units may make prompts far slower (A770)",
-     .hearth = "nothing: their bits are compared, their speed is not",
+     .hearth = TIMED,
      .sources = LLAMA "PR 24404, PR 14001"},
     {.driver = ANV,
      .fixed = V(24, 3, 1),
      .fault = "matrix units are emulated, slowly",
-     .hearth = "nothing",
+     .hearth = TIMED,
      .remedy = "update Mesa to 24.3.1 or later",
      .sources = LLAMA "PR 10597, PR 10721"},
     {.driver = QUALCOMM,
@@ -152,7 +153,7 @@ static const hth_driver_fault table[] = {
      .sources = LLAMA "issue 23133"},
     {.driver = PANVK,
      .fault = "slower than the CPU (Mali-G610: 3.6 against 13.2 tokens/s)",
-     .hearth = "--gpu auto takes no integrated GPU",
+     .hearth = "--gpu auto takes an integrated GPU only after it was measured to be faster",
      .sources = LLAMA "issue 17783"},
     {.driver = MOLTENVK,
      .device = "Radeon",

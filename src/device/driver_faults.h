@@ -1,5 +1,5 @@
-/* What is known to be odd about Vulkan drivers, by driver and version: for hearth doctor, and to leave out what a driver
- * cannot be asked for (vulkan/enumerate.c). Numbers of drivers are those of VkDriverId; no Vulkan is needed here. */
+/* Known faults of Vulkan drivers, by driver and version: for hearth doctor, and to leave out what a driver cannot be
+ * asked for (vulkan/enumerate.c). Numbers of drivers are those of VkDriverId; no Vulkan is needed here. */
 #ifndef HTH_DEVICE_DRIVER_FAULTS_H
 #define HTH_DEVICE_DRIVER_FAULTS_H
 
@@ -16,14 +16,14 @@ typedef struct hth_driver_fault {
     const char *device;              /* part of the device's name; NULL: any */
     bool only_integrated;
     uint32_t avoided;    /* HTH_FEATURE_*: not asked for, nor used */
-    const char *fault;   /* what is odd */
+    const char *fault;
     const char *hearth;  /* what Hearth does about it */
     const char *remedy;  /* what the user can do; NULL: nothing */
     const char *sources; /* issues, pull requests, documents */
 } hth_driver_fault;
 
-/* Of info->driver_version, or of Mesa's name: its older lavapipe has no other. NVIDIA has fields of 10, 8, 8 and 6 bits,
- * Intel on Windows of 18 and 14, MoltenVK two decimal digits each, the others Vulkan's 10, 10 and 12 bits. */
+/* Of info->driver_version, or of Mesa's name: its older lavapipe has no other. NVIDIA has fields of 10, 8, 8 and 6
+ * bits, Intel on Windows of 18 and 14, MoltenVK two decimal digits each, the others Vulkan's 10, 10 and 12 bits. */
 hth_driver_version hth_driver_version_of(const hth_device_info *info);
 /* "26.0.5": trailing zeros beyond the second part are left out. */
 void hth_driver_version_format(hth_driver_version version, char text[48]);

@@ -1,5 +1,5 @@
-/* The pipelines of a device: one for each shader and set of constants, compiled when it is asked for or, because drivers
- * take their time, many at once in threads. */
+/* The pipelines of a device: one for each shader and set of constants, compiled when it is asked for or, because
+ * drivers take their time, many at once in threads. */
 #include "base/alloc.h"
 #include "base/pool.h"
 #include "device/device_int.h"

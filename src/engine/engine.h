@@ -239,9 +239,9 @@ hearth_status hth_engine_use_gpu(hearth_model *m, hth_gpu **gpu, uint32_t *gener
 /* Called after a device failed a step of that generation, or refused it repeatedly: frees its memory, places its layers
  * on the other devices as far as they fit, and logs the fallback, unless that was done. */
 void hth_engine_gpu_fallback(hearth_model *m, uint32_t generation, const char *why);
-/* Queries the memory budget of each device. If more of its own memory is in use, and was at the last call, re-plans with
- * less, HTH_MAX_EVICT times at most, then falls back to the CPU, and logs one line. Returns whether one was not short at
- * the last call: to be called again soon. */
+/* Queries the memory budget of each device. If more of its own memory is in use, and was at the last call, re-plans
+ * with less, HTH_MAX_EVICT times at most, then falls back to the CPU, and logs one line. Returns whether one was not
+ * short at the last call: to be called again soon. */
 bool hth_engine_enforce_vram_budget(hearth_model *m);
 /* The pool of all sessions with caches of this type, which the device limits while part of the model is there.
  * ARGUMENT (also: another type than the device has), MEMORY. */

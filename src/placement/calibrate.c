@@ -261,7 +261,8 @@ static hearth_status sample_sync(bench *b, hth_cmdlist *list, hth_submit_mode ho
             if (how == HTH_SUBMIT_UPFRONT) st = hth_queue_signal(b->device, ++host_value, b->err);
             else st = hth_queue_submit(b->device, submits + i, 1, fences + i, b->err);
             if (st == HEARTH_OK)
-                st = hth_queue_wait_spin(b->device, fences[i], hth_queue_spin_ns(b->device, last_ns), TIMEOUT_NS, b->err);
+                st = hth_queue_wait_spin(b->device, fences[i], hth_queue_spin_ns(b->device, last_ns),
+                                         TIMEOUT_NS, b->err);
             last_ns = hth_device_time(b->device) - start;
             samples[n + i] = (double)last_ns * 1e-9;
         }

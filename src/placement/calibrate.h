@@ -87,8 +87,8 @@ uint64_t hth_calibration_cpu_fingerprint(const hth_kernels *kernels, uint32_t n_
 bool hth_calibration_cache_load(uint64_t fingerprint, hth_type type, uint64_t bytes, hth_calibration *out);
 /* Stores it with those of other types; replaces the one of its type. */
 void hth_calibration_cache_store(uint64_t fingerprint, const hth_calibration *c);
-/* hth_gpu_measure_prompts for weights of one type, as it was measured when the device was first opened. A cache without a
- * calibration has it, because models that fit whole need no plan. */
+/* hth_gpu_measure_prompts for weights of one type, as it was measured when the device was first opened. A cache without
+ * a calibration has it, because models that fit whole need no plan. */
 bool hth_calibration_cache_load_prompts(const hth_device_info *info, hth_type type, double rates[HTH_N_COOPMAT_LEVEL]);
 void hth_calibration_cache_store_prompts(const hth_device_info *info, hth_type type,
                                          const double rates[HTH_N_COOPMAT_LEVEL]);

@@ -179,7 +179,8 @@ static bool fill_part(hth_placement_builder *c, hth_placement_part *p, uint32_t 
                       bool head, uint32_t *next, bool *gave)
 {
     const hth_model *m = c->model;
-    const hth_placement_part whole = whole_part(m, p);
+    hth_placement_part whole = whole_part(m, p);
+    whole.params.head = head;
     uint64_t used = workspace_bytes(m, &whole);
     bool is_last = p == &c->parts[c->n_part - 1];
     p->params.first_layer = *next, p->params.head = false;

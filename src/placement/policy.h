@@ -71,8 +71,9 @@ hearth_status hth_placement_arg_check(const char *placement, hearth_error *err);
  * either, if the part has its device; on other devices, and if it fails, the limit is 0. */
 void hth_placement_set_rates(hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread);
 
-/* The integrated GPU that `auto` takes where there is no card: of n listed ones the first whose cached calibration for this
- * type says that it is faster than this CPU, with which it shares memory, for one token and for many. n: none is. */
+/* The integrated GPU that `auto` takes where there is no card: of n listed ones the first whose cached calibration for
+ * this type says that it is faster than this CPU, with which it shares memory, for one token and for many. n: none
+ * is. */
 size_t hth_placement_find_integrated(const hth_device_info *infos, size_t n, const hth_kernels *kernels,
                                      uint32_t n_thread, hth_type type);
 

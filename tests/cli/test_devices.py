@@ -122,6 +122,10 @@ def auto_takes_the_card_with_most_memory():
         r = with_layer("kind=discrete " + words, *WORDS, more=drivers)
         check(r.returncode == 0 and f"on Card-{takes} ".encode() in r.stderr, heaps, r.stderr)
         check(r.stdout == text_of_the_cpu(), heaps, r.stdout)
+        r = with_layer("kind=discrete " + words, "devices", more=drivers)
+        cards = r.stdout.decode().split("vulkan:")[1:]
+        check(["--gpu auto takes it" in c for c in cards] == [i == takes for i in range(2)], heaps, r.stdout)
+        check("by name: --gpu auto takes the one with most memory" in cards[1 - takes], heaps, r.stdout)
     r = with_layer("kind0=integrated kind1=discrete name1=Card-1", *WORDS, more=drivers)
     check(b"on Card-1 " in r.stderr, r.stderr)
 
@@ -145,7 +149,8 @@ def two_cards_have_layers_of_one_model():
 
 @case
 def a_card_with_small_bindings_is_measured():
-    r = with_layer("kind=discrete memory=nvidia binding=134217728 name=Test-Device", "doctor", "--gpu", "vulkan:0", "--again")
+    words = "kind=discrete memory=nvidia binding=134217728 name=Test-Device"
+    r = with_layer(words, "doctor", "--gpu", "vulkan:0", "--again")
     check(r.returncode == 0 and b"bound" not in r.stderr and b"GB/s" in r.stdout, r.stdout, r.stderr)
 
 

@@ -154,7 +154,8 @@ def memory_gpu_and_storage_are_in_one_plan():
 
 @case
 def two_gpus_are_in_one_plan():
-    card, packed, placement = "sim:" + scratch("quick.sim", QUICK_GPU.encode()), scratch("packed.gguf"), scratch("two.placement")
+    card = "sim:" + scratch("quick.sim", QUICK_GPU.encode())
+    packed, placement = scratch("packed.gguf"), scratch("two.placement")
     good("pack", FLOATS, "--type", "q8_0", "-o", packed)
     two = ["--gpu", f"{card},{card}", "--vram", "3M,4M"]
     words = ["plan", packed, *SMALL, *two]

@@ -181,7 +181,8 @@ static bool fail_step(hearth_model *model, hearth_session *s, uint64_t n, hearth
     hth_device_inject_fault(model->devices[0].device, n, with);
     uint64_t before = hth_device_n_call(model->devices[0].device);
     CHECK_OK(hearth_session_eval(s, prompt + N_BEFORE, N_PROMPT - N_BEFORE, err));
-    bool failed = hth_device_n_call(model->devices[0].device) - before >= n, lost = hth_device_state(model->devices[0].device).lost;
+    bool failed = hth_device_n_call(model->devices[0].device) - before >= n;
+    bool lost = hth_device_state(model->devices[0].device).lost;
     hth_device_inject_fault(model->devices[0].device, 0, HEARTH_OK);
     take(s, logits);
     CHECK_BYTES(logits, expected, sizeof logits);

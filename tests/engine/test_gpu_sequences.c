@@ -241,7 +241,8 @@ static void check_schedule(const char *device, bool windowed, int n_round, bool 
     for (int round = 0; round < n_round && test_n_failed() == 0; round++) {
         bool in_batch[MAX_SESSION] = {false};
         for (int i = 0; i < 8; i++) random_operation(&f, &r, members, windowed);
-        if (refuses) hth_device_inject_fault(f.model->devices[0].device, 1 + test_random_below(&r, 8), HEARTH_ERROR_MEMORY);
+        if (refuses)
+            hth_device_inject_fault(f.model->devices[0].device, 1 + test_random_below(&r, 8), HEARTH_ERROR_MEMORY);
         random_batch(&r, members, b, in_batch);
         if (refuses) hth_device_inject_fault(f.model->devices[0].device, 0, HEARTH_OK);
         for (uint32_t i = 0; i < MAX_SESSION; i++)

@@ -93,8 +93,13 @@ TEST(a_step_of_a_few_tokens_is_computed_for_no_more_than_twice_as_many)
     hth_batch_token tokens[16] = {{0}};
     const hth_step step = {.tokens = tokens, .n_tok = 16};
     for (uint32_t n = 1; n <= 16; n++) {
-        int c = n == 1 ? HTH_GPU_ONE : n == 2 ? HTH_GPU_TWO : n <= 4 ? HTH_GPU_FOUR : n <= 8 ? HTH_GPU_FEW : HTH_GPU_MANY;
-        CHECK(hth_gpu_segments_for(model->gpu, &step, 0, n) == &model->gpu->segments[c] && model->gpu->segments[c].n > 0);
+        int c = n == 1   ? HTH_GPU_ONE
+                : n == 2 ? HTH_GPU_TWO
+                : n <= 4 ? HTH_GPU_FOUR
+                : n <= 8 ? HTH_GPU_FEW
+                         : HTH_GPU_MANY;
+        CHECK(hth_gpu_segments_for(model->gpu, &step, 0, n) == &model->gpu->segments[c]);
+        CHECK(model->gpu->segments[c].n > 0);
     }
     FREED float *expected = engine_model_logits(cpu, &setting, ids, N_TOK);
     for (int i = 0; expected && i < N_BATCH; i++) {

@@ -68,7 +68,8 @@ typedef struct files {
 static bool make_files(const config *c, const char *device, files *f)
 {
     uint32_t n_hot[2] = {c->n_hot[0], c->n_hot[1]};
-    hth_placement p = {.n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .devices = {{.submit_on_demand = c->submitted}}};
+    hth_placement p = {.n_layer = c->n_layer, .n_hot = n_hot, .head = c->head};
+    p.devices[0].submit_on_demand = c->submitted;
     p.devices[0].streams[0] = c->stream;
     f->is = c;
     snprintf(f->model, sizeof f->model, "%s", test_scratch("divided.gguf"));

@@ -115,7 +115,8 @@ TEST(placements_that_do_not_fit_are_refused)
     EXPECT(c.n_hot[0] = 1, HEARTH_ERROR_ARGUMENT, "1 neurons of layer 0");
     EXPECT(c.fits.n_layer = N_LAYER - 1, HEARTH_ERROR_FORMAT, "hearth.placement.head: the head lies there only");
     EXPECT(c.fits.devices[0].streams[1].n_tok = 2, HEARTH_ERROR_FORMAT, "hearth.placement.stream at ");
-    EXPECT(c.fits.devices[0].streams[2].cpu_share = 64, HEARTH_ERROR_FORMAT, "of tokens, ascending, and of parts of 64");
+    EXPECT(c.fits.devices[0].streams[2].cpu_share = 64, HEARTH_ERROR_FORMAT,
+           "of tokens, ascending, and of parts of 64");
     gpu.vram = 1 << 20;
     EXPECT((void)0, HEARTH_ERROR_MEMORY, " on null, and --vram allows 1.00 MiB: make it again with hearth plan");
 }

@@ -236,7 +236,8 @@ TEST(a_note_that_was_handed_out_stays_as_it_was)
         hearth_model_get_info(model, &before[i]);
         snprintf(was[i], sizeof was[i], "%s", before[i].gpu_note);
         CHECK_INT(was[i][0] != 0, i > 0);
-        if (i <= HTH_MAX_EVICT) model->devices[0].device->limit = hth_device_state(model->devices[0].device).used_device / 20 * 19;
+        hth_device *device = model->devices[0].device;
+        if (i <= HTH_MAX_EVICT) device->limit = hth_device_state(device).used_device / 20 * 19;
         for (int k = 0; k < 2; k++) hth_engine_enforce_vram_budget(model);
     }
     for (int i = 0; model && i < HTH_MAX_EVICT + 2; i++) {
@@ -363,9 +364,10 @@ static uint64_t fault_while_shrinking(const subject *s, fault f, uint64_t n)
         CHECK_OK(hearth_session_truncate(session, 5, err));
     }
     if (session) {
-        uint64_t n_alloc = hth_alloc_count(), n_call = model->devices[0].device ? hth_device_n_call(model->devices[0].device) : 0;
-        if (model->devices[0].device) { /* as at the look before */
-            model->devices[0].device->limit = hth_device_state(model->devices[0].device).used_device / 20 * 19;
+        hth_device *device = model->devices[0].device;
+        uint64_t n_alloc = hth_alloc_count(), n_call = device ? hth_device_n_call(device) : 0;
+        if (device) { /* as at the look before */
+            device->limit = hth_device_state(device).used_device / 20 * 19;
             model->vram_is_short[0] = true;
         }
         inject(model, f, n);
@@ -376,7 +378,8 @@ static uint64_t fault_while_shrinking(const subject *s, fault f, uint64_t n)
             CHECK(why.message[0] != '\0' && hearth_session_position(session) == 5);
             CHECK_OK(hearth_session_eval(session, prompt, N_PROMPT, err));
         }
-        if (model->devices[0].device) n_done = hth_alloc_count() - n_alloc + hth_device_n_call(model->devices[0].device) - n_call;
+        device = model->devices[0].device; /* may be closed by now */
+        if (device) n_done = hth_alloc_count() - n_alloc + hth_device_n_call(device) - n_call;
         const float *at = hearth_session_logits(session);
         if (f == NONE && n == 0) memcpy(whole, at, n_vocab * sizeof *at);
         else if (at && memcmp(whole, at, n_vocab * sizeof *at) != 0)

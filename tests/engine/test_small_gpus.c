@@ -40,7 +40,8 @@ static uint64_t run(const char *device, uint64_t timeout_ns, float logits[MAX_VO
     for (int32_t i = 0; s && i < N_ID; i++) CHECK_OK(hearth_session_eval(s, (const int32_t[]){1 + 13 * i}, 1, err));
     if (s && CHECK(hearth_session_logits(s) != NULL))
         memcpy(logits, hearth_session_logits(s), model->model->hparams.n_vocab * sizeof *logits);
-    if (s && model->devices[0].device && hth_engine_has_gpu(model)) used = hth_device_state(model->devices[0].device).used;
+    if (s && model->devices[0].device && hth_engine_has_gpu(model))
+        used = hth_device_state(model->devices[0].device).used;
     test_log_stop();
     return used;
 }

@@ -82,8 +82,9 @@ static uint64_t whole_bytes(const inputs *in)
 
 static bool is_same(const hth_placement_builder *a, const hth_placement_builder *b)
 {
-    return a->parts[0].params.end_layer == b->parts[0].params.end_layer && a->parts[0].params.head == b->parts[0].params.head &&
-           memcmp(a->n_hot, b->n_hot, a->parts[0].params.end_layer * sizeof *a->n_hot) == 0;
+    const hth_offload_params *p = &a->parts[0].params, *q = &b->parts[0].params;
+    return p->end_layer == q->end_layer && p->head == q->head &&
+           memcmp(a->n_hot, b->n_hot, p->end_layer * sizeof *a->n_hot) == 0;
 }
 
 TEST(as_many_layers_as_requested_and_fitting_are_placed)
@@ -233,8 +234,10 @@ TEST(auto_takes_an_integrated_gpu_only_if_it_was_measured_to_be_faster)
 {
     enum { N = 4 };
     inputs in;
-    hth_device_info infos[N] = {{.kind = HTH_DEVICE_CPU, .name = "a"}, {.kind = HTH_DEVICE_INTEGRATED, .name = "b"},
-                                {.kind = HTH_DEVICE_INTEGRATED, .name = "c"}, {.kind = HTH_DEVICE_DISCRETE, .name = "d"}};
+    hth_device_info infos[N] = {{.kind = HTH_DEVICE_CPU, .name = "a"},
+                                {.kind = HTH_DEVICE_INTEGRATED, .name = "b"},
+                                {.kind = HTH_DEVICE_INTEGRATED, .name = "c"},
+                                {.kind = HTH_DEVICE_DISCRETE, .name = "d"}};
     if (!open_inputs(&in, "null")) return;
     const hth_type type = HTH_TYPE_Q4_0;
     hth_calibration slow = made_up_gpu(type, 1.1), fast = made_up_gpu(type, 2.0), slow_prompt = fast;

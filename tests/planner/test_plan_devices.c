@@ -88,7 +88,8 @@ static void check_case(const machine_case *c, int i, int *n_used)
     CHECK_OK(hth_plan_solve(&c->model, &c->machine, &c->options, &plan, err));
     try_all(c, divisions, 0, 0, &least);
     if (!(fabs(plan.seconds - least) <= 1e-6 * least))
-        test_fail(__FILE__, __LINE__, "case %d, %u devices: %.9g s, by trying %.9g s", i, c->n_device, plan.seconds, least);
+        test_fail(__FILE__, __LINE__, "case %d, %u devices: %.9g s, by trying %.9g s", i, c->n_device,
+                  plan.seconds, least);
     for (uint32_t d = 0; d < c->n_device; d++) { /* each of them alone */
         hth_plan_machine alone = {.n_home = 2, .homes = {c->machine.homes[d], c->machine.homes[c->n_device]}};
         CHECK(plan.bytes[d].total <= c->machine.homes[d].capacity);

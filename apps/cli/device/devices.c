@@ -18,12 +18,13 @@ static const char *const kinds[] = {[HTH_DEVICE_DISCRETE] = "card",
                                     [HTH_DEVICE_SIMULATED] = "simulated"};
 
 /* Why `auto` uses another one, or none. */
-static const char *status_text(const hth_device_info *d, bool is_first_gpu)
+static const char *status_text(const hth_device_info *d, bool is_best)
 {
     if (d->unsupported_reason[0]) return d->unsupported_reason;
     if (d->kind == HTH_DEVICE_DISCRETE)
-        return is_first_gpu ? "--gpu auto takes it" : "by name: --gpu auto takes the first discrete GPU";
-    if (d->kind == HTH_DEVICE_INTEGRATED) return "by name, or by --gpu auto after hearth doctor --gpu measured that it is faster than the CPU";
+        return is_best ? "--gpu auto takes it" : "by name: --gpu auto takes the one with most memory";
+    if (d->kind == HTH_DEVICE_INTEGRATED)
+        return "by name, or by --gpu auto after hearth doctor --gpu measured that it is faster than the CPU";
     return "by name: for tests, it is slower than the CPU by itself";
 }
 
@@ -52,17 +53,15 @@ static void print_features(const hth_device_info *d)
 
 static void print_text(const hth_device_info *found, size_t n, const char *note)
 {
-    bool has_gpu = false;
+    size_t best = hth_device_best(found, n);
     if (n == 0) printf("no GPU: %s\n", note[0] ? printable(note) : "Vulkan knows none");
     for (size_t i = 0; i < n; i++) {
         const hth_device_info *d = &found[i];
-        bool is_usable = hth_device_is_usable_gpu(d);
         printf("vulkan:%zu  %s (%s), %.1f GB", i, printable(d->name), kinds[d->kind],
                (double)d->memory * 1e-9);
         if (d->budget > 0) printf(", %.1f GB free", (double)d->budget * 1e-9);
-        printf("\n          %s; %s\n", printable(d->driver), status_text(d, is_usable && !has_gpu));
+        printf("\n          %s; %s\n", printable(d->driver), status_text(d, i == best));
         print_features(d);
-        has_gpu |= is_usable;
     }
     printf("null      functions of C in place of a GPU's programs; by name: for tests\n");
     printf("sim:FILE  the same with the memory, rates and waits that a file describes (bench/devices); by "

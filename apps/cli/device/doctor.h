@@ -46,7 +46,7 @@ typedef struct check_result {
 enum { DOCTOR_MAX_FINDING = 11 };
 
 typedef struct doctor_gpu_options {
-    const char *name; /* "auto": the first GPU; "none" */
+    const char *name; /* "auto": the discrete GPU with most memory; "none" */
     bool again;       /* measures again instead of using cached results */
     const hth_type *types;
     size_t n_type; /* up to DOCTOR_MAX_TYPE */

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first GPU that can be used, or why the first one cannot. */
+/* The usable discrete GPU with most memory; if there is none, why the first one cannot be used. */
 static bool find_gpu(doctor_gpu *g, char name[32])
 {
     hth_device_info found[HTH_MAX_DEVICE];

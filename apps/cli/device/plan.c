@@ -229,7 +229,7 @@ static hearth_status plan_storage_home(plan_state *p, hearth_error *err)
     hth_plan_machine machine = p->context.machine;
     uint64_t table = p->model->tied ? 0 : p->model->token_embd.n_row * p->model->token_embd.row_size;
     p->is_limited = args_has(p->a, "ram") && p->host_bytes > p->ram && p->model->down_transposed &&
-                    p->ram > table && p->n_device == 1; /* as the solver */
+                    p->ram > table && p->n_device == 1; /* the solver takes storage with one device only */
     if (!p->is_limited) return HEARTH_OK;
     hearth_status st =
         measure_reads(p, HTH_CLUSTER_NEURONS * p->model->layers[0].ffn.up.row_size, &storage, err);

@@ -49,9 +49,9 @@ uint32_t hth_gpu_batch_size(const hth_device_info *info, uint32_t n_batch, uint3
 /* max_work for a device with `rate` products per second. */
 uint64_t hth_gpu_max_submit_work(double rate);
 
-/* prompt_rates.c: bytes of weights (in the device's layout) times tokens per second of rows for many tokens, by how they
- * are computed; 0: not measured, because the device cannot. Takes some 0.1 s on a GPU, and up to half of the device's
- * free memory. type: quantised. MEMORY, DEVICE. */
+/* prompt_rates.c: bytes of weights (in the device's layout) times tokens per second of rows for many tokens, by how
+ * they are computed; 0: not measured, because the device cannot. Takes some 0.1 s on a GPU, and up to half of the
+ * device's free memory. type: quantised. MEMORY, DEVICE. */
 hearth_status hth_gpu_measure_prompts(hth_device *device, hth_type type, double rates[HTH_N_COOPMAT_LEVEL],
                                       hearth_error *err);
 /* The levels (bit i: level i) that are slower than one below them. */

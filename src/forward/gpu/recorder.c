@@ -134,7 +134,8 @@ static uint32_t row_lanes(const hth_recorder *r, const hth_quant_desc *desc, uin
     return lanes;
 }
 
-/* Where each product of a dot product is an instruction, bytes take registers of their own, and more rows save little. */
+/* Where each product of a dot product is an instruction, bytes take registers of their own, and more rows save
+ * little. */
 uint32_t hth_rec_rows_of_many(const hth_device_info *info, bool is_256)
 {
     bool is_gpu = info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED;

@@ -53,8 +53,8 @@ typedef enum hth_dot_mode { HTH_DOT_INT8X4 = 1, HTH_DOT_SCALAR = 4 } hth_dot_mod
 uint64_t hth_rec_row_work(uint64_t n_col, uint32_t n_tok, hth_dot_mode how);
 /* Splits n rows, neurons or tokens of the given work each: number per dispatch, a multiple of grain. */
 uint32_t hth_rec_rows_per_dispatch(const hth_recorder *r, uint32_t n, uint64_t work, uint32_t grain);
-/* The same of attention, `grain` tokens a workgroup in each of n_head KV heads: more work than a submission should have, up
- * to four times, where there would be so few workgroups that a large GPU idles. */
+/* The same of attention, `grain` tokens a workgroup in each of n_head KV heads: more work than a submission should
+ * have, up to four times, where there would be so few workgroups that a large GPU idles. */
 uint32_t hth_rec_tokens_per_dispatch(const hth_recorder *r, uint32_t n, uint64_t work, uint32_t grain, uint32_t n_head);
 /* Reserves work for the next dispatch: begins a new segment where the current one would exceed its limit. */
 void hth_rec_reserve_work(hth_recorder *r, uint64_t work);

@@ -53,7 +53,8 @@ uint32_t hth_rec_rows_per_dispatch(const hth_recorder *r, uint32_t n, uint64_t w
 
 uint32_t hth_rec_tokens_per_dispatch(const hth_recorder *r, uint32_t n, uint64_t work, uint32_t grain, uint32_t n_head)
 {
-    /* Eight workgroups for each of four groups of 64 on a processor, 64 processors. Watchdogs wait ten times as long. */
+    /* Eight workgroups for each of four groups of 64 on a processor, 64 processors. Watchdogs wait ten times as
+     * long. */
     enum { MIN_GROUPS = 2048, MOST = 4 };
     uint32_t step = hth_rec_rows_per_dispatch(r, n, work, grain);
     uint64_t busy = (uint64_t)hth_div_ceil(MIN_GROUPS, n_head) * grain, most = MOST * r->g->params.max_work / work;
