@@ -40,7 +40,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TYPES = 8, MAX_HEAPS = 3, MAX_QUEUE_INFOS = 4, MAX_MAPPED = 256 };
+enum { MAX_TYPES = 8, MAX_HEAPS = 3, MAX_QUEUE_INFOS = 4, MAX_MAPPED = 256, MAX_DEVICES = 8, MAX_PHYSICALS = 64 };
 
 /* ---- what is changed ------------------------------------------------------------------------------------ */
 
@@ -108,15 +108,35 @@ static uint64_t number(const char *key, uint64_t otherwise)
     return value ? strtoull(value, NULL, 10) : otherwise;
 }
 
+/* What the handles of an instance and its physical devices, or of a device, its queues and its command buffers, have in
+ * common: they begin with the same pointer to a table of the loader's. */
+static const void *key_of(const void *handle) { return *(const void *const *)handle; }
+
+/* In the order of each instance. */
+static VkPhysicalDevice physicals[MAX_PHYSICALS];
+static uint32_t n_physical;
+
+static uint32_t index_of(VkPhysicalDevice physical)
+{
+    uint32_t n = 0, i = 0;
+    for (; i < n_physical && physicals[i] != physical; i++) n += key_of(physicals[i]) == key_of(physical);
+    if (i == n_physical && n_physical < MAX_PHYSICALS) physicals[n_physical++] = physical;
+    return n;
+}
+
+static void forget_physicals(VkInstance instance)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_physical; i++)
+        if (key_of(physicals[i]) != key_of(instance)) physicals[n++] = physicals[i];
+    n_physical = n;
+}
+
 /* A word of this device alone, or of all. */
-static VkPhysicalDevice physicals[8];
 static const char *word_of(VkPhysicalDevice physical, const char *key)
 {
     char own[32];
-    uint32_t i = 0;
-    while (i < 7 && physicals[i] && physicals[i] != physical) i++;
-    physicals[i] = physical;
-    snprintf(own, sizeof own, "%s%u", key, i);
+    snprintf(own, sizeof own, "%s%u", key, index_of(physical));
     const char *value = word(own);
     return value ? value : word(key);
 }
@@ -134,8 +154,6 @@ static void read_words(void)
 {
     const char *set = getenv("HEARTH_LAYER");
     snprintf(text, sizeof text, "%s", set ? set : "");
-    n_submit = n_allocation = n_semaphore = 0; /* poisoned maps of a device that hangs stay */
-    memset(physicals, 0, sizeof physicals);
     memory = NULL;
     const char *name = word("memory");
     for (size_t i = 0; name && i < sizeof tables / sizeof *tables; i++)
@@ -145,11 +163,39 @@ static void read_words(void)
 /* ---- the chain -------------------------------------------------------------------------------------------- */
 
 static PFN_vkGetInstanceProcAddr next_instance_proc;
-static PFN_vkGetDeviceProcAddr next_device_proc;
-static VkInstance instance;
-static VkDevice device;
+
+/* A device that was not destroyed yet. */
+typedef struct live {
+    const void *key;
+    VkDevice device;
+    PFN_vkGetDeviceProcAddr next;
+} live;
+static live devices[MAX_DEVICES];
+
+/* Of a key, or a free one (NULL). NULL: there is none. */
+static live *slot_of(const void *key)
+{
+    for (int i = 0; i < MAX_DEVICES; i++)
+        if (devices[i].key == key) return &devices[i];
+    return NULL;
+}
+
+static bool is_any_live(void)
+{
+    for (int i = 0; i < MAX_DEVICES; i++)
+        if (devices[i].key) return true;
+    return false;
+}
+
+static PFN_vkVoidFunction below(const void *handle, const char *name)
+{
+    const live *of = slot_of(key_of(handle));
+    return of->next(of->device, name);
+}
 
 /* Found while the instance is made: later the loader answers with the functions of the first layer. */
+static PFN_vkCreateDevice next_create_device;
+static PFN_vkDestroyInstance next_destroy_instance;
 static PFN_vkGetPhysicalDeviceProperties next_properties;
 static PFN_vkGetPhysicalDeviceFeatures next_features;
 static PFN_vkGetPhysicalDeviceMemoryProperties next_memory;
@@ -157,11 +203,9 @@ static PFN_vkGetPhysicalDeviceQueueFamilyProperties next_families;
 static PFN_vkGetPhysicalDeviceProperties2 next_properties2;
 static PFN_vkGetPhysicalDeviceFeatures2 next_features2;
 static PFN_vkGetPhysicalDeviceMemoryProperties2 next_memory2;
-static PFN_vkGetPhysicalDeviceProperties next_properties;
-static PFN_vkGetPhysicalDeviceMemoryProperties next_memory;
 
-#define OF_INSTANCE(name) ((PFN_##name)next_instance_proc(instance, #name))
-#define OF_DEVICE(name) ((PFN_##name)next_device_proc(device, #name))
+#define OF_INSTANCE(name) ((PFN_##name)next_instance_proc(*out, #name))
+#define OF_DEVICE(handle, name) ((PFN_##name)below(handle, #name))
 
 static void *link_of(const void *chain, VkStructureType type)
 {
@@ -180,7 +224,8 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
     link->u.pLayerInfo = link->u.pLayerInfo->pNext;
     VkResult r = ((PFN_vkCreateInstance)next_instance_proc(NULL, "vkCreateInstance"))(info, a, out);
     if (r != VK_SUCCESS) return r;
-    instance = *out;
+    next_create_device = OF_INSTANCE(vkCreateDevice);
+    next_destroy_instance = OF_INSTANCE(vkDestroyInstance);
     next_properties = OF_INSTANCE(vkGetPhysicalDeviceProperties);
     next_features = OF_INSTANCE(vkGetPhysicalDeviceFeatures);
     next_memory = OF_INSTANCE(vkGetPhysicalDeviceMemoryProperties);
@@ -188,9 +233,13 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
     next_properties2 = OF_INSTANCE(vkGetPhysicalDeviceProperties2);
     next_features2 = OF_INSTANCE(vkGetPhysicalDeviceFeatures2);
     next_memory2 = OF_INSTANCE(vkGetPhysicalDeviceMemoryProperties2);
-    next_properties = OF_INSTANCE(vkGetPhysicalDeviceProperties);
-    next_memory = OF_INSTANCE(vkGetPhysicalDeviceMemoryProperties);
     return r;
+}
+
+static VKAPI_ATTR void VKAPI_CALL destroy_instance(VkInstance instance, const VkAllocationCallbacks *a)
+{
+    if (instance) forget_physicals(instance);
+    next_destroy_instance(instance, a);
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo *info,
@@ -198,8 +247,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
 {
     VkLayerDeviceCreateInfo *link = link_of(info->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
     if (!link) return VK_ERROR_INITIALIZATION_FAILED;
-    PFN_vkGetInstanceProcAddr next = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
-    next_device_proc = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
+    PFN_vkGetDeviceProcAddr next_device_proc = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
     link->u.pLayerInfo = link->u.pLayerInfo->pNext;
     VkDeviceQueueCreateInfo queues[MAX_QUEUE_INFOS];
     VkDeviceCreateInfo own = *info;
@@ -212,9 +260,22 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
         own.pQueueCreateInfos = queues;
         if (info->queueCreateInfoCount > 1) report("families of queues", info->queueCreateInfoCount);
     }
-    VkResult r = ((PFN_vkCreateDevice)next(instance, "vkCreateDevice"))(physical, &own, a, out);
-    if (r == VK_SUCCESS) device = *out;
+    /* Poisoned maps of a device that hangs stay. */
+    if (!is_any_live()) n_submit = n_allocation = n_semaphore = 0;
+    live *slot = slot_of(NULL);
+    if (!slot) return VK_ERROR_TOO_MANY_OBJECTS;
+    VkResult r = next_create_device(physical, &own, a, out);
+    if (r == VK_SUCCESS) *slot = (live){key_of(*out), *out, next_device_proc};
     return r;
+}
+
+static VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice d, const VkAllocationCallbacks *a)
+{
+    live *slot = d ? slot_of(key_of(d)) : NULL;
+    if (!slot) return;
+    PFN_vkDestroyDevice next = OF_DEVICE(d, vkDestroyDevice);
+    *slot = (live){0};
+    next(d, a);
 }
 
 /* ---- the device ------------------------------------------------------------------------------------------- */
@@ -398,7 +459,7 @@ static VKAPI_ATTR void VKAPI_CALL families(VkPhysicalDevice physical, uint32_t *
 
 static VKAPI_ATTR void VKAPI_CALL get_queue(VkDevice d, uint32_t family, uint32_t i, VkQueue *out)
 {
-    OF_DEVICE(vkGetDeviceQueue)(d, number("queues", 0) > 0 ? 0 : family, i, out);
+    OF_DEVICE(d, vkGetDeviceQueue)(d, number("queues", 0) > 0 ? 0 : family, i, out);
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL create_pool(VkDevice d, const VkCommandPoolCreateInfo *info,
@@ -406,14 +467,14 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_pool(VkDevice d, const VkCommandPoo
 {
     VkCommandPoolCreateInfo own = *info;
     if (number("queues", 0) > 0) own.queueFamilyIndex = 0;
-    return OF_DEVICE(vkCreateCommandPool)(d, &own, a, out);
+    return OF_DEVICE(d, vkCreateCommandPool)(d, &own, a, out);
 }
 
 /* ---- memory ----------------------------------------------------------------------------------------------- */
 
 static VKAPI_ATTR void VKAPI_CALL requirements(VkDevice d, VkBuffer buffer, VkMemoryRequirements *r)
 {
-    OF_DEVICE(vkGetBufferMemoryRequirements)(d, buffer, r);
+    OF_DEVICE(d, vkGetBufferMemoryRequirements)(d, buffer, r);
     if (memory) r->memoryTypeBits = (1u << memory->n_type) - 1;
 }
 
@@ -427,7 +488,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice d, const VkMemoryAllocat
         return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     }
     if (memory) own.memoryTypeIndex = 0;
-    VkResult r = OF_DEVICE(vkAllocateMemory)(d, &own, a, out);
+    VkResult r = OF_DEVICE(d, vkAllocateMemory)(d, &own, a, out);
     if (r == VK_SUCCESS && n_allocation < sizeof allocations / sizeof *allocations)
         allocations[n_allocation] = *out, allocated_size[n_allocation] = info->allocationSize,
         allocated_as[n_allocation++] = info->memoryTypeIndex;
@@ -483,15 +544,15 @@ static VKAPI_ATTR VkResult VKAPI_CALL map(VkDevice d, VkDeviceMemory m, VkDevice
 {
     uint32_t i = n_allocation;
     while (memory && i > 0 && allocations[i - 1] != m) i--;
-    if (!memory || i-- == 0) return OF_DEVICE(vkMapMemory)(d, m, at, size, flags, out);
+    if (!memory || i-- == 0) return OF_DEVICE(d, vkMapMemory)(d, m, at, size, flags, out);
     VkMemoryPropertyFlags is = memory->types[allocated_as[i]].propertyFlags;
     if (!(is & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT)) {
         report("mapped memory of type", allocated_as[i]);
         return VK_ERROR_MEMORY_MAP_FAILED;
     }
     bool is_read = is & CACHED ? !word("poison") : !has_cached_memory();
-    if (is_read) return OF_DEVICE(vkMapMemory)(d, m, at, size, flags, out);
-    VkResult r = OF_DEVICE(vkMapMemory)(d, m, 0, VK_WHOLE_SIZE, flags, out);
+    if (is_read) return OF_DEVICE(d, vkMapMemory)(d, m, at, size, flags, out);
+    VkResult r = OF_DEVICE(d, vkMapMemory)(d, m, 0, VK_WHOLE_SIZE, flags, out);
     return r == VK_SUCCESS ? poison_map(m, allocated_size[i], at, out) : r;
 }
 
@@ -502,7 +563,7 @@ static VKAPI_ATTR void VKAPI_CALL free_memory(VkDevice d, VkDeviceMemory m, cons
         free(poisoned[i].copy);
         poisoned[i] = poisoned[--n_poisoned];
     }
-    OF_DEVICE(vkFreeMemory)(d, m, a);
+    OF_DEVICE(d, vkFreeMemory)(d, m, a);
 }
 
 /* ---- counts ----------------------------------------------------------------------------------------------- */
@@ -538,25 +599,25 @@ static VKAPI_ATTR VkResult VKAPI_CALL bind_memory(VkDevice d, VkBuffer buffer, V
             known_of(buffer)->of_host = !(memory->types[allocated_as[i]].propertyFlags & OWN);
             break;
         }
-    return OF_DEVICE(vkBindBufferMemory)(d, buffer, m, at);
+    return OF_DEVICE(d, vkBindBufferMemory)(d, buffer, m, at);
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL begin(VkCommandBuffer c, const VkCommandBufferBeginInfo *info)
 {
     known_of(c)->tally = (tally){0};
-    return OF_DEVICE(vkBeginCommandBuffer)(c, info);
+    return OF_DEVICE(c, vkBeginCommandBuffer)(c, info);
 }
 
 static VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer c, uint32_t x, uint32_t y, uint32_t z)
 {
     known_of(c)->tally.dispatches++;
-    if ((uint64_t)x * y * z <= number("skip", UINT64_MAX)) OF_DEVICE(vkCmdDispatch)(c, x, y, z);
+    if ((uint64_t)x * y * z <= number("skip", UINT64_MAX)) OF_DEVICE(c, vkCmdDispatch)(c, x, y, z);
 }
 
 static VKAPI_ATTR void VKAPI_CALL dispatch_indirect(VkCommandBuffer c, VkBuffer buffer, VkDeviceSize at)
 {
     known_of(c)->tally.dispatches++;
-    OF_DEVICE(vkCmdDispatchIndirect)(c, buffer, at);
+    OF_DEVICE(c, vkCmdDispatchIndirect)(c, buffer, at);
 }
 
 static VKAPI_ATTR void VKAPI_CALL barrier(VkCommandBuffer c, VkPipelineStageFlags from,
@@ -567,7 +628,7 @@ static VKAPI_ATTR void VKAPI_CALL barrier(VkCommandBuffer c, VkPipelineStageFlag
 {
     if (word("count")) known_of(c)->tally.barriers++;
     if (number("barriers", 1) > 0)
-        OF_DEVICE(vkCmdPipelineBarrier)(c, from, to, flags, n_memory, m, n_buffer, b, n_image, image);
+        OF_DEVICE(c, vkCmdPipelineBarrier)(c, from, to, flags, n_memory, m, n_buffer, b, n_image, image);
 }
 
 static VKAPI_ATTR void VKAPI_CALL copy(VkCommandBuffer c, VkBuffer from, VkBuffer to, uint32_t n,
@@ -577,7 +638,7 @@ static VKAPI_ATTR void VKAPI_CALL copy(VkCommandBuffer c, VkBuffer from, VkBuffe
     uint64_t *bytes = known_of(from)->of_host ? &t->up : known_of(to)->of_host ? &t->down : &t->within;
     for (uint32_t i = 0; i < n; i++) *bytes += regions[i].size;
     t->copies++;
-    OF_DEVICE(vkCmdCopyBuffer)(c, from, to, n, regions);
+    OF_DEVICE(c, vkCmdCopyBuffer)(c, from, to, n, regions);
 }
 
 static void count_submit(uint32_t n, const VkSubmitInfo *infos)
@@ -596,13 +657,13 @@ static void count_submit(uint32_t n, const VkSubmitInfo *infos)
 static VKAPI_ATTR VkResult VKAPI_CALL fence_status(VkDevice d, VkFence fence)
 {
     counts.polls++;
-    return OF_DEVICE(vkGetFenceStatus)(d, fence);
+    return OF_DEVICE(d, vkGetFenceStatus)(d, fence);
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL semaphore_counter(VkDevice d, VkSemaphore s, uint64_t *value)
 {
     counts.polls++;
-    return OF_DEVICE(vkGetSemaphoreCounterValue)(d, s, value);
+    return OF_DEVICE(d, vkGetSemaphoreCounterValue)(d, s, value);
 }
 
 __attribute__((destructor)) static void write_counts(void)
@@ -622,10 +683,10 @@ __attribute__((destructor)) static void write_counts(void)
 /* ---- submissions ------------------------------------------------------------------------------------------ */
 
 /* What is lost does not run any more, so that its objects may be freed. */
-static bool is_lost(void)
+static bool is_lost(VkDevice of)
 {
     if (n_submit < number("lost", UINT64_MAX)) return false;
-    OF_DEVICE(vkDeviceWaitIdle)(device);
+    OF_DEVICE(of, vkDeviceWaitIdle)(of);
     return true;
 }
 
@@ -671,7 +732,7 @@ static bool are_steps_allowed(const VkSubmitInfo *info)
 }
 
 /* Raises what the submission would have raised. */
-static VkResult pretend(const VkSubmitInfo *info)
+static VkResult pretend(VkDevice of, const VkSubmitInfo *info)
 {
     VkResult r = VK_SUCCESS;
     for (const VkBaseInStructure *s = info->pNext; s; s = s->pNext) {
@@ -681,7 +742,7 @@ static VkResult pretend(const VkSubmitInfo *info)
             VkSemaphoreSignalInfo signal = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO,
                                             .semaphore = info->pSignalSemaphores[i],
                                             .value = t->pSignalSemaphoreValues[i]};
-            r = OF_DEVICE(vkSignalSemaphore)(device, &signal);
+            r = OF_DEVICE(of, vkSignalSemaphore)(of, &signal);
         }
     }
     return r;
@@ -691,25 +752,26 @@ static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t n, const Vk
                                              VkFence fence)
 {
     VkResult r = VK_SUCCESS;
+    VkDevice d = slot_of(key_of(queue))->device;
     move_written();
     count_submit(n, infos);
     for (uint32_t i = 0; r == VK_SUCCESS && i < n; i++) {
         n_submit += infos[i].signalSemaphoreCount > 0;
-        if (is_lost()) return VK_ERROR_DEVICE_LOST;
+        if (is_lost(d)) return VK_ERROR_DEVICE_LOST;
         if (hangs()) return VK_SUCCESS;
         if (!are_steps_allowed(&infos[i])) return VK_ERROR_DEVICE_LOST;
-        if (n_submit == number("jump", UINT64_MAX)) r = pretend(&infos[i]);
-        else r = OF_DEVICE(vkQueueSubmit)(queue, 1, &infos[i], VK_NULL_HANDLE);
+        if (n_submit == number("jump", UINT64_MAX)) r = pretend(d, &infos[i]);
+        else r = OF_DEVICE(queue, vkQueueSubmit)(queue, 1, &infos[i], VK_NULL_HANDLE);
     }
     if (r != VK_SUCCESS || hangs()) return r;
-    return fence ? OF_DEVICE(vkQueueSubmit)(queue, 0, NULL, fence) : r;
+    return fence ? OF_DEVICE(queue, vkQueueSubmit)(queue, 0, NULL, fence) : r;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL wait_semaphores(VkDevice d, const VkSemaphoreWaitInfo *info,
                                                       uint64_t timeout)
 {
-    if (is_lost()) return VK_ERROR_DEVICE_LOST;
-    VkResult r = OF_DEVICE(vkWaitSemaphores)(d, info, timeout);
+    if (is_lost(d)) return VK_ERROR_DEVICE_LOST;
+    VkResult r = OF_DEVICE(d, vkWaitSemaphores)(d, info, timeout);
     counts.waits += r == VK_SUCCESS;
     return r;
 }
@@ -717,18 +779,18 @@ static VKAPI_ATTR VkResult VKAPI_CALL wait_semaphores(VkDevice d, const VkSemaph
 static VKAPI_ATTR VkResult VKAPI_CALL wait_fences(VkDevice d, uint32_t n, const VkFence *fences, VkBool32 all,
                                                   uint64_t timeout)
 {
-    if (is_lost()) return VK_ERROR_DEVICE_LOST;
-    VkResult r = OF_DEVICE(vkWaitForFences)(d, n, fences, all, timeout);
+    if (is_lost(d)) return VK_ERROR_DEVICE_LOST;
+    VkResult r = OF_DEVICE(d, vkWaitForFences)(d, n, fences, all, timeout);
     counts.waits += r == VK_SUCCESS;
     return r;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL signal_semaphore(VkDevice d, const VkSemaphoreSignalInfo *info)
 {
-    if (is_lost() || !is_step_allowed(info->semaphore, info->value)) return VK_ERROR_DEVICE_LOST;
+    if (is_lost(d) || !is_step_allowed(info->semaphore, info->value)) return VK_ERROR_DEVICE_LOST;
     move_written();
     counts.signals++;
-    return OF_DEVICE(vkSignalSemaphore)(d, info);
+    return OF_DEVICE(d, vkSignalSemaphore)(d, info);
 }
 
 /* ---- entry points ----------------------------------------------------------------------------------------- */
@@ -741,6 +803,7 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL layer_device_proc(VkDevice d, co
 static PFN_vkVoidFunction own_device_proc(const char *name)
 {
     HAS("vkGetDeviceProcAddr", layer_device_proc);
+    HAS("vkDestroyDevice", destroy_device);
     HAS("vkGetBufferMemoryRequirements", requirements);
     HAS("vkAllocateMemory", allocate);
     HAS("vkMapMemory", map);
@@ -766,13 +829,14 @@ static PFN_vkVoidFunction own_device_proc(const char *name)
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL layer_device_proc(VkDevice d, const char *name)
 {
     PFN_vkVoidFunction own = own_device_proc(name);
-    return own ? own : next_device_proc(d, name);
+    return own ? own : below(d, name);
 }
 
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL layer_instance_proc(VkInstance i, const char *name)
 {
     HAS("vkGetInstanceProcAddr", layer_instance_proc);
     HAS("vkCreateInstance", create_instance);
+    HAS("vkDestroyInstance", destroy_instance);
     HAS("vkCreateDevice", create_device);
     HAS("vkGetPhysicalDeviceProperties", properties);
     HAS("vkGetPhysicalDeviceFeatures", features);

@@ -265,8 +265,19 @@ TEST(limits_of_memory_divide_layers_between_devices)
     }
 }
 
-/* Memory that is missing on one of two devices while a model is opened: less is there. */
-TEST(a_device_without_memory_gets_less)
+/* *part: less than all is on the devices, but not nothing. */
+static bool check_less(const hearth_model *model, bool failed, bool *part)
+{
+    hearth_model_info info = test_model_info(model);
+    bool whole = info.gpu_n_layer == info.n_layer && info.gpu_head && info.gpu_neuron_share >= 1.0;
+    *part = hth_engine_has_gpu(model) && !whole;
+    if (!failed) return CHECK(whole);
+    return CHECK(hth_engine_has_gpu(model) || strstr(info.gpu_note, "a test made call") != NULL);
+}
+
+/* While a model is opened, call n of each of two devices has no memory: less is there, or all where that call is
+ * repeated, or nothing with that reason. The text is the same. */
+TEST(devices_without_memory_get_less)
 {
     static text got;
     CLEANUP(close_files) file_set files = {0};
@@ -278,17 +289,24 @@ TEST(a_device_without_memory_gets_less)
         .selector = HEARTH_SELECTOR_GATE,
         .gpu = {.device = "null,null", .vrams = {1200 << 10, UINT64_MAX}, .n_ctx = N_CTX, .n_batch = N_ROW}};
     uint64_t held = hth_alloc_in_use(), n = 2;
-    for (bool failed = true; failed && n < 400; n += 7) {
+    int n_part = 0;
+    for (bool failed = true; failed && n < 400; n += 3) {
         hth_device_inject_fault_on_open(n, HEARTH_ERROR_MEMORY);
         hearth_model *model = OPENED(hearth_model, f->path, &o);
         failed = hth_device_open_fault_was_hit();
         hth_device_inject_fault_on_open(0, HEARTH_OK);
-        if (model) tell(f, model, (loss){.device = -1}, &got);
-        if (!CHECK(is_same(f, &got, expected))) printf("     call %llu\n", (unsigned long long)n);
+        if (!model) return;
+        bool part;
+        memset(&got, 0, sizeof got);
+        tell(f, model, (loss){.device = -1}, &got);
+        if (!check_less(model, failed, &part) || !CHECK(is_same(f, &got, expected)))
+            printf("     call %llu\n", (unsigned long long)n);
+        n_part += part;
         hearth_model_close(model);
         if (!CHECK_INT(hth_alloc_in_use(), held)) break;
     }
     CHECK(n > 50 && n < 400);
+    CHECK(n_part > 0);
 }
 
 /* ---- names -------------------------------------------------------------------------------------- */

@@ -65,6 +65,15 @@ static size_t n_single(const golden *g, const char *device)
     return strcmp(device, "null") == 0 || test_is_long() || g->n < SOME ? g->n : SOME;
 }
 
+/* Without the device the CPU goes on, which has the bits that are expected of quantised weights, and others than the
+ * device of floats: a slow one is lost after hth_device_submit_timeout_ns. */
+static void expect_device(const hearth_model *model, const char *path, const char *what)
+{
+    hearth_model_info info = test_model_info(model);
+    if (!info.gpu || info.gpu_note[0])
+        test_fail(__FILE__, __LINE__, "%s on %s: the device was lost, or less is on it: %s", path, what, info.gpu_note);
+}
+
 static void expect_bits(const hearth_model *model, const golden *g, hearth_kv_type kv, uint32_t n_batch,
                         const float *expected, const char *what)
 {
@@ -73,6 +82,7 @@ static void expect_bits(const hearth_model *model, const golden *g, hearth_kv_ty
     if (logits && memcmp(logits, expected, n * (g->n_truth / g->n) * sizeof *logits) != 0)
         test_fail(__FILE__, __LINE__, "%s on %s: other bits with batch %u, kv %s", g->model, what, n_batch,
                   kv_name(kv));
+    expect_device(model, g->model, what);
 }
 
 static hearth_gpu_options options_of(const char *device, const golden *g, hearth_kv_type kv)
@@ -476,7 +486,9 @@ static void check_sequences(const golden *g, const hearth_model *cpu)
         hearth_gpu_options gpu = options_of(devices[d], g, HEARTH_KV_F16);
         gpu.n_ctx = (uint32_t)(2 * (g->n + HTH_KV_PAGE)); /* each has whole pages */
         CLOSED(hearth_model) *model = open_on(g->model, &gpu, HEARTH_SELECTOR_AUTO);
-        if (model) interleave(model, g, texts, expected, n);
+        if (!model) continue;
+        interleave(model, g, texts, expected, n);
+        expect_device(model, g->model, devices[d]);
     }
     for (int i = 0; i < SIDE; i++) free(expected[i]);
 }
@@ -507,6 +519,7 @@ static void check_greedy(const char *file, const char *device, size_t n)
     if (model && is_whole(model) && engine_greedy(cpu, &s, prompt, n_prompt, expected, n) &&
         engine_greedy(model, &s, prompt, n_prompt, ours, n))
         CHECK_BYTES(ours, expected, n * sizeof *ours);
+    if (model) expect_device(model, file, device);
 }
 
 TEST(trained_models_tell_the_same_texts_on_the_null_device)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Golden models on devices that are not here (tests/support/devices.py) and on SwiftShader: a selection of the cases of
-test_gpu.c and test_hybrid.c has the CPU's bits on each. A device that cannot is refused by a line that names its limit.
-Some run under synchronisation validation, which has nothing to say. Each program has a time limit.
+test_gpu.c and test_hybrid.c has the CPU's bits on each, floats those of the null device. A device that cannot is refused
+by a line that names its limit. Some run under synchronisation validation, which has nothing to say. Each program has a
+time limit.
 
     tests/golden/test_gpu_devices.py FOLDER_OF_THE_TESTS FOLDER_OF_THE_LAYER
 
@@ -24,12 +25,13 @@ PROGRAMS, LAYER = sys.argv[1:3]
 LIMIT_S = 1800  # of a program; one takes a minute or two on a machine that is not loaded
 N_AT_ONCE = 2
 
-# Program, and what the names of its cases contain. All block types, neurons in rows, several sequences, divided layers.
-# Not floats, whose bits are promised for one device alone (docs/gpu.md).
+# Program, and what the names of its cases contain. All block types, neurons in rows, several sequences, divided layers;
+# halves, whose bits are those of the null device (docs/arithmetic.md 8).
 PLAIN = [
     ("golden_gpu", "quantised_models_have_the_bits_of_the_cpu_on_vulkan"),
     ("golden_gpu", "quantised_neurons_in_rows"),
     ("golden_gpu", "sequences_in_one_batch"),
+    ("golden_gpu", "half_float_models"),
     ("golden_hybrid", "any_placement_on_vulkan"),
 ]
 # Under synchronisation validation where there is one: mixed types, a divided model and a streamed one.
@@ -89,7 +91,7 @@ def has_validation_layer():
 
 
 def on_device(name):
-    """The CPU's bits under the layer, which reports nothing."""
+    """The selection under the layer, which reports nothing."""
     def matrix():
         with tempfile.TemporaryDirectory(prefix="hearth-test-") as scratch:
             report = os.path.join(scratch, "report")
@@ -100,7 +102,7 @@ def on_device(name):
                      for of in WATCHED]
             in_parallel(jobs)
             assert not os.path.exists(report), "not allowed: " + open(report, encoding="utf-8").read()
-    matrix.__name__ = "golden_models_have_the_bits_of_the_cpu_on_" + name.replace(" ", "_")
+    matrix.__name__ = "golden_models_have_their_bits_on_" + name.replace(" ", "_")
     return matrix
 
 
