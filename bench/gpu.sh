@@ -261,7 +261,8 @@ bits() {
     model=$(synth 15m-q4_0.gguf stories-15m --type q4_0) || return
     compare "synthetic 15M Q4_0" "$model" "$ids"
     model=$(synth 15mp-q4_0.gguf stories-15m --type q4_0 --packed --ffn drelu) || return
-    compare "synthetic 15M Q4_0, divided" "$model" "$ids" --vram 16M --placement even
+    compare "synthetic 15M Q4_0, divided" "$model" "$ids" --vram 25M --placement even
+    grep -q 'of their neurons' "$err" || fail "FAILED: no layer was divided"
     [ ! "$small" ] || return 0
     model=$(synth 1b-q4_0.gguf llama-1b --type q4_0) || return
     compare "synthetic 1B Q4_0" "$model" "$ids"
@@ -315,7 +316,7 @@ prompts() {
 
 divided() {
     vram=${VRAM:-4G} p=512 n=32
-    [ "$small" ] && vram=${VRAM:-16M} p=32 n=4
+    [ "$small" ] && vram=${VRAM:-30M} p=32 n=4
     model=$(packed) || return
     placement=$folder/divided.placement way=$folder/divided.placement
     rm -f "$placement"

@@ -46,10 +46,11 @@ static hearth_status open_devices(hearth_model *m, const hearth_gpu_options *o, 
     bool is_auto = strcmp(o->device, "auto") == 0;
     if (is_auto && !find_device(m, best)) return HEARTH_OK;
     hearth_status st = hth_device_split_names(is_auto ? best : o->device, &names, err);
-    for (uint32_t i = names.n; st == HEARTH_OK && i < HEARTH_MAX_GPU; i++)
-        if (o->vrams[i] > 0)
-            st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%u limits of memory for %u GPUs: %s", i + 1, names.n,
-                          o->device);
+    uint32_t n_limit = HEARTH_MAX_GPU;
+    while (n_limit > 0 && o->vrams[n_limit - 1] == 0) n_limit--;
+    if (st == HEARTH_OK && n_limit > names.n)
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%u limits of memory, and %s names %u device%s", n_limit, o->device,
+                      names.n, names.n == 1 ? "" : "s");
     for (uint32_t i = 0; st == HEARTH_OK && i < names.n; i++)
         st = open_device(m, names.all[i], o->vrams[i] > 0 ? o->vrams[i] : o->vram, err);
     return st;
@@ -68,8 +69,12 @@ static void name_devices(hearth_model *m)
     const size_t size = sizeof m->gpu_names[0];
     size_t n = 0;
     for (const hth_gpu *g = m->gpu; g && n < size; g = hth_gpu_next(g)) {
+        const hth_offload_params *p = hth_gpu_get_params(g);
         const char *between = g == m->gpu ? "" : hth_gpu_next(g) ? ", " : " and ";
         int more = snprintf(to + n, size - n, "%s%s", between, m->devices[hth_engine_device_of(m, g)].info->name);
+        n += more > 0 ? (size_t)more : 0;
+        if (!hth_gpu_next(m->gpu) || n >= size) continue;
+        more = snprintf(to + n, size - n, " (layers %u to %u)", p->first_layer, p->end_layer - 1);
         n += more > 0 ? (size_t)more : 0;
     }
 }
@@ -202,6 +207,15 @@ static hearth_status fail_budget(const hearth_model *m, const hth_placement_buil
         "256 MiB, is left to others); a smaller -c or --batch takes less, --gpu none does without it",
         path, name, hth_format_bytes(min).text, hth_format_bytes(p->info->memory).text,
         hth_format_bytes(is_free).text);
+}
+
+/* Logs which of several devices have no layers. */
+static void note_empty(const hearth_model *m, const hth_placement_builder *c)
+{
+    for (uint32_t i = 0; i < c->n_part && c->n_part > 1; i++)
+        if (c->parts[i].params.first_layer == c->parts[i].params.end_layer)
+            hth_log(HEARTH_LOG_WARN, "%s: nothing of it lies on device %u, %s", hth_gguf_path(m->file), i + 1,
+                    c->parts[i].info->name);
 }
 
 /* Logs what stays on the CPU for another reason than memory. */
@@ -350,8 +364,10 @@ static hearth_status place_on_devices(hearth_model *m, const hearth_model_option
     if (st == HEARTH_OK) {
         hth_placement_set_rates(&c, &m->kernels, m->n_thread);
         note_problem(m, &c);
-        if (hth_placement_builder_n_layer(&c) > 0) st = open_or_shrink(m, &c, options, false, err);
-        else if (!c.unsupported_reason) st = fail_budget(m, &c, err);
+        if (hth_placement_builder_n_layer(&c) > 0) {
+            note_empty(m, &c);
+            st = open_or_shrink(m, &c, options, false, err);
+        } else if (!c.unsupported_reason) st = fail_budget(m, &c, err);
     }
     hth_placement_builder_close(&c);
     return st;
@@ -402,7 +418,9 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *o
 {
     const hearth_gpu_options *o = &options->gpu;
     hearth_error why = {0};
-    if (!o->device || strcmp(o->device, "none") == 0) {
+    uint64_t n_layer;
+    bool no_layer = hth_placement_arg_layers(o->placement, &n_layer) && n_layer == 0;
+    if (!o->device || strcmp(o->device, "none") == 0 || no_layer) {
         note_unused(m, o->placement);
         return HEARTH_OK;
     }

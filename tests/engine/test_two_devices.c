@@ -325,7 +325,7 @@ TEST(lists_of_devices_that_name_none_or_too_many_are_refused)
         {"null,none", 0, HEARTH_ERROR_UNSUPPORTED, "not 'none'"},
         {"null,null,null,null,null", 0, HEARTH_ERROR_UNSUPPORTED, "more than 4 devices"},
         {"null,nil", 0, HEARTH_ERROR_UNSUPPORTED, "nil: there is no such device"},
-        {"null", 1 << 20, HEARTH_ERROR_ARGUMENT, "2 limits of memory for 1 GPUs"},
+        {"null", 1 << 20, HEARTH_ERROR_ARGUMENT, "2 limits of memory, and null names 1 device"},
     };
     subject f;
     snprintf(f.path, sizeof f.path, "%s", test_scratch("bamboo.gguf"));

@@ -112,7 +112,8 @@ static hearth_status open_gpus(plan_state *p, bool limited, hearth_error *err)
     hearth_status st = hth_device_split_names(name, &names, err);
     size_t n_vram = args_sizes(p->a, "vram", vrams, HEARTH_MAX_GPU);
     if (st == HEARTH_OK && n_vram > 1 && n_vram > names.n)
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu limits of memory for %u GPUs: %s", n_vram, names.n, name);
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu limits of memory, and %s names %u device%s", n_vram, name, names.n,
+                      names.n == 1 ? "" : "s");
     for (uint32_t i = 0; st == HEARTH_OK && i < names.n; i++) {
         hth_placement_part *d = &p->devices[p->n_device];
         uint64_t vram = n_vram == 1 ? vrams[0] : vrams[i];
