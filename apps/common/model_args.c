@@ -40,7 +40,7 @@ const option_spec model_options[] = {
 };
 
 #define DEVICE_OPTIONS                                                                                       \
-    OPT_TEXT("gpu", 0, "DEVICE", "auto (default), none, or up to 4 of hearth devices: A,B"),                       \
+    OPT_TEXT("gpu", 0, "DEVICE", "auto (default), none, or devices with commas"),                       \
         OPT_SIZE("vram", 0, "BYTES", 1, 9e18, "limit of GPU memory: 8G, 500M; of each: 8G,6G",                 \
                  .flags = OPTION_EACH)
 

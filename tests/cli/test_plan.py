@@ -170,7 +170,7 @@ def two_gpus_are_in_one_plan():
     check("on GPU 1" in text and "on GPU 2" in text and text.count("\nOn simulated quick: ") == 2, text)
     run = ["run", packed, "-p", "a", "-n", "8", "--greedy", *SMALL]
     wanted = good(*run, "--gpu", "none").stdout
-    for more in [[], ["--placement", placement], ["--placement", "even"], ["--placement", "layers:3"]]:
+    for more in [[], ["--placement", placement], ["--placement", "even"], ["--placement", "layers:5"]]:
         done = good(*run, *two, *more)
         check(done.stdout == wanted and b"the CPU's bits" in done.stderr, done.stderr)
         check(b" and simulated quick (layers " in done.stderr, done.stderr)

@@ -333,7 +333,7 @@ TEST(lists_of_devices_that_name_none_or_too_many_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const hearth_model_options o = {.gpu = {.device = cases[i].devices, .vrams = {0, cases[i].vram}}};
         hearth_model *model = NULL;
-        CHECK_FAILS(hearth_model_open(f.path, &o, &model, err), cases[i].status, cases[i].words);
+        CHECK_FAILS(hearth_model_open(f.path, &o, &model, err), (int)cases[i].status, cases[i].words);
         hearth_model_close(model);
     }
     remove(f.path);
