@@ -344,7 +344,7 @@ TEST(a_device_that_others_need_gives_rows_back)
         if (!begin(&s, &divisions[i], "null") || !open_model(&s, 1, i == 0 ? 0 : 200 << 10)) return;
         test_log_start();
         for (uint32_t round = 0; round < 5; round++) {
-            for (int k = 0; k < 9; k++) tell(&s, "with less and less on the device"); /* 270 tokens */
+            for (int k = 0; k < 10; k++) tell(&s, "with less and less on the device"); /* 300 tokens: two looks */
             if (!hth_engine_has_gpu(s.model)) break;
             CHECK_INT(s.model->n_evicted, round);
             s.model->devices[0].device->limit = hth_device_state(s.model->devices[0].device).used * 8 / 10;
