@@ -496,5 +496,6 @@ void hth_engine_close_gpu(hearth_model *m)
     hth_gpu_close(m->gpu);
     for (uint32_t i = 0; i < m->n_evicted; i++) hth_gpu_close(m->evicted[i]);
     for (uint32_t i = 0; i < m->n_device; i++) hth_device_close(m->devices[i].device);
+    memset(m->devices, 0, sizeof m->devices);
     m->gpu = NULL, m->n_device = 0, m->n_evicted = 0;
 }
