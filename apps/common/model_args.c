@@ -111,6 +111,11 @@ static const char *placement_by_layers(const args *a)
     return words;
 }
 
+void wanted_gpu_limits(const args *a, hearth_gpu_options *o)
+{
+    if (args_sizes(a, "vram", o->vrams, HEARTH_MAX_GPU) == 1) o->vram = o->vrams[0], o->vrams[0] = 0;
+}
+
 /* GPU options and the context, which some commands have without GPU options. n_position: of all sessions
  * together; 0: of one session. */
 static hearth_gpu_options gpu_options_of(const args *a, uint32_t n_position)
@@ -125,7 +130,7 @@ static hearth_gpu_options gpu_options_of(const args *a, uint32_t n_position)
     const char *by_layers = command_offers(a, "gpu-layers") ? placement_by_layers(a) : NULL;
     bool none = by_layers && args_uint(a, "gpu-layers", 0) == 0;
     o.device = none ? "none" : args_text(a, "gpu", "auto");
-    if (args_sizes(a, "vram", o.vrams, HEARTH_MAX_GPU) == 1) o.vram = o.vrams[0], o.vrams[0] = 0;
+    wanted_gpu_limits(a, &o);
     o.placement = by_layers ? by_layers : args_text(a, "placement", NULL);
     o.bit_exact = args_has(a, "gpu-strict");
     return o;

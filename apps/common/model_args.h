@@ -21,6 +21,8 @@ extern const option_spec device_options[]; /* the part of them that applies to a
 /* --temperature and the rest. */
 extern const option_spec sampling_options[];
 
+/* --vram: one value for all GPUs, or one for each. */
+void wanted_gpu_limits(const args *a, hearth_gpu_options *o);
 /* What the options say of a model: its limit of memory, selector, device and so on. n_position: of all sessions
  * together; 0: of one session. */
 hearth_model_options wanted_model(const args *a, const char *path, uint32_t n_position);

@@ -82,6 +82,11 @@ typedef struct hth_device_names {
 } hth_device_names;
 hearth_status hth_device_split_names(const char *list, hth_device_names *out, hearth_error *err);
 bool hth_device_is_usable_gpu(const hth_device_info *info);
+/* Whether its times say something of a GPU: it is no stand-in that computes on the CPU. */
+static inline bool hth_device_is_gpu(const hth_device_info *info)
+{
+    return info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED;
+}
 /* Bytes that a model may use: leaves a margin for other processes and for the driver. */
 uint64_t hth_device_free_memory(const hth_device_info *info);
 

@@ -55,7 +55,7 @@ struct hearth_model {
     /* The devices that the options name, with the budgets and parameters of the last placement. */
     hth_placement_part devices[HEARTH_MAX_GPU];
     uint32_t n_device;
-    bool left[HEARTH_MAX_GPU]; /* devices that failed: nothing is placed there again */
+    bool excluded[HEARTH_MAX_GPU]; /* devices that failed: nothing is placed there again */
     hth_gpu *gpu;              /* the layers on devices; NULL: none */
     /* Names of the devices that have some, by the number of evictions: earlier ones stay valid for callers that still
      * read them. */
@@ -248,7 +248,7 @@ bool hth_engine_enforce_vram_budget(hearth_model *m);
 hearth_status hth_engine_kv_pool(hearth_model *m, hearth_kv_type type, hth_kv_pool **pool, hearth_error *err);
 
 /* gpu.c, with m->gpu_lock held or while the model is opened: places layers again, evenly, on m->devices that are not
- * left, within their budgets. m->gpu NULL: nothing fits. options: for the progress callback; NULL: none. */
+ * excluded, within their budgets. m->gpu NULL: nothing fits. options: for the progress callback; NULL: none. */
 hearth_status hth_engine_replan_gpu(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 /* The index in m->devices of the device of a part. */
 uint32_t hth_engine_device_of(const hearth_model *m, const hth_gpu *gpu);

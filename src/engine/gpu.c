@@ -14,26 +14,16 @@
 
 /* ---- the devices ------------------------------------------------------------------------------------- */
 
-static hearth_status open_device(hearth_model *m, const char *name, uint64_t limit, hearth_error *err)
-{
-    hth_placement_part *p = &m->devices[m->n_device];
-    hth_device_spec spec = {.name = name, .memory = limit, .shader_refs = hth_shader_ref_table};
-    hearth_status st = hth_device_open(&spec, &p->device, err);
-    if (st != HEARTH_OK) return st;
-    p->info = hth_device_get_info(p->device);
-    m->n_device++;
-    return HEARTH_OK;
-}
-
 /* The device of `auto`: a card, else an integrated GPU that is known to be faster than the CPU. */
 static bool find_device(const hearth_model *m, char name[32])
 {
     hth_device_info found[HTH_MAX_DEVICE];
     char note[200];
     size_t n;
-    if (hth_device_find_discrete(name)) return true;
     hth_device_list(found, HTH_MAX_DEVICE, &n, note);
-    size_t i = hth_placement_find_integrated(found, n, &m->kernels, m->n_thread, m->model->layers[0].ffn.up.type);
+    size_t i = hth_device_best(found, n);
+    if (i == n)
+        i = hth_placement_find_integrated(found, n, &m->kernels, m->n_thread, m->model->layers[0].ffn.up.type);
     if (i < n) snprintf(name, 32, "vulkan:%zu", i);
     return i < n;
 }
@@ -42,18 +32,9 @@ static bool find_device(const hearth_model *m, char name[32])
 static hearth_status open_devices(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
     char best[32];
-    hth_device_names names;
     bool is_auto = strcmp(o->device, "auto") == 0;
     if (is_auto && !find_device(m, best)) return HEARTH_OK;
-    hearth_status st = hth_device_split_names(is_auto ? best : o->device, &names, err);
-    uint32_t n_limit = HEARTH_MAX_GPU;
-    while (n_limit > 0 && o->vrams[n_limit - 1] == 0) n_limit--;
-    if (st == HEARTH_OK && n_limit > names.n)
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%u limits of memory, and %s names %u device%s", n_limit, o->device,
-                      names.n, names.n == 1 ? "" : "s");
-    for (uint32_t i = 0; st == HEARTH_OK && i < names.n; i++)
-        st = open_device(m, names.all[i], o->vrams[i] > 0 ? o->vrams[i] : o->vram, err);
-    return st;
+    return hth_placement_open_devices(is_auto ? best : o->device, o, true, m->devices, &m->n_device, err);
 }
 
 uint32_t hth_engine_device_of(const hearth_model *m, const hth_gpu *gpu)
@@ -124,13 +105,11 @@ uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
 
 bool hth_engine_is_divided(const hearth_model *m, const hth_matrix *w)
 {
-    for (const hth_gpu *g = m->lost ? NULL : m->gpu; g; g = hth_gpu_next(g)) {
-        const hth_offload_params *params = hth_gpu_get_params(g);
-        for (uint32_t i = params->first_layer; i < params->end_layer; i++) {
-            const hth_ffn *f = &m->model->layers[i].ffn;
-            bool is_part = w == &f->gate || w == &f->up || w == &f->down_t.rows;
-            if (is_part) return params->n_hot[i] < f->d_ff;
-        }
+    const hth_gpu *gpu = m->lost ? NULL : m->gpu;
+    for (uint32_t i = 0; gpu && i < hth_gpu_end_layer(gpu); i++) {
+        const hth_ffn *f = &m->model->layers[i].ffn;
+        bool is_part = w == &f->gate || w == &f->up || w == &f->down_t.rows;
+        if (is_part) return hth_gpu_n_hot(gpu, i) < f->d_ff;
     }
     return false;
 }
@@ -332,12 +311,11 @@ static hearth_status open_or_shrink(hearth_model *m, hth_placement_builder *c,
     return HEARTH_OK;
 }
 
-/* The budget of device i, and what the options say of it. */
-static void set_budget(hearth_model *m, const hearth_gpu_options *o, uint32_t i)
+/* The budget of a device, whose limit hth_placement_open_devices set, and what the options say of it. */
+static void set_budget(const hearth_model *m, const hearth_gpu_options *o, hth_placement_part *p)
 {
-    hth_placement_part *p = &m->devices[i];
     uint32_t n_ctx = hth_context_for(&m->model->hparams, o->n_ctx);
-    uint64_t free_bytes = hth_device_free_memory(p->info), vram = o->vrams[i] > 0 ? o->vrams[i] : o->vram;
+    uint64_t free_bytes = hth_device_free_memory(p->info), vram = p->budget;
     if (vram > free_bytes)
         hth_log(HEARTH_LOG_WARN, "%s has %s free, less than the %s that --vram allows", p->info->name,
                 hth_format_bytes(free_bytes).text, hth_format_bytes(vram).text);
@@ -355,7 +333,7 @@ static hearth_status place_on_devices(hearth_model *m, const hearth_model_option
 {
     const hearth_gpu_options *o = &options->gpu;
     hth_placement_builder c;
-    for (uint32_t i = 0; i < m->n_device; i++) set_budget(m, o, i);
+    for (uint32_t i = 0; i < m->n_device; i++) set_budget(m, o, &m->devices[i]);
     hearth_status st = hth_placement_builder_open(&c, m->model, m->devices, m->n_device, err);
     if (st == HEARTH_OK) st = choose(m, o, &c, err);
     /* Checks for cancellation before messages about the placement are logged: a plan may have measured for
@@ -379,7 +357,7 @@ hearth_status hth_engine_replan_gpu(hearth_model *m, const hearth_model_options 
     hth_placement_part parts[HEARTH_MAX_GPU];
     uint32_t n = 0;
     for (uint32_t i = 0; i < m->n_device; i++)
-        if (!m->left[i]) parts[n++] = m->devices[i];
+        if (!m->excluded[i]) parts[n++] = m->devices[i];
     hearth_status st = hth_placement_builder_open(&c, m->model, parts, n, err);
     if (st == HEARTH_OK) hth_placement_uniform(&c);
     if (st == HEARTH_OK && hth_placement_builder_n_layer(&c) > 0)

@@ -44,8 +44,8 @@ static void evict_all(hearth_model *m, const hth_gpu *gpu, const char *why)
 
 /* ---- partial eviction --------------------------------------------------------------------------------- */
 
-/* Replaces the parts on devices by a uniform placement within the budgets of those that are not left, and loads the
- * rest for the CPU. False: nothing is on a device then, and the CPU has not loaded everything; err holds the reason, if
+/* Replaces the parts on devices by a uniform placement within the budgets of those that are not excluded, and
+ * loads the rest for the CPU. False: nothing is on a device then, and the CPU has not loaded everything; err holds the reason, if
  * known. */
 static bool replan_smaller(hearth_model *m, hearth_error *err)
 {
@@ -128,14 +128,14 @@ bool hth_engine_enforce_vram_budget(hearth_model *m)
 
 /* ---- a device that failed ----------------------------------------------------------------------------- */
 
-/* Leaves the devices whose last step failed; all, if that of another session has succeeded since. Returns whether one
- * is not left. */
-static bool leave_failed(hearth_model *m)
+/* Excludes the devices whose last step failed. Returns whether others are to be used: not if no device is marked,
+ * because a step of another session has succeeded there since. */
+static bool exclude_failed(hearth_model *m)
 {
     bool found = false, stays = false;
     for (const hth_gpu *g = m->gpu; g; g = hth_gpu_next(g))
-        if (hth_gpu_has_failed(g)) m->left[hth_engine_device_of(m, g)] = found = true;
-    for (uint32_t i = 0; i < m->n_device; i++) stays |= !m->left[i];
+        if (hth_gpu_has_failed(g)) m->excluded[hth_engine_device_of(m, g)] = found = true;
+    for (uint32_t i = 0; i < m->n_device; i++) stays |= !m->excluded[i];
     return found && stays;
 }
 
@@ -143,7 +143,7 @@ void hth_engine_gpu_fallback(hearth_model *m, uint32_t generation, const char *w
 {
     pthread_mutex_lock(&m->gpu_lock);
     if (in_use(m) && m->generation == generation) {
-        if (leave_failed(m)) shrink(m, why);
+        if (exclude_failed(m)) shrink(m, why);
         else {
             hth_gpu_unload(m->gpu); /* frees the memory of a device that only refuses steps */
             evict_all(m, m->gpu, why);

@@ -187,11 +187,8 @@ static bool reads_part(hearth_selector selector, hth_sidecar_kind part)
 static double share_on_gpu(const hearth_model *m)
 {
     uint64_t there = 0, all = 0;
-    for (const hth_gpu *g = m->gpu; g; g = hth_gpu_next(g)) {
-        const hth_offload_params *p = hth_gpu_get_params(g);
-        for (uint32_t i = p->first_layer; i < p->end_layer; i++)
-            there += p->n_hot[i], all += m->model->layers[i].ffn.d_ff;
-    }
+    for (uint32_t i = 0; i < hth_gpu_end_layer(m->gpu); i++)
+        there += hth_gpu_n_hot(m->gpu, i), all += m->model->layers[i].ffn.d_ff;
     return (double)there / (double)all;
 }
 

@@ -273,9 +273,8 @@ void hth_engine_find_elsewhere(hearth_model *m, const hth_ffn_pieces *pieces, co
     const hth_gpu *there = m->lost ? NULL : m->gpu;
     memset(m->elsewhere, 0, m->n_item);
     m->n_streamed = m->n_item;
-    for (uint32_t i = 0; there && i < hth_gpu_end_layer(m->gpu); i++) {
-        if (i == hth_gpu_get_params(there)->end_layer) there = hth_gpu_next(there);
-        uint32_t n_hot = hth_gpu_get_params(there)->n_hot[i];
+    for (uint32_t i = 0; there && i < hth_gpu_end_layer(there); i++) {
+        uint32_t n_hot = hth_gpu_n_hot(there, i);
         bool all =
             n_hot == m->model->layers[i].ffn.d_ff; /* else clusters, which are not divided into pieces */
         const hth_ffn_bundles *b = bundles && bundles[i].n > 0 ? &bundles[i] : NULL;

@@ -72,14 +72,14 @@ static bool parse(hth_placement_builder *c, const uint8_t *bytes, size_t n, reco
         if (c->n_hot[i] != d_ff && (c->n_hot[i] > d_ff || grain == 0 || c->n_hot[i] % grain > 0))
             return false;
     }
-    for (uint32_t i = 0, first = 0; i < c->n_part; i++) {
+    uint32_t ends[HEARTH_MAX_GPU];
+    for (uint32_t i = 0; i < c->n_part; i++) {
         hth_offload_params *p = &c->parts[i].params;
-        p->first_layer = first, p->end_layer = k->parts[i].end_layer;
-        p->head = k->head && first < k->n_layer && p->end_layer == k->n_layer;
+        ends[i] = k->parts[i].end_layer;
         p->submit_mode = k->parts[i].submitted ? HTH_SUBMIT_ON_DEMAND : HTH_SUBMIT_UPFRONT;
         memcpy(p->streams, k->parts[i].streams, sizeof p->streams);
-        first = p->end_layer;
     }
+    hth_placement_builder_set_ends(c, ends, k->head);
     c->unsupported_reason = NULL, c->seconds = k->seconds;
     return true;
 }
@@ -192,8 +192,7 @@ static hth_type type_of_rates(const hth_placement_builder *c)
 
 static bool measure_rates(const hth_placement_part *p, hth_type type, double rates[HTH_N_COOPMAT_LEVEL])
 {
-    bool is_gpu = p->info->kind == HTH_DEVICE_DISCRETE || p->info->kind == HTH_DEVICE_INTEGRATED;
-    if (!p->device || !is_gpu) return false;
+    if (!p->device || !hth_device_is_gpu(p->info)) return false;
     if (hth_gpu_measure_prompts(p->device, type, rates, NULL) != HEARTH_OK) return false;
     hth_calibration_cache_store_prompts(p->info, type, rates);
     return true;

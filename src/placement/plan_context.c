@@ -124,17 +124,16 @@ void hth_plan_context_close(hth_plan_context *o)
 
 void hth_plan_context_apply(const hth_plan_context *o, hth_placement_builder *c)
 {
-    uint32_t next = 0, n_layer = o->best.n_device;
+    uint32_t ends[HEARTH_MAX_GPU], next = 0, n_layer = o->best.n_device;
     hth_plan_neurons(c->model, &o->best, c->n_hot);
     for (uint32_t i = 0; i < c->n_part; i++) {
         hth_offload_params *p = &c->parts[i].params;
-        p->first_layer = next;
         while (next < n_layer && o->best.divisions[next].attention == i) next++;
-        p->end_layer = next;
-        p->head = o->best.head && next == n_layer && p->first_layer < next;
+        ends[i] = next;
         p->submit_mode = hth_calibration_submit_mode(&o->parts[i].calibration);
         memcpy(p->streams, o->parts[i].streams, sizeof p->streams);
     }
+    hth_placement_builder_set_ends(c, ends, o->best.head);
     c->seconds = o->best.seconds;
     c->unsupported_reason = n_layer == 0 ? "the plan finds nothing that gains on the device" : NULL;
 }

@@ -3,6 +3,7 @@
 #include "placement/policy.h"
 
 #include "base/alloc.h"
+#include "forward/gpu/shader_params.h"
 #include "base/format_bytes.h"
 
 #include <errno.h>
@@ -12,6 +13,31 @@
 #include <unistd.h>
 
 enum { ALL = 4096 }; /* shares of a layer's neurons are counted in 4096ths */
+
+/* ---- devices ------------------------------------------------------------------------------------------- */
+
+hearth_status hth_placement_open_devices(const char *list, const hearth_gpu_options *options, bool limited,
+                                         hth_placement_part *parts, uint32_t *n, hearth_error *err)
+{
+    hth_device_names names;
+    uint32_t n_limit = HEARTH_MAX_GPU;
+    *n = 0;
+    hearth_status st = hth_device_split_names(list, &names, err);
+    while (n_limit > 0 && options->vrams[n_limit - 1] == 0) n_limit--;
+    if (st == HEARTH_OK && n_limit > names.n)
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%u limits of memory, and %s names %u device%s", n_limit, list,
+                      names.n, names.n == 1 ? "" : "s");
+    for (uint32_t i = 0; st == HEARTH_OK && i < names.n; i++) {
+        hth_placement_part *p = &parts[i];
+        uint64_t limit = options->vrams[i] > 0 ? options->vrams[i] : options->vram;
+        hth_device_spec spec = {
+            .name = names.all[i], .memory = limited ? limit : 0, .shader_refs = hth_shader_ref_table};
+        *p = (hth_placement_part){.budget = limit};
+        st = hth_device_open(&spec, &p->device, err);
+        if (st == HEARTH_OK) p->info = hth_device_get_info(p->device), ++*n;
+    }
+    return st;
+}
 
 /* ---- bytes --------------------------------------------------------------------------------------------- */
 
@@ -142,6 +168,15 @@ hearth_status hth_placement_builder_open(hth_placement_builder *c, const hth_mod
         st = check_bindings(model, &c->parts[i], err);
     }
     return st;
+}
+
+void hth_placement_builder_set_ends(hth_placement_builder *c, const uint32_t *ends, bool head)
+{
+    for (uint32_t i = 0, first = 0; i < c->n_part; first = ends[i++]) {
+        hth_offload_params *p = &c->parts[i].params;
+        p->first_layer = first, p->end_layer = ends[i];
+        p->head = head && first < ends[i] && ends[i] == ends[c->n_part - 1];
+    }
 }
 
 uint32_t hth_placement_builder_n_layer(const hth_placement_builder *c)
@@ -353,16 +388,16 @@ static hearth_status check_budgets(const hth_placement_builder *c, const char *p
 
 static void take_placement(hth_placement_builder *c, const hth_placement *p)
 {
+    uint32_t ends[HEARTH_MAX_GPU];
     memcpy(c->n_hot, p->n_hot, p->n_layer * sizeof *p->n_hot);
-    for (uint32_t i = 0, first = 0; i < c->n_part; i++) {
+    for (uint32_t i = 0; i < c->n_part; i++) {
         const hth_placement_device *d = &p->devices[i];
         hth_offload_params *to = &c->parts[i].params;
-        to->first_layer = first, to->end_layer = d->end_layer;
-        to->head = p->head && d->end_layer == p->n_layer && first < p->n_layer;
+        ends[i] = d->end_layer;
         to->submit_mode = d->submit_on_demand ? HTH_SUBMIT_ON_DEMAND : HTH_SUBMIT_UPFRONT;
         memcpy(to->streams, d->streams, sizeof d->streams);
-        first = d->end_layer;
     }
+    hth_placement_builder_set_ends(c, ends, p->head);
     c->seconds = p->seconds;
 }
 

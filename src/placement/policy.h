@@ -17,6 +17,12 @@ typedef struct hth_placement_part {
     bool is_user_limit; /* the budget is the --vram limit, less than what is free */
 } hth_placement_part;
 
+/* Opens the devices of a list (hth_device_split_names), into parts[HEARTH_MAX_GPU]: device, info, and the options' limit
+ * as budget, 0: none; limited: the devices have no more memory than that. *n of them are open, also after an error, and
+ * closed by the caller. ARGUMENT: more limits than devices; UNSUPPORTED, MEMORY, DEVICE. */
+hearth_status hth_placement_open_devices(const char *list, const hearth_gpu_options *options, bool limited,
+                                         hth_placement_part *parts, uint32_t *n, hearth_error *err);
+
 typedef struct hth_placement_builder {
     const hth_model *model;
     hth_placement_part parts[HEARTH_MAX_GPU]; /* the layers of each follow those of the one before */
@@ -33,6 +39,9 @@ typedef struct hth_placement_builder {
 hearth_status hth_placement_builder_open(hth_placement_builder *c, const hth_model *model,
                                          const hth_placement_part *parts, uint32_t n_part, hearth_error *err);
 void hth_placement_builder_close(hth_placement_builder *c);
+
+/* Divides the first layers among the devices: those of each end at ends[n_part], ascending; head: with the last one. */
+void hth_placement_builder_set_ends(hth_placement_builder *c, const uint32_t *ends, bool head);
 
 /* The number of layers on devices, and whether the head is on one. */
 uint32_t hth_placement_builder_n_layer(const hth_placement_builder *c);

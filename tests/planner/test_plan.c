@@ -18,16 +18,11 @@ typedef struct small_case {
     hth_plan_options options;
 } small_case;
 
-static double between(test_random *r, double from, double to)
-{
-    return from + (to - from) * (double)test_random_next(r) * 0x1p-64;
-}
-
 static hth_plan_rates some_rates(test_random *r, double max)
 {
     hth_plan_rates rates;
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++)
-        rates.at[i] = max * (0.5 + 0.5 * i / (HTH_PLAN_N_KNOT - 1)) * between(r, 0.9, 1);
+        rates.at[i] = max * (0.5 + 0.5 * i / (HTH_PLAN_N_KNOT - 1)) * test_random_between(r, 0.9, 1);
     return rates;
 }
 
@@ -45,7 +40,7 @@ static void make_small(test_random *r, small_case *c)
     for (int l = 0; l < N_SMALL_LAYER; l++) {
         hth_plan_layer *layer = &c->layers[l];
         for (int k = 0; k < N_SMALL_CLUSTER; k++) {
-            double x = between(r, 0, 1);
+            double x = test_random_between(r, 0, 1);
             c->share[l][k] = dense ? 1 : test_random_below(r, 8) == 0 ? 0 : x * x * x;
         }
         if (sorted) qsort(c->share[l], N_SMALL_CLUSTER, sizeof(double), falling);
@@ -64,15 +59,15 @@ static void make_small(test_random *r, small_case *c)
                                     .homes = {{.name = "the device", .kind = HTH_PLAN_DEVICE},
                                               {.name = "the CPU", .kind = HTH_PLAN_HOST}}};
     hth_plan_home *gpu = &c->machine.homes[0], *host = &c->machine.homes[1];
-    gpu->rates = some_rates(r, between(r, 5e9, 400e9));
-    host->rates = some_rates(r, between(r, 5e9, 80e9));
-    gpu->min_active_share = between(r, 0, 0.02);
-    gpu->sync_latency = between(r, 0, 1) < 0.5 ? between(r, 0, 100e-6) : between(r, 0, 2e-3);
-    gpu->dispatch = between(r, 0, 5e-6), gpu->merge = between(r, 0, 10e-6);
+    gpu->rates = some_rates(r, test_random_between(r, 5e9, 400e9));
+    host->rates = some_rates(r, test_random_between(r, 5e9, 80e9));
+    gpu->min_active_share = test_random_between(r, 0, 0.02);
+    gpu->sync_latency = test_random_between(r, 0, 1) < 0.5 ? test_random_between(r, 0, 100e-6) : test_random_between(r, 0, 2e-3);
+    gpu->dispatch = test_random_between(r, 0, 5e-6), gpu->merge = test_random_between(r, 0, 10e-6);
     gpu->fixed_bytes = test_random_below(r, 1u << 20);
     c->options.n_ctx = test_random_below(r, 1000);
     c->options.context = test_random_below(r, c->options.n_ctx + 1);
-    gpu->capacity = (uint64_t)(between(r, 0, 1) * (64u << 20));
+    gpu->capacity = (uint64_t)(test_random_between(r, 0, 1) * (64u << 20));
     host->capacity = UINT64_MAX;
 }
 
@@ -477,8 +472,8 @@ TEST(a_limited_host_is_kept_to_and_nearly_as_fast_as_what_trying_everything_find
         hth_plan plan;
         hearth_error why = {0};
         make_small(&r, &c);
-        if (test_random_below(&r, 4) > 0) add_storage(&c, between(&r, 0.5e9, 8e9), between(&r, 0, 200e-6));
-        c.machine.homes[1].capacity = (uint64_t)(between(&r, 0.02, 0.9) * (double)host_bytes(&c));
+        if (test_random_below(&r, 4) > 0) add_storage(&c, test_random_between(&r, 0.5e9, 8e9), test_random_between(&r, 0, 200e-6));
+        c.machine.homes[1].capacity = (uint64_t)(test_random_between(&r, 0.02, 0.9) * (double)host_bytes(&c));
         double best = brute_force(&c);
         hearth_status st = hth_plan_solve(&c.model, &c.machine, &c.options, &plan, &why);
         if (best == (double)INFINITY) {

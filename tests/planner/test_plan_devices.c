@@ -17,19 +17,14 @@ typedef struct machine_case {
     uint32_t n_device;
 } machine_case;
 
-static double between(test_random *r, double from, double to)
-{
-    return from + (to - from) * (double)test_random_next(r) * 0x1p-64;
-}
-
 static void draw_home(test_random *r, hth_plan_home *h, const char *name, hth_plan_kind kind, double rate)
 {
     *h = (hth_plan_home){.name = name, .kind = kind, .capacity = UINT64_MAX};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) h->rates.at[i] = rate;
     if (kind != HTH_PLAN_DEVICE) return;
-    h->sync_latency = between(r, 0, 40e-6), h->dispatch = between(r, 0, 4e-6), h->merge = between(r, 0, 5e-6);
+    h->sync_latency = test_random_between(r, 0, 40e-6), h->dispatch = test_random_between(r, 0, 4e-6), h->merge = test_random_between(r, 0, 5e-6);
     h->fixed_bytes = test_random_below(r, 1u << 20);
-    h->capacity = (uint64_t)(between(r, 0, 1) * (24u << 20));
+    h->capacity = (uint64_t)(test_random_between(r, 0, 1) * (24u << 20));
 }
 
 static void draw(test_random *r, uint32_t n_device, machine_case *c)
@@ -38,7 +33,7 @@ static void draw(test_random *r, uint32_t n_device, machine_case *c)
     *c = (machine_case){.model = {.n_layer = N_LAYER, .layers = c->layers}, .n_device = n_device};
     for (int l = 0; l < N_LAYER; l++) {
         uint64_t bytes = 1 + test_random_below(r, 3u << 20);
-        for (int k = 0; k < N_CLUSTER; k++) c->share[l][k] = between(r, 0, 1);
+        for (int k = 0; k < N_CLUSTER; k++) c->share[l][k] = test_random_between(r, 0, 1);
         c->layers[l] = (hth_plan_layer){.attention_bytes = 1 + test_random_below(r, 3u << 20),
                                         .kv_bytes = test_random_below(r, 2048),
                                         .cluster_bytes = {bytes, bytes, bytes},
@@ -51,8 +46,8 @@ static void draw(test_random *r, uint32_t n_device, machine_case *c)
     c->model.head_stays = test_random_below(r, 5) == 0;
     c->machine.n_home = n_device + 1;
     for (uint32_t i = 0; i < n_device; i++)
-        draw_home(r, &c->machine.homes[i], names[i], HTH_PLAN_DEVICE, between(r, 20e9, 600e9));
-    draw_home(r, &c->machine.homes[n_device], "the CPU", HTH_PLAN_HOST, between(r, 10e9, 60e9));
+        draw_home(r, &c->machine.homes[i], names[i], HTH_PLAN_DEVICE, test_random_between(r, 20e9, 600e9));
+    draw_home(r, &c->machine.homes[n_device], "the CPU", HTH_PLAN_HOST, test_random_between(r, 10e9, 60e9));
     c->options = (hth_plan_options){256, test_random_below(r, 257)};
 }
 

@@ -122,6 +122,11 @@ uint64_t test_random_next(test_random *r);
 uint32_t test_random_below(test_random *r, uint32_t n);
 /* Uniform in [-1, 1). */
 float test_random_float(test_random *r);
+/* Uniform in [from, to]. */
+static inline double test_random_between(test_random *r, double from, double to)
+{
+    return from + (to - from) * (double)test_random_next(r) * 0x1p-64;
+}
 
 #define TEST(NAME) TEST_IF(true, NAME)
 /* A case of builds in which the condition holds; others do not have it. */

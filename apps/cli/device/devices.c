@@ -37,8 +37,7 @@ static void write_shape(char *text, size_t size, const hth_coopmat_shape *s)
 static void print_features(const hth_device_info *d)
 {
     char shape[40];
-    bool is_gpu = d->kind == HTH_DEVICE_DISCRETE || d->kind == HTH_DEVICE_INTEGRATED;
-    if (is_gpu && !(d->features & HTH_FEATURE_FAST_DOT))
+    if (hth_device_is_gpu(d) && !(d->features & HTH_FEATURE_FAST_DOT))
         printf("          dot products of bytes are no instruction: generation may be limited by computing\n");
     if (d->n_shape > 0) printf("          matrix units of bytes:");
     for (uint32_t i = 0; i < d->n_shape; i++) {

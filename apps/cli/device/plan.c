@@ -101,30 +101,19 @@ static hearth_status open_gpus(plan_state *p, bool limited, hearth_error *err)
 {
     char gpu[32];
     const char *name = args_text(p->a, "gpu", "auto");
-    uint64_t vrams[HEARTH_MAX_GPU] = {0};
-    hth_device_names names;
+    hearth_gpu_options o = {0};
     if (strcmp(name, "auto") == 0) {
         if (!hth_device_find_discrete(gpu))
             return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                             "no GPU to plan for: see hearth devices, and name one with --gpu");
         name = gpu;
     }
-    hearth_status st = hth_device_split_names(name, &names, err);
-    size_t n_vram = args_sizes(p->a, "vram", vrams, HEARTH_MAX_GPU);
-    if (st == HEARTH_OK && n_vram > 1 && n_vram > names.n)
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu limits of memory, and %s names %u device%s", n_vram, name, names.n,
-                      names.n == 1 ? "" : "s");
-    for (uint32_t i = 0; st == HEARTH_OK && i < names.n; i++) {
-        hth_placement_part *d = &p->devices[p->n_device];
-        uint64_t vram = n_vram == 1 ? vrams[0] : vrams[i];
-        hth_device_spec spec = {
-            .name = names.all[i], .memory = limited ? vram : 0, .shader_refs = hth_shader_ref_table};
-        st = hth_device_open(&spec, &d->device, err);
-        if (st != HEARTH_OK) break;
-        p->n_device++;
-        d->info = hth_device_get_info(d->device);
-        d->is_user_limit = vram > 0;
-        d->budget = vram > 0 ? vram : hth_device_free_memory(d->info);
+    wanted_gpu_limits(p->a, &o);
+    hearth_status st = hth_placement_open_devices(name, &o, limited, p->devices, &p->n_device, err);
+    for (uint32_t i = 0; i < p->n_device; i++) {
+        hth_placement_part *d = &p->devices[i];
+        d->is_user_limit = d->budget > 0;
+        if (!d->is_user_limit) d->budget = hth_device_free_memory(d->info);
     }
     return st;
 }
@@ -454,7 +443,7 @@ static void print_kind(const hth_device_info *info)
 {
     if (info->kind == HTH_DEVICE_SIMULATED)
         printf("The device is simulated: its figures come from its description.\n");
-    else if (info->kind != HTH_DEVICE_DISCRETE && info->kind != HTH_DEVICE_INTEGRATED)
+    else if (!hth_device_is_gpu(info))
         printf("This device computes on the CPU: the figures say nothing of a GPU.\n");
 }
 
@@ -523,7 +512,7 @@ static void print_json_device(json *j, const plan_state *p, uint32_t i)
     const hth_device_info *info = p->devices[i].info;
     json_word(j, "device", info->name);
     json_word(j, "driver", info->driver);
-    json_bool(j, "is_card", info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED);
+    json_bool(j, "is_card", hth_device_is_gpu(info));
     json_bool(j, "simulated", info->kind == HTH_DEVICE_SIMULATED);
     json_calibration(j, "calibration", &p->context.parts[i].calibration);
     json_uint(j, "vram_bytes", p->context.best.bytes[i].total);

@@ -260,6 +260,11 @@ static const hth_gpu *last_of(const hth_gpu *g)
 }
 
 uint32_t hth_gpu_end_layer(const hth_gpu *g) { return last_of(g)->params.end_layer; }
+uint32_t hth_gpu_n_hot(const hth_gpu *g, uint32_t i_layer)
+{
+    while (i_layer >= g->params.end_layer) g = g->next;
+    return g->params.n_hot[i_layer];
+}
 bool hth_gpu_has_head(const hth_gpu *g) { return last_of(g)->params.head; }
 
 const char *hth_gpu_bit_exact_reason(const hth_gpu *g)

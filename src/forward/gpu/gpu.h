@@ -109,6 +109,8 @@ void hth_gpu_close(hth_gpu *gpu);
 void hth_gpu_unload(hth_gpu *gpu);
 /* The end of the layers on devices; whether the head is on one. */
 uint32_t hth_gpu_end_layer(const hth_gpu *gpu);
+/* The neurons of layer i that are on a device; i is one of the first hth_gpu_end_layer. */
+uint32_t hth_gpu_n_hot(const hth_gpu *gpu, uint32_t i_layer);
 bool hth_gpu_has_head(const hth_gpu *gpu);
 /* Whether they give the CPU's bits: all weights are quantised, and the shaders passed the self-test. */
 bool hth_gpu_is_bit_exact(const hth_gpu *gpu);

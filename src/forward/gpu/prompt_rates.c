@@ -29,19 +29,13 @@ typedef struct bench {
 
 enum { STEP = 256 };
 
-static bool is_gpu(const hth_device *device)
-{
-    hth_device_kind kind = hth_device_get_info(device)->kind;
-    return kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_INTEGRATED;
-}
-
 static uint64_t align_256(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 /* Half of the free memory is for weights and results. */
 static uint32_t rows_that_fit(const bench *b)
 {
     hth_device_usage use = hth_device_state(b->device);
-    uint32_t max = is_gpu(b->device) ? MAX_ROW : FEW_ROW;
+    uint32_t max = hth_device_is_gpu(hth_device_get_info(b->device)) ? MAX_ROW : FEW_ROW;
     uint64_t each = hth_type_row_size(b->type, N_COL) + b->n_tok * sizeof(float);
     uint64_t n = (use.limit - use.used) / 2 / each / MIN_ROW * MIN_ROW;
     return n < MIN_ROW ? MIN_ROW : n < max ? (uint32_t)n : max;
@@ -62,7 +56,7 @@ static hearth_status upload_zeros(const bench *b, hearth_error *err)
 
 static hearth_status open_bench(bench *b, hearth_error *err)
 {
-    b->n_tok = is_gpu(b->device) ? MAX_TOK : FEW_TOK;
+    b->n_tok = hth_device_is_gpu(hth_device_get_info(b->device)) ? MAX_TOK : FEW_TOK;
     b->n_row = rows_that_fit(b);
     if (!hth_quant_desc_of(b->type, &b->desc) || !hth_soa_layout_init(b->type, b->n_row, N_COL, &b->layout))
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "no shader supports %s",
@@ -143,7 +137,7 @@ static hearth_status time_level(const bench *b, hth_coopmat_level level, double 
 {
     static const hth_shader_id ids[HTH_N_COOPMAT_LEVEL] = {HTH_SHADER_mul_mat_vec_q, HTH_SHADER_mul_mat_q,
                                                            HTH_SHADER_mul_mat_q_cm2};
-    uint32_t consts[HTH_TILE_N_CONST], n_row = is_gpu(b->device) ? FIRST_ROW : b->n_row, n_repeat = 1;
+    uint32_t consts[HTH_TILE_N_CONST], n_row = hth_device_is_gpu(hth_device_get_info(b->device)) ? FIRST_ROW : b->n_row, n_repeat = 1;
     const hth_pipeline *pipeline;
     double seconds = 0.0;
     if (!choose(b, level, consts)) return HEARTH_OK;
@@ -156,7 +150,7 @@ static hearth_status time_level(const bench *b, hth_coopmat_level level, double 
         hth_cmdlist_free(list);
         if (st != HEARTH_OK) break;
         *rate = (double)b->layout.size * n_row / b->n_row * n_repeat * b->n_tok / seconds;
-        enough = !is_gpu(b->device) || n_repeat == MAX_REPEAT ||
+        enough = !hth_device_is_gpu(hth_device_get_info(b->device)) || n_repeat == MAX_REPEAT ||
                  seconds >= (n_row < b->n_row ? SHORT_S : ENOUGH_S);
         if (n_row == b->n_row) n_repeat *= 4;
         n_row = b->n_row;

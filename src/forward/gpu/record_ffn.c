@@ -113,7 +113,7 @@ typedef struct values {
 static uint32_t down_cols(const hth_recorder *r, uint32_t n_tok)
 {
     const hth_device_info *info = hth_device_get_info(r->g->device);
-    bool is_gpu = info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED;
+    bool is_gpu = hth_device_is_gpu(info);
     uint32_t most = is_gpu && info->subgroup_size >= 64 ? 2 : 4;
     return n_tok < most ? 1 : most;
 }

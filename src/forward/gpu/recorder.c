@@ -138,7 +138,7 @@ static uint32_t row_lanes(const hth_recorder *r, const hth_quant_desc *desc, uin
  * little. */
 uint32_t hth_rec_rows_of_many(const hth_device_info *info, bool is_256)
 {
-    bool is_gpu = info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED;
+    bool is_gpu = hth_device_is_gpu(info);
     if (is_gpu && !(info->features & HTH_FEATURE_FAST_DOT)) return 1;
     return is_256 ? 2 : 4;
 }
