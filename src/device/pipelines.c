@@ -67,7 +67,9 @@ static void compile_one(void *user, size_t i, uint32_t i_thread)
 {
     compiling *c = user;
     (void)i_thread;
+    hth_alloc_assert_none(-1); /* a compiler allocates, though other units may not */
     c->st[i] = c->device->backend->pipeline_new(c->device, c->all[i], &c->why[i]);
+    hth_alloc_assert_none(1);
 }
 
 /* The n noted ones, the first one first. */
