@@ -267,6 +267,13 @@ uint32_t hth_gpu_n_hot(const hth_gpu *g, uint32_t i_layer)
 }
 bool hth_gpu_has_head(const hth_gpu *g) { return last_of(g)->params.head; }
 
+bool hth_gpu_divides_layers(const hth_gpu *g)
+{
+    for (; g; g = g->next)
+        if (g->n_split_layer > 0 && hth_device_is_gpu(hth_device_get_info(g->device))) return true;
+    return false;
+}
+
 const char *hth_gpu_bit_exact_reason(const hth_gpu *g)
 {
     while (!g->bit_exact_reason[0] && g->next) g = g->next;
