@@ -48,8 +48,8 @@ static void add_rows(list *l, hth_type type)
         consts[HTH_ROWS_WANT] = 0;
         add(l, HTH_SHADER_mul_mat_vec_q_sparse, consts);
     }
-    for (uint32_t cols = 1; cols <= 4; cols += 3) {
-        down[HTH_DOWN_COLS] = cols;
+    for (uint32_t cols = 1; cols <= 2; cols++) {
+        down[HTH_DOWN_COLS] = cols, down[HTH_DOWN_GROUPS] = cols == 1 ? 4 : 1;
         add(l, HTH_SHADER_down_q, down);
     }
 }
@@ -89,8 +89,8 @@ static void add_vectors(list *l)
     add(l, HTH_SHADER_down_scale, (const uint32_t[]){LOCAL});
     for (uint32_t host = 0; host < 2; host++) add(l, HTH_SHADER_down_accumulate, (const uint32_t[]){LOCAL, host});
     for (uint32_t i = 0; i < 4; i++) {
-        add(l, HTH_SHADER_down_reduce, (const uint32_t[]){LOCAL, i / 2, i % 2});
-        add(l, HTH_SHADER_down_reduce_acc, (const uint32_t[]){LOCAL, i / 2, i % 2});
+        add(l, HTH_SHADER_down_reduce, (const uint32_t[]){LOCAL, i / 2, i % 2, i % 2 ? 4 : 1});
+        add(l, HTH_SHADER_down_reduce_acc, (const uint32_t[]){LOCAL, i / 2, i % 2, i % 2 ? 4 : 1});
     }
 }
 

@@ -103,19 +103,37 @@ static void write_d2h_msg(hth_recorder *r, const hth_gpu_layer *to)
                       hth_rec_first_rows(ws->d2h_scores, r->n_row, to->predict_out.n_row));
 }
 
-/* Hidden values of n neurons of a token; `first` is that of row 0 of the matrix; n_split: splits in a token's sums. */
+/* Hidden values of n neurons of a token; `first` is that of row 0 of the matrix; n_split: splits in a token's sums;
+ * sparse: most are zero. */
 typedef struct values {
     uint32_t n, first, n_split;
+    bool sparse;
 } values;
 
-/* Tokens that an invocation of down_q computes, each of them up to 32 sums in registers. Compilers for GPUs with
- * subgroups of 64 keep those of two there, and those of four in memory (docs/gpu.md: Compiled for Radeons). */
-static uint32_t down_cols(const hth_recorder *r, uint32_t n_tok)
+static bool is_sparse(const hth_recorder *r)
+{
+    hearth_selector selector = r->g->params.selector;
+    return hth_activation_is_sparse(r->g->model->hparams.activation) || selector == HEARTH_SELECTOR_PREDICTOR ||
+           selector == HEARTH_SELECTOR_THRESHOLD;
+}
+
+/* How down_q divides its work: tokens that an invocation computes, each of them up to 32 sums in registers, and groups
+ * of invocations that divide the neurons of a split. */
+typedef struct down_shape {
+    uint32_t cols, groups;
+} down_shape;
+
+/* A neuron's weights serve two tokens, unless few neurons fire: then most would be computed for one in vain. Few tokens
+ * have too few workgroups to fill a GPU, which waits for memory then: groups load more rows at a time. */
+static down_shape down_shape_of(const hth_recorder *r, bool sparse, uint32_t n_tok)
 {
     const hth_device_info *info = hth_device_get_info(r->g->device);
-    bool is_gpu = hth_device_is_gpu(info);
-    uint32_t most = is_gpu && info->subgroup_size >= 64 ? 2 : 4;
-    return n_tok < most ? 1 : most;
+    down_shape s = {sparse || n_tok == 1 ? 1 : 2, n_tok <= 8 ? 4 : 1};
+    /* The shader's shared memory: sixteen sums of each lane and group; the split's neurons; a table of values. */
+    while (s.groups > 1 && (s.groups * HTH_REC_LOCAL > info->max_workgroup_size ||
+                            4 * (16 * s.groups * (HTH_REC_LOCAL + 1) + 3 * HTH_DOWN_SPLIT + 32) > info->max_shared_memory))
+        s.groups /= 2;
+    return s;
 }
 
 /* The contribution of some neurons to tokens [first_tok, first_tok + n): integers, or float chains. */
@@ -123,7 +141,8 @@ static void run_down(hth_recorder *r, const values *from, const hth_gpu_matrix *
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     hth_buffer_range weights = {p->weights, p->offset, p->layout.size};
-    uint32_t n_out = r->g->model->hparams.d_model, cols = down_cols(r, n);
+    uint32_t n_out = r->g->model->hparams.d_model;
+    down_shape shape = down_shape_of(r, from->sparse, n);
     hth_quant_desc desc;
     if (hth_quant_desc_of(p->type, &desc)) {
         hth_push_down push = {.n_neuron = p->n_row,
@@ -135,12 +154,12 @@ static void run_down(hth_recorder *r, const values *from, const hth_gpu_matrix *
                               .first_split = p->first / HTH_DOWN_SPLIT,
                               .first_tok = first_tok,
                               .at = p->layout.offsets};
-        uint32_t consts[HTH_DOWN_N_CONST] = {HTH_REC_LOCAL, cols};
+        uint32_t consts[HTH_DOWN_N_CONST] = {shape.groups * HTH_REC_LOCAL, shape.cols, shape.groups};
         memcpy(consts + HTH_DOWN_FORMAT, &desc, sizeof desc);
         const hth_buffer_range bind[] = {ws->step, weights, ws->input.x, ws->down_scales, ws->sums};
         hth_rec_dispatch_3d(r, HTH_SHADER_down_q, consts, bind, &push,
                       hth_div_ceil((uint64_t)n_out * desc.low_bits / 128, HTH_REC_LOCAL),
-                      hth_div_ceil(p->n_row, HTH_DOWN_SPLIT), hth_div_ceil(n, cols));
+                      hth_div_ceil(p->n_row, HTH_DOWN_SPLIT), hth_div_ceil(n, shape.cols));
         return;
     }
     hth_push_down_f push = {p->n_row, n_out, from->n, from->n_split, p->first, first_tok};
@@ -172,7 +191,8 @@ typedef struct parts {
     hth_buffer_range acc64;
 } parts;
 
-/* Reduces the sums of tokens [first_tok, first_tok + n) to y. */
+/* Reduces the sums of tokens [first_tok, first_tok + n) to y: 32 outputs in a workgroup. */
+enum { DOWN_REDUCE_LOCAL = 256 };
 static void reduce_sums(hth_recorder *r, uint32_t i_layer, const parts *p, uint32_t first_tok, uint32_t n,
                       hth_buffer_range y, bool accumulate)
 {
@@ -183,9 +203,11 @@ static void reduce_sums(hth_recorder *r, uint32_t i_layer, const parts *p, uint3
                                  p->floats ? 0 : (uint32_t)hth_n_cluster(p->n_neuron)};
     hth_buffer_range acc64 = p->has_acc64 ? p->acc64 : hth_rec_vector(r, bias);
     const hth_buffer_range bind[] = {ws->step, ws->sums, ws->down_scales, acc64, hth_rec_vector(r, bias), y};
+    uint32_t groups = DOWN_REDUCE_LOCAL / 32;
+    while (groups * 32 > hth_device_get_info(r->g->device)->max_workgroup_size) groups /= 2;
     hth_rec_dispatch(r, accumulate ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
-                (const uint32_t[]){HTH_REC_LOCAL, p->floats, p->has_acc64}, bind, &push,
-                hth_div_ceil(n_out, HTH_REC_LOCAL), n);
+                (const uint32_t[]){groups * 32, p->floats, p->has_acc64, groups}, bind, &push,
+                hth_div_ceil(n_out, 32), n);
     hth_rec_mark_dirty(r, y);
     hth_rec_barrier(r);
 }
@@ -221,7 +243,9 @@ static void down_by_neurons(hth_recorder *r, uint32_t i_layer, hth_buffer_range 
     const hth_gpu_workspace *ws = &r->g->workspace;
     bool split_layer = to->n_hot < l->ffn.d_ff, in_stages = r->n_row > ws->n_stage;
     bool floats = hth_type_act_block(l->ffn.down_t.rows.type) == 0;
-    values from = {.n = to->n_hot, .n_split = hth_div_ceil(to->n_hot, floats ? HTH_CLUSTER_NEURONS : HTH_DOWN_SPLIT)};
+    values from = {.n = to->n_hot,
+                   .n_split = hth_div_ceil(to->n_hot, floats ? HTH_CLUSTER_NEURONS : HTH_DOWN_SPLIT),
+                   .sparse = is_sparse(r)};
     const parts both = {from.n_split, from.n, floats, split_layer, ws->host_sums};
     if (!floats) choose_scales(r, i_layer, to->n_hot);
     if (split_layer && in_stages) await_host(r);
@@ -351,7 +375,7 @@ static void accumulate_matrix(hth_recorder *r, const hth_gpu_matrix *p, uint32_t
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint32_t n_out = r->g->model->hparams.d_model;
-    values from = {n_neuron, neuron, hth_div_ceil(p->n_row, HTH_DOWN_SPLIT)};
+    values from = {n_neuron, neuron, hth_div_ceil(p->n_row, HTH_DOWN_SPLIT), is_sparse(r)};
     uint64_t capacity = ws->sums.size / ((uint64_t)from.n_split * n_out * sizeof(int32_t));
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < capacity ? r->n_row - first : (uint32_t)capacity;

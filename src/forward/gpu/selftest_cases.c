@@ -313,7 +313,7 @@ static void down_q(hth_gpu_testcase *t)
     set_planes(t, form, N_NEURON, n_block);
     const hth_push_down push = {N_NEURON,       n_block, STRIDE,    N_SPLIT,          N_CLUSTER,
                                 HTH_DOWN_SPLIT, 1,       FIRST_TOK, t->layout.offsets};
-    set_call(t, &push, sizeof push, over(n_out * t->desc.low_bits / 128, c[HTH_DOWN_LOCAL]),
+    set_call(t, &push, sizeof push, over(n_out * t->desc.low_bits / 128, c[HTH_DOWN_LOCAL] / c[HTH_DOWN_GROUPS]),
              over(N_NEURON, HTH_DOWN_SPLIT), over(cols + 2, cols));
     bind_step(t, n_tok, n_tok - 1, 0);
     bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
@@ -343,7 +343,7 @@ static void down_reduce(hth_gpu_testcase *t)
     const hth_push_down_reduce push = {N_OUT, N_SPLIT, 1, FIRST_TOK,
                                        c[HTH_DOWN_REDUCE_FLOATS] ? 0 : N_CLUSTER};
     bool has_host = c[HTH_DOWN_REDUCE_HOST];
-    set_call(t, &push, sizeof push, over(N_OUT, c[HTH_DOWN_REDUCE_LOCAL]), N_ROW - FIRST_TOK, 1);
+    set_call(t, &push, sizeof push, over(N_OUT, c[HTH_DOWN_REDUCE_LOCAL] / c[HTH_DOWN_REDUCE_GROUPS]), N_ROW - FIRST_TOK, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
     if (c[HTH_DOWN_REDUCE_FLOATS]) bind_floats(t, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 20);
     else bind_input(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;

@@ -8,6 +8,8 @@ layout(local_size_x_id = 0) in;
 const uint LOCAL = gl_WorkGroupSize.x;
 layout(constant_id = 1) const uint FLOATS = 0;
 layout(constant_id = 2) const uint HOST = 0;
+layout(constant_id = 3) const uint GROUPS = 1;
+const uint LANES = LOCAL / GROUPS; /* outputs; GROUPS of invocations divide an output's sums */
 
 layout(binding = 0) readonly buffer Step { uint step_block[]; };
 layout(binding = 1) readonly buffer Sums { uint sums[]; }; /* int32, or bits of floats */
@@ -22,6 +24,8 @@ layout(binding = 5) writeonly buffer Y { float y[]; };
 layout(push_constant) uniform Push { uint n_out, n_split, has_bias, first_tok, n_cluster; };
 
 const uint NOT_A_NUMBER = 0x7fc00000u;
+
+shared uvec3 group_totals[LOCAL];
 
 /* trunc(x 2^32) for |x| < 2^23: the mantissa, shifted. */
 uvec2 fixed_point(uint bits)
@@ -62,25 +66,47 @@ float to_float(uvec2 acc64)
     return uintBitsToFloat(((uint(shift + 23 + 127) << 23) + (kept - 0x800000u)) | sign);
 }
 
+/* Of this invocation's units, for output o of token t: the integers of a cluster, or a chain. */
+bool overflow = false;
+
+uvec2 sum_of(uint group, uint i_tok, uint t, uint o)
+{
+    uvec2 total = uvec2(0);
+    for (uint i = group; i < (FLOATS == 0 ? n_cluster : n_split); i += GROUPS) {
+        if (FLOATS > 0) {
+            uint chain = sums[(i_tok * n_split + i) * n_out + o];
+            if ((chain & 0x7fffffffu) < 0x4b000000u) total = add_int64(total, fixed_point(chain)); /* 2^23 */
+            else overflow = true;
+            continue;
+        }
+        float scale = scales[t * n_cluster + i];
+        overflow = overflow || scale == 0.0;
+        for (uint s = i * CLUSTER / SPLIT; s < min((i + 1) * CLUSTER / SPLIT, n_split); s++)
+            total = add_int64(total, fixed_of_sum(sums[(i_tok * n_split + s) * n_out + o], scale));
+    }
+    return total;
+}
+
 void main()
 {
-    const uint i_tok = gl_WorkGroupID.y, t = first_tok + i_tok, o = gl_GlobalInvocationID.x;
-    if (t >= step_block[STEP_N_TOK] || o >= n_out) return;
-    uvec2 total = uvec2(0);
-    uint at_host = HOST_SUMS + 2 * (t * n_out + o);
-    if (HOST > 0 && host[0] == HOST_SUMS_VALID) total = uvec2(host[at_host], host[at_host + 1]);
-    bool overflow = HOST > 0 && host[0] == HOST_SUMS_OVERFLOW;
-    for (uint i = 0; i < n_cluster; i++) overflow = overflow || scales[t * n_cluster + i] == 0.0;
-    for (uint s = 0; s < n_split; s++) {
-        uint part = sums[(i_tok * n_split + s) * n_out + o];
-        if (FLOATS == 0) {
-            total = add_int64(total, fixed_of_sum(part, scales[t * n_cluster + s * SPLIT / CLUSTER]));
-        } else if ((part & 0x7fffffffu) < 0x4b000000u) { /* 2^23 */
-            total = add_int64(total, fixed_point(part));
-        } else {
-            overflow = true;
+    const uint lane = gl_LocalInvocationID.x % LANES, group = gl_LocalInvocationID.x / LANES;
+    const uint i_tok = gl_WorkGroupID.y, t = first_tok + i_tok, o = gl_WorkGroupID.x * LANES + lane;
+    if (t >= step_block[STEP_N_TOK]) return;
+    uvec2 total = o < n_out ? sum_of(group, i_tok, t, o) : uvec2(0);
+    if (GROUPS > 1) {
+        group_totals[gl_LocalInvocationID.x] = uvec3(total, overflow ? 1 : 0);
+        barrier();
+        if (group > 0) return;
+        for (uint g = 1; g < GROUPS; g++) {
+            uvec3 other = group_totals[g * LANES + lane];
+            total = add_int64(total, other.xy);
+            overflow = overflow || other.z != 0;
         }
     }
+    if (o >= n_out) return;
+    uint at_host = HOST_SUMS + 2 * (t * n_out + o);
+    if (HOST > 0 && host[0] == HOST_SUMS_VALID) total = add_int64(total, uvec2(host[at_host], host[at_host + 1]));
+    overflow = overflow || HOST > 0 && host[0] == HOST_SUMS_OVERFLOW;
     precise float value = to_float(total) * uintBitsToFloat(overflow ? NOT_A_NUMBER : 95u << 23); /* 2^-32 */
     if (has_bias != 0) value = value + bias[o];
 #ifdef ONTO
