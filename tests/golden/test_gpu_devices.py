@@ -86,6 +86,11 @@ def in_parallel(jobs):
         raise skips[0]
 
 
+def want_long():
+    if not os.environ.get("HEARTH_LONG"):
+        raise Skip("some minutes: with HEARTH_LONG only")
+
+
 def has_validation_layer():
     return os.path.exists(os.path.join(LAYERS_OF_DEBIAN, "VkLayer_khronos_validation.json"))
 
@@ -93,6 +98,7 @@ def has_validation_layer():
 def on_device(name):
     """The selection under the layer, which reports nothing."""
     def matrix():
+        want_long()
         with tempfile.TemporaryDirectory(prefix="hearth-test-") as scratch:
             report = os.path.join(scratch, "report")
             plain = layer_environment(LAYER, DEVICES[name], report)
@@ -119,6 +125,7 @@ def a_device_that_is_refused_names_its_limit():
 @case
 def all_that_runs_on_a_driver_is_ordered():
     """Synchronisation validation of the whole selection, on the driver as it is."""
+    want_long()
     if not has_validation_layer():
         raise Skip("no validation layer")
     env = {"VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
