@@ -165,6 +165,8 @@ static hearth_status fail_name(const char *name, hearth_error *err)
     if (strcmp(name, "sim:") == 0)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                         "sim: names no file: sim:FILE takes the description of a GPU, as in bench/devices");
+    if (strchr(name, ','))
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: one device is expected here, not several", name);
     return hth_fail(
         err, HEARTH_ERROR_UNSUPPORTED, "%s: there is no such device; known are null, sim:FILE%s", name,
         vulkan ? ", vulkan:0 and on, and UUIDs: see hearth devices" : " (this build has no Vulkan)");

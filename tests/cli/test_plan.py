@@ -177,6 +177,7 @@ def two_gpus_are_in_one_plan():
     bad(1, "was made for 2 GPUs, and --gpu names 1", *run, "--gpu", card, "--placement", placement)
     bad(1, "2 limits of memory, and ", *run, "--gpu", card, "--vram", "3M,4M")
     bad(2, "--what-if: sizes of one GPU", *words, "--what-if")
+    bad(1, "one device is expected here, not several", "list", "--gpu", "null,null")
     bad(2, "--vram '': expected bytes", *run, "--gpu", card, "--vram", "3M,")
 
 
