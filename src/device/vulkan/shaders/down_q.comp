@@ -38,7 +38,8 @@ layout(push_constant) uniform Push
 
 const uint PIECE = 128 / LOW_BITS; /* outputs */
 const uint LANES = LOCAL / GROUPS; /* pieces of a row */
-const uint AHEAD = COLS > 1 ? 1 : MINIMA > 0 ? 3 : 4; /* neurons whose weights are loaded before the first of them is used */
+/* Neurons whose weights are loaded before the first of them is used: as many as 128 registers hold. */
+const uint AHEAD = COLS > 1 ? 1 : MINIMA + HIGH_BITS > 0 ? 2 : 4;
 
 /* Neurons of the split that fire for any of the tokens, and the scaled hidden values of all. */
 shared uint n_listed, listed[SPLIT];
