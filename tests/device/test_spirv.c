@@ -363,7 +363,9 @@ static void check_wrong(hth_shader_id words_of, hth_shader_id form_of, const cha
 {
     size_t n;
     FREED uint32_t *words = copy_words_of(words_of, &n);
-    const char *wrong = wrong_words(words, n, &hth_shader_infos[form_of], false);
+    hth_shader_info form = hth_shader_infos[form_of];
+    form.n_const = hth_shader_infos[words_of].n_const;
+    const char *wrong = wrong_words(words, n, &form, false);
     if (!wrong || !strstr(wrong, says)) test_fail(__FILE__, __LINE__, "%s, not: %s", wrong ? wrong : "nothing", says);
 }
 

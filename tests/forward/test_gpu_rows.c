@@ -31,6 +31,7 @@ typedef struct product {
     size_t n_class, y_first, y_gap; /* tokens that the grid covers; floats of y beside those written */
     hth_coopmat_shape matrix;       /* m 0: without matrix units */
     hth_coopmat_level by;           /* which they are */
+    uint32_t split;                 /* subgroups / 8 of cooperative-matrix tiles */
     uint32_t lanes;                 /* invocations of a row; 0: eight */
 } product;
 
@@ -165,6 +166,7 @@ static bool compute_quantised(hth_device *d, data *a)
     if (!CHECK(hth_quant_desc_of(s->type, &desc))) return false;
     memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
     consts[HTH_TILE_M] = s->matrix.m, consts[HTH_TILE_N] = s->matrix.n, consts[HTH_TILE_K] = s->matrix.k;
+    consts[HTH_TILE_SPLIT] = s->split;
     const hth_push_mul_mat_vec_q_sparse push = {{(uint32_t)s->n_row, (uint32_t)a->n_block,
                                                  (uint32_t)a->y_stride, (uint32_t)s->y_first, s->has_bias,
                                                  a->places.offsets},
@@ -408,6 +410,7 @@ static void prove_tiled(hth_device *d, const char *name, const hth_kernels *k, t
 typedef struct units {
     hth_coopmat_shape shape;
     hth_coopmat_level by;
+    uint32_t subgroup;
 } units;
 typedef void with_units(hth_device *d, const char *name, const hth_kernels *k, test_random *r, const units *of);
 
@@ -423,29 +426,45 @@ static void on_all_units(with_units *fn)
         if (i > 0 && info->n_shape == 0) test_note("%s has no matrix units of bytes", info->name);
         else if (!cm2) test_note("%s has no functions of elements", info->name);
         for (int by = HTH_COOPMAT_KHR; by <= (cm2 ? HTH_COOPMAT_CM2 : HTH_COOPMAT_KHR); by++) {
-            if (i == 0) fn(d, devices[i], &k, &r, &(units){{16, 16, 16}, (hth_coopmat_level)by});
+            if (i == 0) fn(d, devices[i], &k, &r, &(units){{16, 16, 16}, (hth_coopmat_level)by, 32});
             for (uint32_t s = 0; s < info->n_shape; s++)
-                fn(d, devices[i], &k, &r, &(units){info->shapes[s], (hth_coopmat_level)by});
+                fn(d, devices[i], &k, &r, &(units){info->shapes[s], (hth_coopmat_level)by, info->subgroup_size});
         }
         shaders_close(d);
     }
 }
 
-/* What a shape can be cut into: the tile of models; one as small as the shape; several of it each way. Of
- * cooperative-matrix tiles: as many as subgroups of eight; fewer, and more. */
+/* Rows: `least`, in multiples of M and of what an invocation's ROWS add. */
+static cut cut_of_subgroups(const units *of, uint32_t split, uint32_t least, uint32_t tokens)
+{
+    uint32_t unit = split * of->subgroup, rows = 1;
+    while (rows * unit < least || rows * unit % of->shape.m != 0) rows++;
+    return (cut){8 * unit, tokens, rows};
+}
+
+/* What a shape can be cut into: the tile of models; one as small as the shape; several of it each way. With
+ * functions of elements a workgroup has eight subgroups, or a multiple of that. */
 static size_t tile_cuts(const units *of, cut cuts[4])
 {
     const hth_coopmat_shape *s = &of->shape;
     size_t n = 0;
     if (of->by == HTH_COOPMAT_CM2) {
-        if (64 % s->m == 0 && 32 % s->n == 0) cuts[n++] = (cut){256, 32, 2};
-        cuts[n++] = (cut){8 * s->m, 2 * s->n, 4};
+        uint32_t split = of->subgroup < 32 ? 32 / of->subgroup : 1;
+        cuts[n++] = cut_of_subgroups(of, split, 64, split * s->n < 32 ? 32 / s->n * s->n : split * s->n);
+        cuts[n++] = cut_of_subgroups(of, 2, 2 * s->m, 2 * s->n);
+        cuts[n++] = cut_of_subgroups(of, 1, s->m, s->n);
+        cuts[n++] = cut_of_subgroups(of, 1, s->m, 3 * s->n);
     } else {
         if (32 % s->m == 0 && 16 % s->n == 0) cuts[n++] = (cut){256, 16, 1};
         if (16 * s->n * s->m * 4 < 8192) cuts[n++] = (cut){8 * s->m, 2 * s->n, 2};
+        cuts[n++] = (cut){8 * s->m, s->n, 1};
     }
-    cuts[n++] = (cut){8 * s->m, s->n, 1};
     return n;
+}
+
+static void set_units(product *s, const units *of)
+{
+    s->matrix = of->shape, s->by = of->by, s->split = s->cut.local / (8 * of->subgroup);
 }
 
 static void all_types_tiled(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
@@ -458,7 +477,7 @@ static void all_types_tiled(hth_device *d, const char *name, const hth_kernels *
         for (size_t c = 0; c < n_cut && rows_quantised(rows_types[t]); c++)
             for (size_t i = 0; i < N_SHAPE; i++) {
                 product s = random_shape(r, rows_types[t], cuts[c]);
-                s.matrix = of->shape, s.by = of->by;
+                set_units(&s, of);
                 s.accumulates = i % 3 == 2;
                 prove_tiled(d, name, k, r, &s);
             }
@@ -473,11 +492,12 @@ static void large_sums_tiled(hth_device *d, const char *name, const hth_kernels 
     tile_cuts(of, cuts);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         product s = {types[i], 60, 256 * 5, 17, PROOF_LARGEST, PROOF_PLAIN, cuts[0], .n_class = 20};
-        s.one_sign = true, s.matrix = of->shape, s.by = of->by;
+        s.one_sign = true;
+        set_units(&s, of);
         prove_tiled(d, name, k, r, &s);
     }
-    product s = {HTH_TYPE_Q2_K,       2,           53248, 8, PROOF_PLAIN, PROOF_PLAIN, cuts[0], .n_class = 9,
-                 .matrix = of->shape, .by = of->by};
+    product s = {HTH_TYPE_Q2_K,       2,           53248, 8, PROOF_PLAIN, PROOF_PLAIN, cuts[0], .n_class = 9};
+    set_units(&s, of);
     prove_tiled(d, name, k, r, &s);
 }
 TEST(matrix_units_add_up_the_largest_weights_and_the_longest_rows) { on_all_units(large_sums_tiled); }
@@ -490,7 +510,7 @@ static void wanted_tiled(hth_device *d, const char *name, const hth_kernels *k, 
     for (size_t i = 0; i < 4; i++) {
         product s = random_shape(r, i % 2 ? HTH_TYPE_Q6_K : HTH_TYPE_Q8_0, cuts[0]);
         s.n_class = 2 * cuts[0].cols + 4, s.n_tok = s.n_class * i / 4, s.want = true;
-        s.matrix = of->shape, s.by = of->by;
+        set_units(&s, of);
         prove_tiled(d, name, k, r, &s);
     }
 }

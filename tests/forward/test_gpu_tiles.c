@@ -1,6 +1,6 @@
 /* Which matrix units are taken for a matrix: with products in common the shape that does most at once, of
- * those that fit the tile; with functions of elements the tile that does most for what is brought, a square
- * for each subgroup. A workgroup may be as large, and share as much, as it needs. */
+ * those that fit the tile; with functions of elements the tile that does most for what is loaded, with eight
+ * subgroups or a multiple. A workgroup may be as large, and share as much, as it needs. */
 #include "forward/gpu/gpu_int.h"
 #include "support/test.h"
 
@@ -84,7 +84,7 @@ TEST(a_device_with_too_little_for_a_workgroup_has_no_tiles)
     CHECK_INT(taken(&info, HTH_TYPE_Q4_1), -1);
 }
 
-/* ---- a square for each subgroup ----------------------------------------------------------------------- */
+/* ---- a partial sum for each subgroup ------------------------------------------------------------------ */
 
 /* Rows and tokens of the tile, and the side K of its shape; 0: there is none. */
 typedef struct tile {
@@ -100,8 +100,8 @@ static tile tile_of(const hth_device_info *info, hth_type type, uint32_t n_tok)
     if (by != HTH_COOPMAT_CM2) return (tile){0};
     const tile t = {hth_rows_per_workgroup(consts), consts[HTH_ROWS_COLS], consts[HTH_TILE_K]};
     CHECK(t.rows % consts[HTH_TILE_M] == 0 && t.tokens % consts[HTH_TILE_N] == 0);
-    CHECK_INT(t.rows / consts[HTH_TILE_M] * (t.tokens / consts[HTH_TILE_N]) * info->subgroup_size,
-              consts[HTH_ROWS_LOCAL]);
+    CHECK_INT(8 * consts[HTH_TILE_SPLIT] * info->subgroup_size, consts[HTH_ROWS_LOCAL]);
+    CHECK_INT(t.tokens / consts[HTH_TILE_SPLIT] % consts[HTH_TILE_N], 0);
     CHECK(consts[HTH_ROWS_LOCAL] <= info->max_workgroup_size);
     return t;
 }
@@ -120,15 +120,16 @@ TEST(cooperative_matrix_tiles_match_the_subgroups_of_a_workgroup)
     static const struct {
         hth_coopmat_shape shape;
         uint32_t subgroup, rows, tokens;
-    } cases[] = {{{16, 16, 32}, 32, 64, 32}, {{16, 8, 32}, 32, 32, 32}, {{16, 16, 16}, 64, 32, 32},
+    } cases[] = {{{16, 16, 32}, 32, 64, 32}, {{16, 8, 32}, 32, 64, 32}, {{16, 16, 16}, 64, 64, 32},
                  {{8, 8, 8}, 8, 64, 32},     {{8, 16, 32}, 16, 64, 32}, {{8, 8, 32}, 8, 64, 32}};
     hth_quant_desc desc;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int type = 0; type < HTH_TYPE_LIMIT; type++) {
             hth_device_info info = with(1, &cases[i].shape);
-            info.subgroup_size = cases[i].subgroup;
+            info.subgroup_size = cases[i].subgroup, info.max_workgroup_size = 512;
             if (hth_quant_desc_of((hth_type)type, &desc))
-                check_tile(&info, (hth_type)type, 512, (tile){cases[i].rows, cases[i].tokens, cases[i].shape.k});
+                check_tile(&info, (hth_type)type, 512,
+                           (tile){cases[i].rows, cases[i].tokens, cases[i].shape.k});
         }
 }
 
@@ -149,9 +150,11 @@ TEST(cooperative_matrix_tiles_follow_tokens_memory_and_shapes)
 
 TEST(tiles_that_do_not_fit_are_left_to_the_common_product)
 {
-    /* More sums than registers; zeros; no multiple of what is brought; nothing known of subgroups. */
-    static const hth_coopmat_shape shapes[] = {{32, 32, 16}, {0, 0, 0}, {16, 16, 24}, {16, 16, 64}};
-    hth_device_info info = with(4, shapes);
+    /* More rows, or tokens, than a tile's; zeros; no multiple of a step; no rows of 16 bytes; nothing known of
+     * subgroups. */
+    static const hth_coopmat_shape shapes[] = {{128, 8, 16}, {8, 64, 16},  {0, 0, 0},
+                                               {16, 16, 24}, {16, 16, 64}, {2, 8, 8}};
+    hth_device_info info = with(6, shapes);
     info.subgroup_size = 32;
     check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){0});
     info.shapes[1] = (hth_coopmat_shape){16, 16, 16};
@@ -159,9 +162,9 @@ TEST(tiles_that_do_not_fit_are_left_to_the_common_product)
     check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){0});
     info.subgroup_size = 32;
     check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){64, 32, 16});
-    info.shapes[1] = (hth_coopmat_shape){32, 16, 16}; /* sixteen of each sum: too many with minima */
+    info.subgroup_size = 8; /* sixteen subgroups: too many sums with the integers of blocks of 256 */
     check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){64, 32, 16});
-    check_tile(&info, HTH_TYPE_Q4_K, 512, (tile){0});
-    info.max_workgroup_size = 128;
-    check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){64, 32, 16});
+    check_tile(&info, HTH_TYPE_Q4_K, 512, (tile){32, 32, 16});
+    info.subgroup_size = 32, info.max_workgroup_size = 128; /* four subgroups */
+    check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){0});
 }

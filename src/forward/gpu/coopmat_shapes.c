@@ -48,26 +48,31 @@ static bool find_tile(const hth_device_info *info, const hth_quant_desc *desc,
     return true;
 }
 
-/* ---- one tile per subgroup (shaders/coopmat.glsl) ----------------------------------------------------- */
+/* ---- a partial sum per subgroup (shaders/coopmat.glsl) ------------------------------------------------ */
 
-/* Maximum rows and tokens of a tile: 32 KiB do not hold twice as many of either. Maximum partial sums of an
- * invocation: half of the registers that common GPUs give it. */
+/* Maximum rows and tokens of a tile: 32 KiB do not hold twice as many of either. Maximum sums of an invocation: half of
+ * the registers that common GPUs give it. */
 enum { MAX_ROWS = 64, MAX_TOKENS = 32, MAX_SUMS = 128 };
 
 typedef struct tile {
     const hth_coopmat_shape *shape;
-    uint32_t local, rows, tokens; /* rows: of the whole tile */
+    uint32_t split, local, rows, tokens; /* rows: of the whole tile */
 } tile;
 
-/* Bytes of shared memory: operands of one step; per-row and per-token data; the weight table, and placeholders for
- * what the quantisation descriptor lacks. */
+/* Bytes of shared memory: operands of one step, or one matrix of each subgroup; scales of eight blocks; the weight
+ * table; a placeholder for what the quantisation descriptor lacks. */
 static uint32_t coopmat_bytes(const hth_quant_desc *desc, const tile *t)
 {
-    bool wide = desc->block != 32;
-    uint32_t line = 256 + 16, scales = wide ? 1 : 8, sub_scales = desc->part > 0 ? 4 : 0;
-    uint32_t of_row = (1 + desc->minima) * (scales + sub_scales);
-    uint32_t sums = !desc->minima ? 1 : wide ? desc->block / desc->part : 8;
-    return (t->rows + t->tokens) * line + 4 * (t->rows * of_row + t->tokens * (scales + sums)) + 64 + 48;
+    uint32_t line = 256 + 16, weights = t->rows * line;
+    uint32_t partials = 8 * t->split * t->shape->n * (t->shape->m + 4) * 4;
+    return (weights > partials ? weights : partials) + t->tokens * line + 4 * 8 * (t->rows + t->tokens) +
+           (desc->part > 0 ? 4 * 8 * t->rows : 16) + 64;
+}
+
+/* Sums of floats of an invocation, and integers of blocks of 256. */
+static uint32_t n_sum(const hth_quant_desc *desc, const tile *t)
+{
+    return (desc->block == 32 ? 8u : 16u) * t->rows * t->tokens / t->local;
 }
 
 /* Weights and inputs are loaded once per tile: more outputs per loaded line are better; on a tie the larger
@@ -82,44 +87,44 @@ static bool is_better(const tile *a, const tile *b, const hth_quant_desc *desc)
     return work_a != work_b ? work_a > work_b : a->shape->k < b->shape->k;
 }
 
-/* Whether the tile divides into exactly one matrix per subgroup. */
-static bool is_divided(const hth_device_info *info, const tile *t)
+static bool fits(const hth_device_info *info, const hth_quant_desc *desc, const tile *t)
 {
-    const hth_coopmat_shape *s = t->shape;
-    return t->rows % s->m == 0 && t->tokens % s->n == 0 &&
-           t->rows / s->m * (t->tokens / s->n) * info->subgroup_size == t->local;
+    return t->local <= info->max_workgroup_size && t->rows % t->shape->m == 0 && n_sum(desc, t) <= MAX_SUMS &&
+           coopmat_bytes(desc, t) <= info->max_shared_memory;
 }
 
-/* The best tile for a shape; on a tie the one with fewer tokens, because the last tile may be partial. */
+/* The best tile for a shape; on a tie the one with more subgroups, which have fewer sums, then the one with fewer
+ * tokens, because the last tile may be partial. A workgroup of LOCAL, or of eight subgroups if that is more. */
 static void try_shape(const hth_device_info *info, const hth_quant_desc *desc, const hth_coopmat_shape *s,
                       uint32_t n_tok, tile *best)
 {
-    uint32_t max = n_tok < MAX_TOKENS ? (n_tok + s->n - 1) / s->n * s->n : MAX_TOKENS;
-    for (uint32_t local = LOCAL; local >= LOCAL / 4; local /= 2)
-        for (uint32_t rows = MAX_ROWS; rows > 0; rows -= local / 8) /* a divisor of rows */
-            for (uint32_t tokens = s->n; tokens <= max; tokens += s->n) {
-                const tile t = {s, local, rows, tokens};
-                if (local <= info->max_workgroup_size && is_divided(info, &t) &&
-                    coopmat_bytes(desc, &t) <= info->max_shared_memory && is_better(&t, best, desc))
-                    *best = t;
+    uint32_t eight = 8 * info->subgroup_size,
+             max = n_tok < MAX_TOKENS ? (n_tok + s->n - 1) / s->n * s->n : MAX_TOKENS;
+    for (uint32_t split = eight < LOCAL ? LOCAL / eight : 1; split > 0; split /= 2) {
+        const uint32_t local = split * eight, unit = local / 8;
+        for (uint32_t rows = MAX_ROWS / unit * unit; rows > 0; rows -= unit)
+            for (uint32_t tokens = split * s->n; tokens <= max; tokens += split * s->n) {
+                const tile t = {s, split, local, rows, tokens};
+                if (fits(info, desc, &t) && is_better(&t, best, desc)) *best = t;
             }
+    }
 }
 
 static bool find_coopmat_tile(const hth_device_info *info, const hth_quant_desc *desc, uint32_t n_tok,
                               uint32_t consts[HTH_TILE_N_CONST])
 {
     tile best = {0};
-    for (uint32_t i = 0; i < info->n_shape; i++) {
+    for (uint32_t i = 0; info->subgroup_size > 0 && i < info->n_shape; i++) {
         const hth_coopmat_shape *s = &info->shapes[i];
-        bool usable = s->m > 0 && s->n > 0 && s->k >= 8 && 32 % s->k == 0;
-        if (usable && 8 * (1 + desc->minima) * s->m * s->n <= MAX_SUMS * info->subgroup_size)
+        /* Columns of M + 4 words begin at multiples of 16 bytes. */
+        if (s->m > 0 && s->m % 4 == 0 && s->n > 0 && s->k >= 8 && 32 % s->k == 0)
             try_shape(info, desc, s, n_tok, &best);
     }
     if (!best.shape) return false;
     consts[HTH_ROWS_LOCAL] = best.local, consts[HTH_ROWS_COLS] = best.tokens;
     consts[HTH_ROWS_ROWS] = best.rows / (best.local / 8), consts[HTH_ROWS_LANES] = 8;
-    consts[HTH_TILE_M] = best.shape->m, consts[HTH_TILE_N] = best.shape->n,
-    consts[HTH_TILE_K] = best.shape->k;
+    consts[HTH_TILE_M] = best.shape->m, consts[HTH_TILE_N] = best.shape->n;
+    consts[HTH_TILE_K] = best.shape->k, consts[HTH_TILE_SPLIT] = best.split;
     return true;
 }
 

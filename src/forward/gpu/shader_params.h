@@ -102,9 +102,10 @@ static inline uint32_t hth_rows_per_workgroup(const uint32_t *consts)
     return consts[HTH_ROWS_LOCAL] / consts[HTH_ROWS_LANES] * consts[HTH_ROWS_ROWS];
 }
 /* The same with matrix units, for steps of many tokens (coopmat_shapes.c; mul_mat_q, and mul_mat_q_cm2 with
- * per-element operations): one more constant per side of the shape. ROWS and COLS may be larger; LANES is 8; a
- * workgroup's rows and tokens are multiples of M and N. */
-enum { HTH_TILE_M = HTH_ROWS_N_CONST, HTH_TILE_N, HTH_TILE_K, HTH_TILE_N_CONST };
+ * per-element operations): one more constant per side of the shape. ROWS, COLS and LOCAL may be larger; LANES is 8; a
+ * workgroup's rows and tokens are multiples of M and N. mul_mat_q_cm2 has one more: SPLIT, its subgroups / 8; the
+ * tokens are a multiple of N * SPLIT. */
+enum { HTH_TILE_M = HTH_ROWS_N_CONST, HTH_TILE_N, HTH_TILE_K, HTH_TILE_SPLIT, HTH_TILE_N_CONST };
 typedef struct hth_push_mul_mat_vec_q {
     uint32_t n_row, n_block, y_stride, y_first, has_bias;
     hth_soa_offsets at;
