@@ -3,7 +3,8 @@
  * outputs of the workgroup's tile, so it loads the operands of a block once for the whole tile; with SPLIT times eight
  * subgroups each has COLS / SPLIT of the tokens.
  *
- * All invocations load a step together: up to 32 weights of each of eight neighbouring blocks, for every row and token.
+ * All invocations load a step together, while the one before is multiplied: up to 32 weights of each of eight
+ * neighbouring blocks, for every row and token.
  * A block of 32 takes one step, a block of 256 eight or sixteen. A piece is the weights that share a scale, with zeros
  * behind them where K is larger.
  *
@@ -61,48 +62,83 @@ uvec4 signed_of(uvec4 w)
 uint row_at(uint r) { return min(row_group() * TILE + r, n_row - 1); }
 uint token_at(uint c) { return min(first_token() + c, n_tok() - 1); }
 
-/* Weights of `n_group` blocks from `first` on. */
-void load_weights(uint first, uint n_group, uint step)
+/* What this invocation loads of the next step, and stores when the present one has been multiplied. Low bits of a block
+ * hold all sixteens of a step, except where they are bytes. */
+const uint N_OF_ROWS = (8 * TILE + LOCAL - 1) / LOCAL, N_LOW = LOW_BITS == 8 ? SIXTEENS : 1;
+const uint N_OF_TOKENS = (8 * COLS + LOCAL - 1) / LOCAL, N_INPUT = (8 * SIXTEENS * COLS + LOCAL - 1) / LOCAL;
+uvec4 next_low[N_OF_ROWS * N_LOW], next_high[N_OF_ROWS], next_inputs[N_INPUT];
+float next_row_d[N_OF_ROWS], next_token_d[N_OF_TOKENS];
+int next_part[N_OF_ROWS];
+
+uint item(uint n) { return gl_LocalInvocationID.x + n * LOCAL; }
+
+/* Of blocks from `first` on, eight or those that are left. */
+void load_rows(uint first, uint step)
 {
-    for (uint i = gl_LocalInvocationID.x; i < 8 * TILE; i += LOCAL) {
-        uint j = i % 8, at = i / 8 * LINE + 4 * j;
-        if (j >= n_group) continue;
-        for (uint k = 0; k < SIXTEENS; k++) {
-            uvec4 w = signed_of(sixteen_of(row_at(i / 8), first, j, n_group, step * SIXTEENS + k));
+    uint n_group = min(8, n_block - first), part = step * SIXTEENS;
+    [[unroll]] for (uint n = 0; n < N_OF_ROWS; n++) {
+        uint i = item(n), j = i % 8, row = row_at(i / 8);
+        if (i >= 8 * TILE || j >= n_group) continue;
+        [[unroll]] for (uint k = 0; k < N_LOW; k++)
+            next_low[n * N_LOW + k] =
+                pieces[(row * n_block + first) * LOW_PIECES + (part + k) / PARTS_OF_PIECE * n_group + j];
+        if (HIGH_BITS > 0) next_high[n] = high_of(row, first, j, n_group, part);
+        if (step == 0) next_row_d[n] = scale_at(row, first + j);
+        if (PART > 0 && step * N_PIECE % 4 == 0)
+            next_part[n] = int(planes[at_part + (row * n_block + first + j) * (N_SUB / 4) + step * N_PIECE / 4]);
+    }
+}
+
+void store_rows(uint n_group, uint step)
+{
+    [[unroll]] for (uint n = 0; n < N_OF_ROWS; n++) {
+        uint i = item(n), j = i % 8, at = i / 8 * LINE + 4 * j;
+        if (i >= 8 * TILE || j >= n_group) continue;
+        [[unroll]] for (uint k = 0; k < SIXTEENS; k++) {
+            uvec4 low = next_low[n * N_LOW + k % N_LOW];
+            uvec4 w = signed_of(weights_of(low, HIGH_BITS > 0 ? next_high[n] : uvec4(0), step * SIXTEENS + k));
             weights[at + 2 * k] = w.xy, weights[at + 2 * k + 1] = w.zw;
         }
         if (SIXTEENS == 1) weights[at + 2] = weights[at + 3] = uvec2(0);
+        if (step == 0) row_d[j * TILE + i / 8] = next_row_d[n];
+        if (PART > 0 && step * N_PIECE % 4 == 0) row_part[j * TILE + i / 8] = next_part[n];
     }
 }
 
-void load_inputs(uint first, uint n_group, uint step)
+void load_tokens(uint first, uint step)
 {
-    for (uint i = gl_LocalInvocationID.x; i < 8 * SIXTEENS * COLS; i += LOCAL) {
-        uint k = i % SIXTEENS, j = i / SIXTEENS % 8, c = i / (8 * SIXTEENS), at = c * LINE + 4 * j + 2 * k;
-        if (j >= n_group) continue;
-        uvec4 x = q[(token_at(c) * n_block + first + j) * N_PART + step * SIXTEENS + k];
-        inputs[at] = x.xy, inputs[at + 1] = x.zw;
+    uint n_group = min(8, n_block - first);
+    [[unroll]] for (uint n = 0; n < N_INPUT; n++) {
+        uint k = item(n) % SIXTEENS, j = item(n) / SIXTEENS % 8, c = item(n) / (8 * SIXTEENS);
+        if (c < COLS && j < n_group)
+            next_inputs[n] = q[(token_at(c) * n_block + first + j) * N_PART + step * SIXTEENS + k];
+    }
+    [[unroll]] for (uint n = 0; n < N_OF_TOKENS; n++) {
+        uint j = item(n) % 8, c = item(n) / 8;
+        if (step == 0 && c < COLS && j < n_group) next_token_d[n] = d[token_at(c) * n_block + first + j];
     }
 }
 
-/* Scales of four sub-blocks. */
-void load_parts(uint first, uint n_group, uint word)
+void store_tokens(uint n_group, uint step)
 {
-    for (uint i = gl_LocalInvocationID.x; i < 8 * TILE; i += LOCAL) {
-        uint j = i % 8, at = (row_at(i / 8) * n_block + first + j) * (N_SUB / 4) + word;
-        if (j < n_group) row_part[j * TILE + i / 8] = int(planes[at_part + at]);
+    [[unroll]] for (uint n = 0; n < N_INPUT; n++) {
+        uint k = item(n) % SIXTEENS, j = item(n) / SIXTEENS % 8, c = item(n) / (8 * SIXTEENS);
+        uint at = c * LINE + 4 * j + 2 * k;
+        if (c < COLS && j < n_group) inputs[at] = next_inputs[n].xy, inputs[at + 1] = next_inputs[n].zw;
+    }
+    [[unroll]] for (uint n = 0; n < N_OF_TOKENS; n++) {
+        uint j = item(n) % 8, c = item(n) / 8;
+        if (step == 0 && c < COLS && j < n_group) token_d[j * COLS + c] = next_token_d[n];
     }
 }
 
-void load_scales(uint first, uint n_group, bool minima)
+/* The step after one of the blocks from `first` on. */
+void load_next(uint first, uint step)
 {
-    for (uint i = gl_LocalInvocationID.x; i < 8 * TILE; i += LOCAL) {
-        uint j = i % 8, row = row_at(i / 8);
-        if (j >= n_group) continue;
-        row_d[j * TILE + i / 8] = minima ? half_at(at_minimum, row, first + j) : scale_at(row, first + j);
-    }
-    for (uint i = gl_LocalInvocationID.x; i < 8 * COLS; i += LOCAL)
-        if (i % 8 < n_group) token_d[i % 8 * COLS + i / 8] = d[token_at(i / 8) * n_block + first + i % 8];
+    uint at = step + 1 < N_STEP ? first : first + 8, next = (step + 1) % N_STEP;
+    if (at >= n_block) return;
+    load_rows(at, next);
+    load_tokens(at, next);
 }
 
 /* ---- operands of minima: in one step the lower byte and 64 times the higher (blocks of 32), or in two steps a byte
@@ -115,11 +151,12 @@ uint digit_of(int s, uint digit)
     return uint(digit == 0 ? low : s - low >> 6) & 255u;
 }
 
-void load_minima(uint first, uint n_group)
+void store_minima(uint first, uint n_group)
 {
     for (uint i = gl_LocalInvocationID.x; i < 8 * TILE; i += LOCAL) {
         uint j = i % 8, to = i / 8 * LINE + 4 * j, at = at_least + (row_at(i / 8) * n_block + first + j) * (N_SUB / 4);
         if (j >= n_group) continue;
+        row_d[j * TILE + i / 8] = half_at(at_minimum, row_at(i / 8), first + j);
         weights[to] = BLOCK == 32 ? uvec2(0x4001u, 0) : uvec2(planes[at], planes[at + 1]);
         weights[to + 1] = N_SUB == 16 ? uvec2(planes[at + 2], planes[at + 3]) : uvec2(0);
         weights[to + 2] = weights[to + 3] = uvec2(0);
@@ -127,12 +164,13 @@ void load_minima(uint first, uint n_group)
     }
 }
 
-void load_sums(uint first, uint n_group, uint step)
+void store_sums(uint first, uint n_group, uint step)
 {
     for (uint i = gl_LocalInvocationID.x; i < 8 * COLS; i += LOCAL) {
         uint j = i % 8, to = i / 8 * LINE + 4 * j, at = token_at(i / 8) * n_block + first + j;
         uvec4 bytes = uvec4(0);
         if (j >= n_group) continue;
+        if (step == 0) token_d[j * COLS + i / 8] = d[at];
         if (BLOCK == 32) bytes.x = digit_of(sum[at], 0) | digit_of(sum[at], 1) << 8;
         for (uint k = 0; BLOCK != 32 && k < N_SUB; k++) {
             uint from = at * N_PART + (k << SUB_SHIFT);
@@ -212,16 +250,15 @@ void add_group(uint first, bool minima)
     [[unroll]] for (uint i = 0; BLOCK != 32 && i < N_MATRIX; i++) isums[i] = SQUARE(0);
     for (uint step = 0; step < (!minima ? N_STEP : BLOCK == 32 ? 1 : 2); step++) {
         barrier();
-        if (step == 0) load_scales(first, n_group, minima);
-        if (minima) {
-            if (step == 0) load_minima(first, n_group);
-            load_sums(first, n_group, step);
+        if (!minima) {
+            store_rows(n_group, step);
+            store_tokens(n_group, step);
         } else {
-            load_weights(first, n_group, step);
-            load_inputs(first, n_group, step);
-            if (PART > 0 && step * N_PIECE % 4 == 0) load_parts(first, n_group, step * N_PIECE / 4);
+            if (step == 0) store_minima(first, n_group);
+            store_sums(first, n_group, step);
         }
         barrier();
+        if (!minima) load_next(first, step);
         if (j >= n_group) continue;
         if (minima) multiply(0, step);
         else
@@ -295,6 +332,10 @@ void put_output(uint i, uint o, float product)
 void pass(bool minima)
 {
     [[unroll]] for (uint i = 0; i < N_MATRIX; i++) sums[i] = SQUARE(0);
+    if (!minima) {
+        load_rows(0, 0);
+        load_tokens(0, 0);
+    }
     for (uint first = 0; first < n_block; first += 8) add_group(first, minima);
     sum_up(minima);
 }
