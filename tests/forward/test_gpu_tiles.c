@@ -142,6 +142,10 @@ TEST(cooperative_matrix_tiles_follow_tokens_memory_and_shapes)
     check_tile(&info, HTH_TYPE_Q6_K, 512, (tile){64, 32, 16}); /* 16 weights share a scale: without zeros */
     check_tile(&info, HTH_TYPE_Q4_0, 16, (tile){64, 16, 32});
     check_tile(&info, HTH_TYPE_Q4_0, 9, (tile){64, 16, 32});
+    info.max_shared_memory = 49152; /* sums of blocks of 256 do not fit twice as many tokens */
+    check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){64, 64, 32});
+    check_tile(&info, HTH_TYPE_Q4_0, 40, (tile){64, 48, 32});
+    check_tile(&info, HTH_TYPE_Q4_K, 512, (tile){64, 32, 32});
     info.max_shared_memory = 16384;
     check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){32, 16, 32});
     info.max_shared_memory = 4096;

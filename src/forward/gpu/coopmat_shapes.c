@@ -50,9 +50,10 @@ static bool find_tile(const hth_device_info *info, const hth_quant_desc *desc,
 
 /* ---- a partial sum per subgroup (shaders/coopmat.glsl) ------------------------------------------------ */
 
-/* Maximum rows and tokens of a tile: 32 KiB do not hold twice as many of either. Maximum sums of an invocation: half of
- * the registers that common GPUs give it. */
-enum { MAX_ROWS = 64, MAX_TOKENS = 32, MAX_SUMS = 128 };
+/* Maximum rows and tokens of a tile: 48 KiB do not hold twice as many of either. Maximum sums of an invocation: half of
+ * the registers that common GPUs give it. On an H200, blocks of 32, 64 rows by 64 tokens took 0.77 of the time of 64 by
+ * 32, and 128 by 32 took 0.95. */
+enum { MAX_ROWS = 64, MAX_TOKENS = 64, MAX_SUMS = 128 };
 
 typedef struct tile {
     const hth_coopmat_shape *shape;
@@ -105,7 +106,8 @@ static void try_shape(const hth_device_info *info, const hth_quant_desc *desc, c
         for (uint32_t rows = MAX_ROWS / unit * unit; rows > 0; rows -= unit)
             for (uint32_t tokens = split * s->n; tokens <= max; tokens += split * s->n) {
                 const tile t = {s, split, local, rows, tokens};
-                if (fits(info, desc, &t) && is_better(&t, best, desc)) *best = t;
+                bool divides = n_tok < MAX_TOKENS || MAX_TOKENS % tokens == 0; /* a prompt's usual batches */
+                if (divides && fits(info, desc, &t) && is_better(&t, best, desc)) *best = t;
             }
     }
 }
