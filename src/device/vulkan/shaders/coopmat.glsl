@@ -4,9 +4,8 @@
  * subgroups each has COLS / SPLIT of the tokens.
  *
  * All invocations load a step together, while the one before is multiplied: up to 32 weights of each of eight
- * neighbouring blocks, for every row and token.
- * A block of 32 takes one step, a block of 256 eight or sixteen. A piece is the weights that share a scale, with zeros
- * behind them where K is larger.
+ * neighbouring blocks, for every row and token. A block of 32 takes one step, a block of 256 eight or sixteen. A piece
+ * is the weights that share a scale, with zeros behind them where K is larger.
  *
  * Minima are a second pass over the blocks. Their integers, the sums of the inputs times the minima of the
  * sub-blocks, are products of bytes too: a sum is 64 times one byte plus another. */
@@ -27,9 +26,9 @@ const uint TILE = GROUPS * ROWS; /* rows */
 const uint N_M = TILE / M, N_N = COLS / SPLIT / N, N_MATRIX = N_M * N_N; /* matrices of a subgroup */
 
 const uint WEIGHTS = PART == 16 ? 16 : 32, PIECE = WEIGHTS < K ? K : WEIGHTS;
-const uint N_PIECE = 32 / PIECE;               /* of a block in a step */
-const uint SIXTEENS = N_PIECE * WEIGHTS / 16;  /* likewise */
-const uint N_STEP = BLOCK / (16 * SIXTEENS);   /* of a block */
+const uint N_PIECE = 32 / PIECE;              /* of a block in a step */
+const uint SIXTEENS = N_PIECE * WEIGHTS / 16; /* likewise */
+const uint N_STEP = BLOCK / (16 * SIXTEENS);  /* of a block */
 
 /* Eight bytes each; two more than a step's 256 bytes let neighbouring lines lie in other banks. For the final sums a
  * subgroup stores one matrix at a time, in columns of SIDE words. */
@@ -44,7 +43,7 @@ shared int row_part[PART > 0 ? 8 * TILE : 4];
 
 /* Products, and sums of floats by their bits: functions of elements take matrices of one type alone, and
  * those of floats need not be among a device's shapes. */
-#define SQUARE coopmat<int32_t, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
+#define ACCUMULATOR coopmat<int32_t, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
 
 /* A product of 32 is below 2^22 in magnitude: added to the bits of 1.5 * 2^23 it is the fraction of a float, and one
  * subtraction leaves the product as a float. */
@@ -141,10 +140,10 @@ void load_next(uint first, uint step)
     load_tokens(at, next);
 }
 
-/* ---- operands of minima: in one step the lower byte and 64 times the higher (blocks of 32), or in two steps a byte
- * of every sub-block's sum ------------------------------------------------------------------------------ */
+/* ---- operands of minima ------------------------------------------------------------------------------- */
 
-/* The lower byte is in -32..31; the higher in -64..64, as |s| <= 32 * 127. */
+/* A sum of inputs is two bytes: both in one step (blocks of 32), or one of every sub-block in each of two steps.
+ * The lower byte is in -32..31; the higher in -64..64, as |s| <= 32 * 127. */
 uint digit_of(int s, uint digit)
 {
     int low = (s + 32 & 63) - 32;
@@ -212,7 +211,7 @@ int add_block(const in uint row, const in uint col, const in int s, const in int
 /* ---- sums of a subgroup ---------------------------------------------------------------------------------- */
 
 /* Matrix i: rows i / N_N * M and on of the tile, tokens i % N_N * N and on of the subgroup's. */
-SQUARE sums[N_MATRIX], isums[BLOCK == 32 ? 1 : N_MATRIX];
+ACCUMULATOR sums[N_MATRIX], isums[BLOCK == 32 ? 1 : N_MATRIX];
 
 uint partial() { return gl_SubgroupID % 8; }
 uint own_tokens() { return gl_SubgroupID / 8 * (COLS / SPLIT); }
@@ -231,7 +230,7 @@ void multiply(uint piece, uint part)
         [[unroll]] for (uint k = 0; k < n_k; k++)
             coopMatLoad(w[k], weights, r * M * LINE + at + k * (K / 8), LINE, gl_CooperativeMatrixLayoutRowMajor);
         [[unroll]] for (uint c = 0; c < N_N; c++) {
-            SQUARE product = SQUARE(PRODUCT_START);
+            ACCUMULATOR product = ACCUMULATOR(PRODUCT_START);
             [[unroll]] for (uint k = 0; k < n_k; k++) product = coopMatMulAdd(w[k], x[c * n_k + k], product);
             if (BLOCK == 32)
                 coopMatPerElementNV(sums[r * N_N + c], sums[r * N_N + c], add_block, product, j * TILE + r * M,
@@ -247,7 +246,7 @@ void multiply(uint piece, uint part)
 void add_group(uint first, bool minima)
 {
     uint n_group = min(8, n_block - first), j = partial();
-    [[unroll]] for (uint i = 0; BLOCK != 32 && i < N_MATRIX; i++) isums[i] = SQUARE(0);
+    [[unroll]] for (uint i = 0; BLOCK != 32 && i < N_MATRIX; i++) isums[i] = ACCUMULATOR(0);
     for (uint step = 0; step < (!minima ? N_STEP : BLOCK == 32 ? 1 : 2); step++) {
         barrier();
         if (!minima) {
@@ -331,7 +330,7 @@ void put_output(uint i, uint o, float product)
 
 void pass(bool minima)
 {
-    [[unroll]] for (uint i = 0; i < N_MATRIX; i++) sums[i] = SQUARE(0);
+    [[unroll]] for (uint i = 0; i < N_MATRIX; i++) sums[i] = ACCUMULATOR(0);
     if (!minima) {
         load_rows(0, 0);
         load_tokens(0, 0);
