@@ -402,33 +402,69 @@ static void close_rows(cpu_rows *r)
     hth_arena_free(&r->arena);
 }
 
+/* Rows are read as a layer reads them, matrix by matrix: at the end of each all threads wait for the last. A multiple of
+ * clusters, panels and units of work. */
+static size_t rows_of_matrix(const cpu_rows *r)
+{
+    enum { BYTES = 8 << 20, UNIT = 768 };
+    size_t n = BYTES / r->m.row_size / UNIT * UNIT;
+    return n > 0 ? n : UNIT;
+}
+
+/* Some of the rows from `first` on. */
+static hth_matrix matrix_at(const cpu_rows *r, size_t first)
+{
+    hth_matrix m = r->m;
+    size_t n = rows_of_matrix(r);
+    m.n_row = r->m.n_row - first < n ? r->m.n_row - first : n;
+    m.data = r->memory + first * r->m.row_size;
+    return m;
+}
+
+/* Which rows of a matrix from `first` on are active. */
+static size_t draw_active(cpu_rows *r, const hth_matrix *m, double share, uint32_t *state)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < m->n_row; i++) {
+        *state = *state * 1664525u + 1013904223u;
+        if ((double)*state * 0x1p-32 < share) r->list[n++] = (int32_t)i;
+    }
+    return n;
+}
+
 static double time_down(cpu_rows *r, const hth_kernels *k, hth_pool *pool, double share)
 {
-    hth_transposed_down down_t = {.rows = r->m, .scale_max = r->scale_max, .n_summed = r->axpy.n_cluster};
-    hth_axpy_output out = {.down_t = &down_t, .y = r->y};
-    hth_active_set active = {r->list, r->h, 0};
-    uint32_t state = 7;
-    for (size_t i = 0; i < r->m.n_row; i++) {
-        state = state * 1664525u + 1013904223u;
-        if ((double)state * 0x1p-32 < share) r->list[active.n++] = (int32_t)i;
-    }
-    double seconds[ROUNDS];
+    double seconds[ROUNDS], n_active = 0;
     for (int i = 0; i < ROUNDS; i++) {
-        uint64_t start = hth_clock_ns();
-        hth_axpy_add(k, pool, &r->axpy, &active, 1, &out);
-        hth_pool_finish(pool);
-        seconds[i] = hth_clock_since(start);
+        uint32_t state = 7;
+        seconds[i] = n_active = 0;
+        for (size_t first = 0; first < r->m.n_row;) {
+            hth_transposed_down down_t = {.rows = matrix_at(r, first), .scale_max = r->scale_max};
+            hth_axpy_output out = {.down_t = &down_t, .y = r->y};
+            hth_active_set active = {r->list, r->h, draw_active(r, &down_t.rows, share, &state)};
+            down_t.n_summed = hth_n_cluster(down_t.rows.n_row);
+            uint64_t start = hth_clock_ns();
+            hth_axpy_add(k, pool, &r->axpy, &active, 1, &out);
+            hth_pool_finish(pool);
+            seconds[i] += hth_clock_since(start);
+            n_active += (double)active.n;
+            first += down_t.rows.n_row;
+        }
     }
-    return rates_of((double)active.n * (double)r->m.row_size, seconds).median;
+    return rates_of(n_active * (double)r->m.row_size, seconds).median;
 }
 
 static hth_sample_stats time_rows(cpu_rows *r, const hth_kernels *k, hth_pool *pool)
 {
     double seconds[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
-        hth_output y = {.matrix = &r->m, .y = r->y};
         uint64_t start = hth_clock_ns();
-        hth_product(k, pool, &r->act, r->x, 1, &y, 1);
+        for (size_t first = 0; first < r->m.n_row;) {
+            hth_matrix m = matrix_at(r, first);
+            hth_output y = {.matrix = &m, .y = r->y};
+            hth_product(k, pool, &r->act, r->x, 1, &y, 1);
+            first += m.n_row;
+        }
         seconds[i] = hth_clock_since(start);
     }
     return rates_of((double)r->size, seconds);
