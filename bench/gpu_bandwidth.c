@@ -63,7 +63,8 @@ static double rate(hth_device *device, hth_memory from, hth_memory to, uint64_t 
         hth_cmdlist_barrier(list, bind + 1, 1);
     }
     double fastest = rate_of(device, list, N_COPY * size);
-    bool within = from == HTH_MEMORY_DEVICE && to == HTH_MEMORY_DEVICE;
+    bool within = from == HTH_MEMORY_DEVICE && to == HTH_MEMORY_DEVICE &&
+                  size <= hth_device_get_info(device)->max_binding_size;
     if (within && hth_pipeline_get(device, HTH_SHADER_copy, NULL, &pipeline, &err) == HEARTH_OK) {
         const uint32_t n = (uint32_t)(size / 4), n_group = 32768;
         list = begin(device);
