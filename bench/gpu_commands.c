@@ -4,9 +4,10 @@
  *     gpu_commands MODEL.gguf DEVICE [TOKENS [PROMPT [DEPTH [VRAM [PLACEMENT]]]]]
  *
  * TOKENS are generated one at a time (64) behind DEPTH positions (0), then a prompt of PROMPT tokens is evaluated
- * (512); 0: not. VRAM bytes (0: all that is free) and PLACEMENT are those of hearth_gpu_options. Of tokens the first quarter is not counted, while an idle GPU's clock rises. Commands without a barrier
- * between them share a time. Microseconds are means of a command; GB/s counts the weights that it reads. Timestamps slow
- * a step down by some microseconds a command: for the speed of a model use hearth bench. */
+ * (512); 0: not. VRAM bytes (0: all that is free) and PLACEMENT are those of hearth_gpu_options. Of tokens the first
+ * quarter is not counted, while an idle GPU's clock rises. Commands without a barrier between them share a time.
+ * Microseconds are means of a command; GB/s counts the weights that it reads. Timestamps slow a step down by some
+ * microseconds a command: for the speed of a model use hearth bench. */
 #include "engine/engine.h"
 #include "forward/gpu/gpu_int.h"
 
@@ -58,7 +59,7 @@ static int by_time(const void *a, const void *b)
 }
 
 /* What ran since the last call. n_step: by how many steps a sum is divided. */
-static void report(hth_device *device, const char *title, uint64_t n_step)
+static void report(hth_device *device, const char *title, uint32_t n_step)
 {
     static table t;
     t = (table){0};
@@ -66,10 +67,10 @@ static void report(hth_device *device, const char *title, uint64_t n_step)
     qsort(t.lines, t.n, sizeof *t.lines, by_time);
     printf("\n%s: %.3f ms\n\n| shader, constants | workgroups | in a step | us each | share | GB/s "
            "|\n|---|---|---|---|---|---|\n",
-           title, (double)t.ns * 1e-6 / (double)n_step);
+           title, (double)t.ns * 1e-6 / n_step);
     for (size_t i = 0; i < t.n; i++) {
         const line *l = &t.lines[i];
-        printf("| %s | %.1f | %.2f | %.1f %% | ", l->what, (double)l->n_run / (double)n_step,
+        printf("| %s | %.1f | %.2f | %.1f %% | ", l->what, (double)l->n_run / n_step,
                (double)l->ns * 1e-3 / (double)l->n_run, 100.0 * (double)l->ns / (double)t.ns);
         if (l->bytes > 0) printf("%.1f |\n", (double)l->bytes / (double)l->ns);
         else printf("- |\n");
@@ -82,13 +83,13 @@ static void die(const hearth_error *err)
     exit(1);
 }
 
-static void eval(hearth_session *s, uint64_t n)
+static void eval(hearth_session *s, uint32_t n)
 {
     hearth_error err;
     int32_t *ids = malloc(n * sizeof *ids);
     if (!ids) exit(1);
-    for (uint64_t i = 0; i < n; i++) ids[i] = 5 + (int32_t)(i % 200);
-    if (hearth_session_eval(s, ids, (uint32_t)n, &err) != HEARTH_OK) die(&err);
+    for (uint32_t i = 0; i < n; i++) ids[i] = 5 + (int32_t)(i % 200);
+    if (hearth_session_eval(s, ids, n, &err) != HEARTH_OK) die(&err);
     free(ids);
 }
 
@@ -96,7 +97,7 @@ static void ignore(void *user, const hth_command_time *time) { (void)user, (void
 
 int main(int argc, char **argv)
 {
-    uint64_t n[] = {64, 512, 0, 0};
+    uint32_t n[] = {64, 512, 0};
     hearth_model *model;
     hearth_session *session;
     hearth_error err;
@@ -104,12 +105,13 @@ int main(int argc, char **argv)
         fprintf(stderr, "gpu_commands MODEL.gguf DEVICE [TOKENS [PROMPT [DEPTH [VRAM [PLACEMENT]]]]]\n");
         return 2;
     }
-    for (int i = 3; i < argc && i < 7; i++) n[i - 3] = strtoull(argv[i], NULL, 10);
+    for (int i = 3; i < argc && i < 6; i++) n[i - 3] = (uint32_t)strtoul(argv[i], NULL, 10);
     hearth_model_options options = hearth_model_defaults();
     hearth_session_options so = hearth_session_defaults();
-    so.n_ctx = (uint32_t)(n[0] + n[1] + n[2] + 1);
-    options.gpu = (hearth_gpu_options){.device = argv[2], .vram = n[3], .n_ctx = so.n_ctx, .kv = so.kv,
-                                       .placement = argc > 7 ? argv[7] : NULL};
+    so.n_ctx = n[0] + n[1] + n[2] + 1;
+    options.gpu = (hearth_gpu_options){.device = argv[2], .n_ctx = so.n_ctx, .kv = so.kv};
+    if (argc > 6) options.gpu.vram = strtoull(argv[6], NULL, 10);
+    if (argc > 7) options.gpu.placement = argv[7];
     hth_device_time_commands_on_open(true);
     if (hearth_model_open(argv[1], &options, &model, &err) != HEARTH_OK) die(&err);
     if (!model->gpu) {
@@ -121,12 +123,12 @@ int main(int argc, char **argv)
            hth_device_get_info(device)->driver, model->gpu->params.end_layer, model->model->hparams.n_layer);
     if (hearth_session_open(model, &so, &session, &err) != HEARTH_OK) die(&err);
     if (n[2] > 0) eval(session, n[2]);
-    for (uint64_t i = 0; i < n[0] / 4; i++) eval(session, 1);
+    for (uint32_t i = 0; i < n[0] / 4; i++) eval(session, 1);
     hth_device_command_times(device, ignore, NULL);
-    for (uint64_t i = n[0] / 4; i < n[0]; i++) eval(session, 1);
+    for (uint32_t i = n[0] / 4; i < n[0]; i++) eval(session, 1);
     if (n[0] > 0) report(device, "one token", n[0] - n[0] / 4);
     if (n[1] > 0) {
-        if (hearth_session_truncate(session, (uint32_t)n[2], &err) != HEARTH_OK) die(&err);
+        if (hearth_session_truncate(session, n[2], &err) != HEARTH_OK) die(&err);
         eval(session, n[1]);
         report(device, "a prompt", 1);
     }

@@ -357,20 +357,20 @@ void hth_step_close(hth_step *step)
 }
 
 /* Between two phases a step may wait for a read of some MiB, or for a GPU's part of a layer: threads that slept would
- * be woken later than that. */
-enum { SPIN_NS = 2000000 };
+ * be woken later than that. It lasts as long as the pool. */
+enum { LONG_SPIN_NS = 2000000 };
 
 void hth_step_use_gpu(hth_step *step, hth_gpu *gpu)
 {
     step->gpu = gpu;
-    if (gpu && hth_gpu_divides_layers(gpu)) hth_pool_set_spin(step->pool, SPIN_NS);
+    if (gpu && hth_gpu_divides_layers(gpu)) hth_pool_set_spin(step->pool, LONG_SPIN_NS);
 }
 
 hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     step->streamed = streamed;
-    if (streamed->store) hth_pool_set_spin(step->pool, SPIN_NS);
+    if (streamed->store) hth_pool_set_spin(step->pool, LONG_SPIN_NS);
     for (int i = 0; i < HTH_N_TABLE && st == HEARTH_OK; i++)
         if (streamed->tables[i].row_size > 0)
             st = hth_table_rows_open(streamed->reader, &streamed->tables[i], step->n_tok_max,

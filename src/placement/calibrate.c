@@ -402,8 +402,8 @@ static void close_rows(cpu_rows *r)
     hth_arena_free(&r->arena);
 }
 
-/* Rows are read as a layer reads them, matrix by matrix: at the end of each all threads wait for the last. A multiple of
- * clusters, panels and units of work. */
+/* Rows are read matrix by matrix, as a layer reads them: at the end of each all threads wait for the last. 6 to 12 MiB,
+ * a matrix of a small model; a common multiple of the rows of clusters (256), panels (16) and units of work (48). */
 static size_t rows_of_matrix(const cpu_rows *r)
 {
     enum { BYTES = 8 << 20, UNIT = 768 };
@@ -411,7 +411,7 @@ static size_t rows_of_matrix(const cpu_rows *r)
     return n > 0 ? n : UNIT;
 }
 
-/* Some of the rows from `first` on. */
+/* The matrix that begins at row `first`; the last one may have fewer rows. */
 static hth_matrix matrix_at(const cpu_rows *r, size_t first)
 {
     hth_matrix m = r->m;
@@ -421,7 +421,7 @@ static hth_matrix matrix_at(const cpu_rows *r, size_t first)
     return m;
 }
 
-/* Which rows of a matrix from `first` on are active. */
+/* Lists the active rows of m; returns their number. */
 static size_t draw_active(cpu_rows *r, const hth_matrix *m, double share, uint32_t *state)
 {
     size_t n = 0;

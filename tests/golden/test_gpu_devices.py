@@ -2,7 +2,7 @@
 """Golden models on devices that are not here (tests/support/devices.py) and on SwiftShader: a selection of the cases of
 test_gpu.c and test_hybrid.c has the CPU's bits on each, floats those of the null device. A device that cannot is refused
 by a line that names its limit. Some run under synchronisation validation, which has nothing to say. Each program has a
-time limit.
+time limit. With HEARTH_LONG=1, as make test-long has it; without, only a refused device and a missing barrier.
 
     tests/golden/test_gpu_devices.py FOLDER_OF_THE_TESTS FOLDER_OF_THE_LAYER
 
@@ -88,7 +88,7 @@ def in_parallel(jobs):
 
 def want_long():
     if not os.environ.get("HEARTH_LONG"):
-        raise Skip("some minutes: with HEARTH_LONG only")
+        raise Skip("minutes for each device: with HEARTH_LONG only")
 
 
 def has_validation_layer():

@@ -112,7 +112,7 @@ uint32_t hth_gpu_end_layer(const hth_gpu *gpu);
 /* The neurons of layer i that are on a device; i is one of the first hth_gpu_end_layer. */
 uint32_t hth_gpu_n_hot(const hth_gpu *gpu, uint32_t i_layer);
 bool hth_gpu_has_head(const hth_gpu *gpu);
-/* Whether a GPU, not one that the CPU plays, waits for the CPU's part of a layer, and the CPU for it. */
+/* Whether a layer is divided between the CPU and a physical GPU (not null, simulated or lavapipe). */
 bool hth_gpu_divides_layers(const hth_gpu *gpu);
 /* Whether they give the CPU's bits: all weights are quantised, and the shaders passed the self-test. */
 bool hth_gpu_is_bit_exact(const hth_gpu *gpu);

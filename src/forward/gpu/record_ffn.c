@@ -117,7 +117,7 @@ static bool is_sparse(const hth_recorder *r)
            selector == HEARTH_SELECTOR_THRESHOLD;
 }
 
-/* How down_q divides its work: tokens that an invocation computes, each of them up to 32 sums in registers, and groups
+/* How down_q divides its work: tokens that an invocation computes, with 16 to 64 sums of each in registers, and groups
  * of invocations that divide the neurons of a split. */
 typedef struct down_shape {
     uint32_t cols, groups;
@@ -129,10 +129,11 @@ static down_shape down_shape_of(const hth_recorder *r, bool sparse, uint32_t n_t
 {
     const hth_device_info *info = hth_device_get_info(r->g->device);
     down_shape s = {sparse || n_tok == 1 ? 1 : 2, n_tok <= 8 ? 4 : 1};
-    /* The shader's shared memory: sixteen sums of each lane and group; the split's neurons; a table of values. */
-    while (s.groups > 1 && (s.groups * HTH_REC_LOCAL > info->max_workgroup_size ||
-                            4 * (16 * s.groups * (HTH_REC_LOCAL + 1) + 3 * HTH_DOWN_SPLIT + 32) > info->max_shared_memory))
-        s.groups /= 2;
+    for (; s.groups > 1; s.groups /= 2) {
+        /* The shader's shared memory: sixteen sums of each lane and group; the split's neurons; a table of values. */
+        uint32_t words = 16 * s.groups * (HTH_REC_LOCAL + 1) + 3 * HTH_DOWN_SPLIT + 32;
+        if (s.groups * HTH_REC_LOCAL <= info->max_workgroup_size && 4 * words <= info->max_shared_memory) break;
+    }
     return s;
 }
 
@@ -191,8 +192,7 @@ typedef struct parts {
     hth_buffer_range acc64;
 } parts;
 
-/* Reduces the sums of tokens [first_tok, first_tok + n) to y: 32 outputs in a workgroup. */
-enum { DOWN_REDUCE_LOCAL = 256 };
+/* Reduces the sums of tokens [first_tok, first_tok + n) to y. */
 static void reduce_sums(hth_recorder *r, uint32_t i_layer, const parts *p, uint32_t first_tok, uint32_t n,
                       hth_buffer_range y, bool accumulate)
 {
@@ -203,11 +203,12 @@ static void reduce_sums(hth_recorder *r, uint32_t i_layer, const parts *p, uint3
                                  p->floats ? 0 : (uint32_t)hth_n_cluster(p->n_neuron)};
     hth_buffer_range acc64 = p->has_acc64 ? p->acc64 : hth_rec_vector(r, bias);
     const hth_buffer_range bind[] = {ws->step, ws->sums, ws->down_scales, acc64, hth_rec_vector(r, bias), y};
-    uint32_t groups = DOWN_REDUCE_LOCAL / 32;
-    while (groups * 32 > hth_device_get_info(r->g->device)->max_workgroup_size) groups /= 2;
+    enum { OUTPUTS = 32, MAX_GROUPS = 8 }; /* of a workgroup */
+    uint32_t groups = MAX_GROUPS;
+    while (groups * OUTPUTS > hth_device_get_info(r->g->device)->max_workgroup_size) groups /= 2;
     hth_rec_dispatch(r, accumulate ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
-                (const uint32_t[]){groups * 32, p->floats, p->has_acc64, groups}, bind, &push,
-                hth_div_ceil(n_out, 32), n);
+                (const uint32_t[]){groups * OUTPUTS, p->floats, p->has_acc64, groups}, bind, &push,
+                hth_div_ceil(n_out, OUTPUTS), n);
     hth_rec_mark_dirty(r, y);
     hth_rec_barrier(r);
 }

@@ -343,7 +343,8 @@ static void down_reduce(hth_gpu_testcase *t)
     const hth_push_down_reduce push = {N_OUT, N_SPLIT, 1, FIRST_TOK,
                                        c[HTH_DOWN_REDUCE_FLOATS] ? 0 : N_CLUSTER};
     bool has_host = c[HTH_DOWN_REDUCE_HOST];
-    set_call(t, &push, sizeof push, over(N_OUT, c[HTH_DOWN_REDUCE_LOCAL] / c[HTH_DOWN_REDUCE_GROUPS]), N_ROW - FIRST_TOK, 1);
+    uint32_t lanes = c[HTH_DOWN_REDUCE_LOCAL] / c[HTH_DOWN_REDUCE_GROUPS];
+    set_call(t, &push, sizeof push, over(N_OUT, lanes), N_ROW - FIRST_TOK, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
     if (c[HTH_DOWN_REDUCE_FLOATS]) bind_floats(t, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 20);
     else bind_input(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;

@@ -280,9 +280,9 @@ typedef struct hth_push_down_scale {
 /* sums[t][split][n_out]: the integers of HTH_DOWN_SPLIT neurons each, minima subtracted, times the scale of their
  * cluster. Neurons whose h is 0 are not read. Tokens are those from first_tok on; sums begin with them.
  * Bindings: step, weights (a row per neuron, as for mul_mat_vec_q), h[t][stride], scales[t][n_cluster], sums. An
- * invocation computes 16 bytes' worth of a row's outputs for COLS tokens; GROUPS, a divisor of LOCAL, of them divide
- * the neurons of a split. Grid: {ceil(pieces of a row / (LOCAL / GROUPS)), ceil(n_neuron / HTH_DOWN_SPLIT),
- * ceil(tokens / COLS)}. */
+ * invocation computes 16 bytes' worth of a row's outputs for COLS tokens. GROUPS divides LOCAL: so many invocations
+ * have the same outputs and divide the neurons of a split. Grid: {ceil(pieces of a row / (LOCAL / GROUPS)),
+ * ceil(n_neuron / HTH_DOWN_SPLIT), ceil(tokens / COLS)}. */
 enum { HTH_DOWN_SPLIT = 128 };
 enum { HTH_DOWN_LOCAL = 0, HTH_DOWN_COLS, HTH_DOWN_GROUPS, HTH_DOWN_FORMAT, HTH_DOWN_N_CONST = HTH_DOWN_FORMAT + 8 };
 typedef struct hth_push_down {
@@ -305,7 +305,7 @@ typedef struct hth_push_down_f {
 /* y[t][n_out] = the sums of all splits as Q31.32 (FLOATS: of all chains), and with HOST 64-bit sums [t][n_out] of the
  * host (from word HTH_HOST_SUMS on; word 0: HTH_HOST_SUMS_NONE, _VALID or _OVERFLOW), times 2^-32, + bias; _acc: added
  * to y. NaN where one of the token's n_cluster scales is 0, a chain is out of bounds, or the host's sums are.
- * GROUPS, a divisor of LOCAL, of invocations divide the splits of an output. Bindings: step, sums,
+ * GROUPS divides LOCAL: so many invocations divide the splits of an output. Bindings: step, sums,
  * scales[t][n_cluster], host, bias, y. Grid: {ceil(n_out / (LOCAL / GROUPS)), tokens}. */
 enum { HTH_HOST_SUMS = 4, HTH_HOST_SUMS_NONE = 0, HTH_HOST_SUMS_VALID, HTH_HOST_SUMS_OVERFLOW };
 enum { HTH_DOWN_REDUCE_LOCAL = 0, HTH_DOWN_REDUCE_FLOATS, HTH_DOWN_REDUCE_HOST, HTH_DOWN_REDUCE_GROUPS };

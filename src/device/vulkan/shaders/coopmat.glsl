@@ -26,9 +26,8 @@ const uint TILE = GROUPS * ROWS; /* rows */
 const uint N_M = TILE / M, N_N = COLS / SPLIT / N, N_MATRIX = N_M * N_N; /* matrices of a subgroup */
 
 const uint WEIGHTS = PART == 16 ? 16 : 32, PIECE = WEIGHTS < K ? K : WEIGHTS;
-const uint N_PIECE = 32 / PIECE;              /* of a block in a step */
-const uint SIXTEENS = N_PIECE * WEIGHTS / 16; /* likewise */
-const uint N_STEP = BLOCK / (16 * SIXTEENS);  /* of a block */
+/* Pieces, and sixteens of weights, of a block in a step; steps of a block. */
+const uint N_PIECE = 32 / PIECE, SIXTEENS = N_PIECE * WEIGHTS / 16, N_STEP = BLOCK / (16 * SIXTEENS);
 
 /* Eight bytes each; two more than a step's 256 bytes let neighbouring lines lie in other banks. For the final sums a
  * subgroup stores one matrix at a time, in columns of SIDE words. */
@@ -52,7 +51,7 @@ const int PRODUCT_START = BLOCK == 32 ? 0x4b400000 : 0;
 
 /* ---- operands ----------------------------------------------------------------------------------------- */
 
-/* Every byte less the offset: bytes below 128 that stay above -128. */
+/* Subtracts the offset from every byte; results are in -128..127. */
 uvec4 signed_of(uvec4 w)
 {
     return OFFSET == 0 ? w : ((w | BYTES * 0x80u) - BYTES * OFFSET) ^ BYTES * 0x80u;
@@ -118,6 +117,7 @@ void load_tokens(uint first, uint step)
     }
 }
 
+/* Where a step has one sixteen, the next two uvec2 keep what they had: their weights are zeros. */
 void store_tokens(uint n_group, uint step)
 {
     [[unroll]] for (uint n = 0; n < N_INPUT; n++) {
@@ -271,7 +271,7 @@ void add_group(uint first, bool minima)
 
 /* ---- outputs -------------------------------------------------------------------------------------------- */
 
-/* Of this invocation: N_OUT of those that lie in matrix i of all subgroups. */
+/* This invocation's outputs: N_OUT for each matrix i, whose partial sums all subgroups store at the same time. */
 const uint N_OUT = (SPLIT * M * N + LOCAL - 1) / LOCAL;
 float outputs[N_MATRIX * N_OUT];
 

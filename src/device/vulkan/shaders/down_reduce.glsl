@@ -66,9 +66,9 @@ float to_float(uvec2 acc64)
     return uintBitsToFloat(((uint(shift + 23 + 127) << 23) + (kept - 0x800000u)) | sign);
 }
 
-/* Of this invocation's units, for output o of token t: the integers of a cluster, or a chain. */
-bool overflow = false;
+bool overflow = false; /* of this invocation's output */
 
+/* Output o of token t: every GROUPS-th cluster's integers, or every GROUPS-th chain. */
 uvec2 sum_of(uint group, uint i_tok, uint t, uint o)
 {
     uvec2 total = uvec2(0);
