@@ -52,12 +52,17 @@ static size_t n_logits(void)
 }
 
 static _Atomic uint64_t n_visit;
+static hth_pool *_Atomic late_on; /* the pool whose threads must be late; NULL: none */
 
-/* A nap of 100 us at every 700th point. */
+/* A nap of 100 us at every 700th point. Where threads must be late, it lasts until a first unit was done twice, at
+ * most 100 ms: some units are never done twice, and on a busy machine other threads may not run for a while. */
 static void nap_sometimes(hth_pool_point point, uint32_t i_thread)
 {
-    struct timespec time = {.tv_nsec = 100000};
-    if (atomic_fetch_add(&n_visit, 1) % 700 == 0) nanosleep(&time, NULL);
+    const struct timespec time = {.tv_nsec = 100000};
+    if (atomic_fetch_add(&n_visit, 1) % 700 != 0) return;
+    nanosleep(&time, NULL);
+    hth_pool *pool = atomic_load(&late_on);
+    for (int i = 0; pool && i < 1000 && hth_pool_n_backup(pool) == 0; i++) nanosleep(&time, NULL);
 }
 
 typedef struct setting {
@@ -72,9 +77,11 @@ static uint64_t speak_with(const setting *s, float *logits)
     CLOSED(hth_pool) *pool = OPENED(hth_pool, s->n_thread);
     hth_pool_set_straggler_timeout(pool, s->timeout_ns);
     if (s->naps) hth_pool_set_hook(pool, nap_sometimes);
+    atomic_store(&late_on, s->timeout_ns ? pool : NULL);
     speak(pool, logits);
-    uint64_t n = hth_pool_n_backup(pool);
-    return n;
+    atomic_store(&late_on, NULL);
+    hth_pool_quiesce(pool);
+    return hth_pool_n_backup(pool);
 }
 
 /* The thread sanitizer must not see late threads (base/pool.h). */
