@@ -13,7 +13,7 @@ typedef enum hth_shader_id {
     HTH_N_SHADER,
 } hth_shader_id;
 
-enum { HTH_SHADER_MAX_BIND = 8, HTH_SHADER_MAX_PUSH = 128, HTH_SHADER_MAX_CONST = 16 };
+enum { HTH_SHADER_MAX_BIND = 8, HTH_SHADER_MAX_PUSH = 128, HTH_SHADER_MAX_CONST = 20 };
 
 typedef struct hth_shader_info {
     const char *name;
