@@ -201,8 +201,10 @@ hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hea
         return st;
     }
     d->limit = spec->memory > 0 && spec->memory < d->info.memory ? spec->memory : d->info.memory;
-    *out = d;
-    return HEARTH_OK;
+    if (back->probe && !spec->no_half_conversion) st = back->probe(d, err);
+    if (st == HEARTH_OK) *out = d;
+    else hth_device_close(d);
+    return st;
 }
 
 void hth_device_close(hth_device *d)

@@ -104,6 +104,7 @@ typedef struct hth_device_spec {
     hth_shader_ref_fn *const *shader_refs; /* null, simulated: [HTH_N_SHADER] */
     bool validation;                       /* Vulkan: enables the validation layer; for tests */
     uint32_t disabled_features;            /* HTH_FEATURE_*: for tests and diagnosis */
+    bool no_half_conversion;               /* Vulkan: halves are converted by integer operations; for tests */
     hth_coopmat_shape coopmat;             /* null: the cooperative matrix shape it offers; m 0: none */
     bool coopmat2;                         /* null: with per-element operations */
 } hth_device_spec;

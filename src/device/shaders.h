@@ -15,6 +15,10 @@ typedef enum hth_shader_id {
 
 enum { HTH_SHADER_MAX_BIND = 8, HTH_SHADER_MAX_PUSH = 128, HTH_SHADER_MAX_CONST = 20 };
 
+/* The number of a boolean constant that is in no table: the back end sets it, the same one for all shaders. True: the
+ * driver's conversions of halves to floats are exact. */
+enum { HTH_SHADER_CONVERTS_HALVES = 31 };
+
 typedef struct hth_shader_info {
     const char *name;
     const char *bindings; /* r, w, x: one letter per binding */

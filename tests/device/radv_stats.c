@@ -137,25 +137,28 @@ static VkShaderModule module_of(hth_shader_id id)
     VkShaderModule module;
     size_t size;
     const uint32_t *words = hth_vk_spirv(id, has_dot, &size);
-    uint32_t *stripped = words ? malloc(size) : NULL;
-    if (!stripped) die("no SPIR-V");
-    size_t n = hth_vk_spirv_strip_float_controls(words, size / sizeof *words, float_controls, stripped);
+    uint32_t *adapted = words ? malloc(size + HTH_VK_SPIRV_MORE * sizeof *words) : NULL;
+    if (!adapted) die("no SPIR-V");
+    size_t n = hth_vk_spirv_set_float_controls(words, size / sizeof *words, float_controls, adapted);
     VkShaderModuleCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-                                     .codeSize = n * sizeof *stripped,
-                                     .pCode = stripped};
+                                     .codeSize = n * sizeof *adapted,
+                                     .pCode = adapted};
     check(vk.vkCreateShaderModule(device, &info, NULL, &module), "vkCreateShaderModule");
-    free(stripped);
+    free(adapted);
     return module;
 }
 
 static VkPipeline compile(hth_shader_id id, const uint32_t *consts)
 {
-    VkSpecializationMapEntry entries[HTH_SHADER_MAX_CONST];
+    VkSpecializationMapEntry entries[HTH_SHADER_MAX_CONST + 1];
     VkPipeline pipeline;
     const VkPipelineShaderStageCreateFlags full = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
-    uint32_t n = hth_shader_infos[id].n_const;
+    uint32_t words[HTH_SHADER_MAX_CONST + 1], n = hth_shader_infos[id].n_const;
     for (uint32_t i = 0; i < n; i++) entries[i] = (VkSpecializationMapEntry){i, 4 * i, 4};
-    VkSpecializationInfo values = {n, entries, n * sizeof *consts, consts};
+    entries[n] = (VkSpecializationMapEntry){HTH_SHADER_CONVERTS_HALVES, 4 * n, 4};
+    if (n > 0) memcpy(words, consts, n * sizeof *words);
+    words[n++] = VK_TRUE; /* RADV keeps subnormal halves, of GCN 3 and later; nothing can be tried here */
+    VkSpecializationInfo values = {n, entries, n * sizeof *words, words};
     VkComputePipelineCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
         .flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR |

@@ -47,7 +47,7 @@ FOUR_OF_32 = r"mul_mat_vec_q(_acc)? 64,8,4,[01],8,32,.*"
 ATTENTION = r"attn 128,4,[0-2],0,256,4"                # four heads of four tokens share keys
 EXCEPTIONS = {
     "22.3": {  # its compiler for navi31 uses 128 registers at most, and spills the others
-        (FLOATS, "vega10 navi10 navi21"): {"VGPRs": 192},
+        (FLOATS, "polaris10 vega10"): {"VGPRs": 232},
         (FLOATS, "navi31"): {"Spilled VGPRs": 4, "Scratch size": 1024},
         (ONE_OF_256, "navi21"): {"VGPRs": 256},
         (ONE_OF_256, "navi31"): {"Spilled VGPRs": 25, "Scratch size": 7168},
@@ -56,8 +56,7 @@ EXCEPTIONS = {
         (FOUR_OF_32, "navi31"): {"Spilled VGPRs": 7, "Scratch size": 2048},
     },
     "25.0": {  # it takes registers that are free to load ahead
-        (FLOATS, "polaris10 vega10 navi10 navi21"): {"VGPRs": 256},
-        (FLOATS, "navi31 gfx1201"): {"VGPRs": 192},
+        (FLOATS, "navi31 gfx1201"): {"VGPRs": 252},
         (ONE_OF_256, "polaris10 vega10 navi10 navi21"): {"VGPRs": 256},
         (ONE_OF_256, "navi31 gfx1201"): {"VGPRs": 252},
         (TWO_OF_256, "navi21 gfx1201"): {"VGPRs": 256},
@@ -68,7 +67,7 @@ EXCEPTIONS = {
 
 # Bits of floats are the same on all devices as long as each operation is rounded by itself, to nearest. Of instructions
 # on floats these do that, or are exact; all others are refused by name, and so is what changes the mode of floats.
-ROUNDED = re.compile(r"[vs]_(?:add|sub|subrev|mul)_f32|v_cvt_f32_i32|[vs]_cmp\w*_f32|v_cmp\w*_class_f(?:16|32)")
+ROUNDED = re.compile(r"[vs]_(?:add|sub|subrev|mul)_f32|v_cvt_f32_(?:i32|f16)|[vs]_cmp\w*_f32|v_cmp\w*_class_f(?:16|32)")
 # The two of a division of integers by a variable, which the compiler computes by a reciprocal and mends afterwards.
 OF_DIVISION = {"v_cvt_f32_u32", "v_cvt_u32_f32"}
 RECIPROCAL = {"v_rcp_f32", "v_rcp_iflag_f32"}
@@ -104,9 +103,11 @@ def inexact(text):
             any((a in TO_NORMAL or a in powers) and b in integers for a, b in (sources, sources[::-1]))
         by_reciprocal = name in RECIPROCAL and sources and sources[0] in integers
         exact_fma = name == "v_fma_f32" and len(sources) == 3 and any(x in EXACT_FACTORS for x in sources[:2])
+        # A product, one of whose factors is a half: -0 added changes nothing.
+        is_product = name == "v_fma_mix_f32" and len(sources) >= 3 and re.match(r"neg\(0\)(?:$| )", sources[2])
         is_float = re.search(r"_f(?:16|32|64)", name) or MODES.match(name)
         scaled = re.search(r"\b(?:mul:|div:|clamp\b)", " ".join(operands)) and re.search(r"_f\d\d", name)
-        if scaled or (is_float and not (ROUNDED.fullmatch(name) or name in OF_DIVISION or by_reciprocal or exact_fma)):
+        if scaled or (is_float and not (ROUNDED.fullmatch(name) or name in OF_DIVISION or by_reciprocal or exact_fma or is_product)):
             wrong.append(f"{name} {', '.join(operands)}")
         chooses = {"v_cndmask_b32": sources[:2], "v_mov_b32": sources, "s_mov_b32": sources}.get(name)
         is_power = chooses and set(chooses) <= TO_NORMAL | powers
@@ -229,6 +230,8 @@ def instructions_that_round_otherwise_are_found():
         v_cndmask_b32_e64 v4, 1.0, 0x4b800000, s[16:17]
         v_mul_f32_e32 v3, v4, v3
         v_rcp_f32_e32 v3, v3
+        v_cvt_f32_f16_e32 v1, v2
+        v_fma_mix_f32 v27, v29, v27, neg(0) op_sel:[0, 1, 0] op_sel_hi:[0, 1, 0]
         v_mad_u32_u24 v1, v2, v3, v4
         v_cmp_gt_f32_e64 s[2:3], v1, v2
         v_dual_mul_f32 v0, v1, v2 :: v_dual_add_f32 v3, v4, v5
@@ -237,7 +240,7 @@ def instructions_that_round_otherwise_are_found():
     for line in ("v_fma_f32 v8, v1, -v8, 1.0", "v_mac_f32_e32 v1, v2, v3", "v_fmac_f32_e32 v1, v2, v3",
                  "v_exp_f32_e32 v1, v2", "v_rsq_f32_e32 v1, v2", "v_sqrt_f32_e32 v1, v2",
                  "v_rcp_f32_e32 v4, v9", "v_mad_f32 v1, v2, v3, v4",
-                 "v_fma_mix_f32 v1, v2, v3, v4", "v_mul_f32_e64 v1, v2, v3 mul:2", "v_cvt_f16_f32_e32 v1, v2",
+                 "v_fma_mix_f32 v1, v2, v3, v4", "v_fma_mix_f32 v1, v2, v3, 0 op_sel_hi:[0, 1, 0]", "v_mul_f32_e64 v1, v2, v3 mul:2", "v_cvt_f16_f32_e32 v1, v2",
                  "v_dual_mul_f32 v0, v1, v2 :: v_dual_fmac_f32 v3, v4, v5", "s_fmac_f32 s1, s2, s3",
                  "BB2:\n v_rcp_f32_e32 v4, v4", "v_mov_b32_e32 v4, v9\n v_rcp_f32_e32 v4, v4",
                  "v_mul_f32_e32 v4, v9, v4\n v_rcp_f32_e32 v4, v4",

@@ -608,8 +608,9 @@ static void halves_are_widened_on(hth_device *d, bool high)
 
 TEST(all_halves_are_widened_exactly)
 {
-    for (size_t i = 0; i < N_DEVICE; i++) {
-        hth_device *d = shaders_open(devices[i]);
+    for (size_t i = 0; i < 2 * N_DEVICE; i++) {
+        hth_device *d =
+            shaders_open_as(&(hth_device_spec){.name = devices[i / 2], .no_half_conversion = i % 2 > 0});
         for (int high = 0; d && high < 2; high++) halves_are_widened_on(d, high);
         shaders_close(d);
     }

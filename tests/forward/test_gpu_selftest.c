@@ -379,7 +379,7 @@ TEST(every_shader_but_those_of_floats_has_a_test)
     static const uint32_t zeros[HTH_SHADER_MAX_CONST];
     static const hth_shader_id without[] = {
         HTH_SHADER_fill, HTH_SHADER_copy, HTH_SHADER_add, HTH_SHADER_mul_mat_vec_f, HTH_SHADER_mul_mat_vec_f_acc,
-        HTH_SHADER_mul_mat_vec_f_sparse, HTH_SHADER_down_f,
+        HTH_SHADER_mul_mat_vec_f_sparse, HTH_SHADER_down_f, HTH_SHADER_widen_halves,
     };
     FREED list *l = all_shaders();
     bool has[HTH_N_SHADER] = {false};

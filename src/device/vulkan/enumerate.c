@@ -205,6 +205,7 @@ static hearth_status find_features(const hth_vk_instance *vk, VkPhysicalDevice d
 static uint32_t float_controls_of(const VkPhysicalDeviceFloatControlsProperties *p)
 {
     return (p->shaderDenormPreserveFloat32 ? HTH_VK_DENORM_PRESERVE : 0u) |
+           (p->shaderDenormPreserveFloat16 ? HTH_VK_DENORM_PRESERVE_16 : 0u) |
            (p->shaderSignedZeroInfNanPreserveFloat32 ? HTH_VK_SIGNED_ZERO_INF_NAN_PRESERVE : 0u) |
            (p->shaderRoundingModeRTEFloat32 ? HTH_VK_ROUNDING_RTE : 0u);
 }

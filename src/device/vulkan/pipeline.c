@@ -31,7 +31,7 @@ static hearth_status make_layouts(hth_device *d, hth_vk_pipeline *own, const hth
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkCreatePipelineLayout", r);
 }
 
-/* The build's SPIR-V, without float controls that the device does not support. */
+/* The build's SPIR-V, with the float controls that the device supports. */
 static hearth_status make_module(hth_device *d, hth_vk_pipeline *own, hth_shader_id id, hearth_error *err)
 {
     hth_vk_device *vk = d->priv;
@@ -40,13 +40,13 @@ static hearth_status make_module(hth_device *d, hth_vk_pipeline *own, hth_shader
     if (!words)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: this build has no shader %s", d->info.name,
                         hth_shader_infos[id].name);
-    uint32_t *stripped = hth_alloc(size / sizeof *stripped, sizeof *stripped);
-    if (!stripped) return hth_fail_memory(err, size, "the SPIR-V of a shader");
-    size_t n = hth_vk_spirv_strip_float_controls(words, size / sizeof *stripped, vk->physical.float_controls, stripped);
+    uint32_t *adapted = hth_alloc(size / sizeof *adapted + HTH_VK_SPIRV_MORE, sizeof *adapted);
+    if (!adapted) return hth_fail_memory(err, size, "the SPIR-V of a shader");
+    size_t n = hth_vk_spirv_set_float_controls(words, size / sizeof *adapted, vk->physical.float_controls, adapted);
     VkShaderModuleCreateInfo module = {
-        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = n * sizeof *stripped, .pCode = stripped};
+        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = n * sizeof *adapted, .pCode = adapted};
     VkResult r = vk->call.vkCreateShaderModule(vk->handle, &module, NULL, &own->module);
-    hth_free(stripped);
+    hth_free(adapted);
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkCreateShaderModule", r);
 }
 
@@ -54,10 +54,13 @@ static hearth_status make_pipeline(hth_device *d, hth_vk_pipeline *own, const ht
                                    hearth_error *err)
 {
     hth_vk_device *vk = d->priv;
-    VkSpecializationMapEntry entries[HTH_SHADER_MAX_CONST];
-    uint32_t n = hth_shader_infos[p->id].n_const;
+    VkSpecializationMapEntry entries[HTH_SHADER_MAX_CONST + 1];
+    uint32_t values[HTH_SHADER_MAX_CONST + 1], n = hth_shader_infos[p->id].n_const;
     for (uint32_t i = 0; i < n; i++) entries[i] = (VkSpecializationMapEntry){i, 4 * i, 4};
-    VkSpecializationInfo consts = {n, entries, n * sizeof *p->consts, p->consts};
+    entries[n] = (VkSpecializationMapEntry){HTH_SHADER_CONVERTS_HALVES, 4 * n, 4};
+    memcpy(values, p->consts, n * sizeof *values);
+    values[n++] = vk->converts_halves;
+    VkSpecializationInfo consts = {n, entries, n * sizeof *values, values};
     VkPipelineShaderStageCreateFlags full =
         hth_shader_coopmat_level(p->id) ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT : 0;
     /* Tiles are divided among subgroups of this size (forward/gpu/coopmat_shapes.c); drivers may choose another one. */

@@ -187,6 +187,7 @@ hearth_status hth_vk_list(hth_device_info *out, size_t capacity, size_t *n, hear
 
 const hth_backend hth_backend_vulkan = {
     .open = open_device,
+    .probe = hth_vk_probe_halves,
     .stop = stop,
     .close = close_device,
     .n_validation_error = n_validation_error,

@@ -100,6 +100,7 @@ typedef struct hth_vk_device {
     int i_staging;             /* the next one */
     _Atomic bool compiled;          /* some pipeline was compiled since */
     hth_vk_proofs *proofs;
+    bool converts_halves; /* the driver's conversions of halves are exact (half_probe.c) */
     bool hangs;                /* what was submitted did not end: its objects stay until the process ends */
 } hth_vk_device;
 
@@ -134,6 +135,8 @@ hearth_status hth_vk_finish_uploads(hth_device *d, hearth_error *err);
 /* pipeline.c */
 hearth_status hth_vk_pipeline_new(hth_device *d, hth_pipeline *p, hearth_error *err);
 void hth_vk_pipeline_free(hth_device *d, hth_pipeline *p);
+/* half_probe.c: hth_backend.probe */
+hearth_status hth_vk_probe_halves(hth_device *d, hearth_error *err);
 /* pipeline_cache.c: loads what an earlier run compiled for the device, and saves what this one compiled. */
 void hth_vk_pipeline_cache_open(hth_device *d);
 void hth_vk_pipeline_cache_save(hth_device *d);

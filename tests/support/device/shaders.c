@@ -7,12 +7,15 @@
 
 enum { GUARD = 256, LONG_ENOUGH_S = 120 };
 
-hth_device *shaders_open(const char *name)
+hth_device *shaders_open(const char *name) { return shaders_open_as(&(hth_device_spec){.name = name}); }
+
+hth_device *shaders_open_as(const hth_device_spec *as)
 {
     hth_device *d = NULL;
     hearth_error err = {0};
-    hth_device_spec spec = {.name = name, .shader_refs = hth_shader_ref_table,
-                            .validation = getenv("HEARTH_NO_VALIDATION") == NULL};
+    hth_device_spec spec = *as;
+    const char *name = spec.name;
+    spec.shader_refs = hth_shader_ref_table, spec.validation = getenv("HEARTH_NO_VALIDATION") == NULL;
     hearth_status st = hth_device_open(&spec, &d, &err);
     if (st == HEARTH_ERROR_UNSUPPORTED && strcmp(name, "null") != 0) test_skip("%s", err.message);
     else if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", name, err.message);

@@ -8,6 +8,8 @@
 
 /* "null", or "vulkan:0" under its validation layer. NULL, and the case is skipped: there is none, or no layer. */
 hth_device *shaders_open(const char *name);
+/* The same with what is set in a description; functions and validation are set here. */
+hth_device *shaders_open_as(const hth_device_spec *spec);
 /* Closes it; the layer must not have complained. */
 void shaders_close(hth_device *device);
 

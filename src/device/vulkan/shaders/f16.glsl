@@ -1,8 +1,11 @@
-/* Halves by integer operations: subnormals are kept, whatever the driver does with its own conversions. */
+/* Halves. The driver's conversion to floats is an instruction; it may lose subnormals, so it is used only where it was
+ * exact for every half when the device was opened (device/vulkan/half_probe.c). */
+layout(constant_id = 31) const bool CONVERTS_HALVES = false; /* HTH_SHADER_CONVERTS_HALVES */
 
-/* Exact, without branches. 2^-14 times the mantissa as a fraction, less 2^-14, is a subnormal's value: both terms and
- * the difference are normal, or 0. Infinities and NaN have the largest exponent in either format. */
-float widened(uint h)
+/* Exact, by integer operations without branches. 2^-14 times the mantissa as a fraction, less 2^-14, is a subnormal's
+ * value: both terms and the difference are normal, or 0. Infinities and NaN have the largest exponent in either
+ * format. */
+float widened_by_bits(uint h)
 {
     uint magnitude = h & 0x7fffu, mantissa = magnitude << 13;
     precise float low = uintBitsToFloat(mantissa + 0x38800000u) - uintBitsToFloat(0x38800000u);
@@ -11,8 +14,14 @@ float widened(uint h)
     return uintBitsToFloat(bits | (h & 0x8000u) << 16);
 }
 
+float widened(uint h) { return CONVERTS_HALVES ? unpackHalf2x16(h).x : widened_by_bits(h); }
+
 /* The halves of a word, low one first. */
-vec2 widened_pair(uint word) { return vec2(widened(word & 0xffffu), widened(word >> 16)); }
+vec2 widened_pair(uint word)
+{
+    return CONVERTS_HALVES ? unpackHalf2x16(word)
+                           : vec2(widened_by_bits(word & 0xffffu), widened_by_bits(word >> 16));
+}
 
 /* To nearest even. 65520 and more become infinity, NaN the one of base/bits.h. */
 uint narrowed(float x)

@@ -1,6 +1,7 @@
 /* How floats behave, for every program: subnormals, then infinities, NaN and signs of zeros are kept, and
  * rounding is to nearest (docs/arithmetic.md 1): DenormPreserve, SignedZeroInfNanPreserve, RoundingModeRTE. A
- * device that cannot promise one gets the words without it (spirv_float_controls.c). Sums and products are `precise`; loops
+ * device that cannot promise one gets the words without it; one that can keep subnormal halves is asked to do that too
+ * (spirv_float_controls.c), as GLSL has no second width of a mode. Sums and products are `precise`; loops
  * around them are never marked [[unroll]], as the copies that the compiler makes lose that mark. */
 #extension GL_EXT_spirv_intrinsics : require
 

@@ -44,7 +44,7 @@ void load_piece(uint g, uint i, uint j)
 
 vec2 pair_of(uint two)
 {
-    if (TYPE == 1) return vec2(widened(two & 0xffffu), widened(two >> 16));
+    if (TYPE == 1) return widened_pair(two);
     return uintBitsToFloat(uvec2(two << 16, two & 0xffff0000u));
 }
 
