@@ -107,7 +107,8 @@ def inexact(text):
         is_product = name == "v_fma_mix_f32" and len(sources) >= 3 and re.match(r"neg\(0\)(?:$| )", sources[2])
         is_float = re.search(r"_f(?:16|32|64)", name) or MODES.match(name)
         scaled = re.search(r"\b(?:mul:|div:|clamp\b)", " ".join(operands)) and re.search(r"_f\d\d", name)
-        if scaled or (is_float and not (ROUNDED.fullmatch(name) or name in OF_DIVISION or by_reciprocal or exact_fma or is_product)):
+        is_exact = by_reciprocal or exact_fma or is_product
+        if scaled or (is_float and not (ROUNDED.fullmatch(name) or name in OF_DIVISION or is_exact)):
             wrong.append(f"{name} {', '.join(operands)}")
         chooses = {"v_cndmask_b32": sources[:2], "v_mov_b32": sources, "s_mov_b32": sources}.get(name)
         is_power = chooses and set(chooses) <= TO_NORMAL | powers
@@ -240,7 +241,8 @@ def instructions_that_round_otherwise_are_found():
     for line in ("v_fma_f32 v8, v1, -v8, 1.0", "v_mac_f32_e32 v1, v2, v3", "v_fmac_f32_e32 v1, v2, v3",
                  "v_exp_f32_e32 v1, v2", "v_rsq_f32_e32 v1, v2", "v_sqrt_f32_e32 v1, v2",
                  "v_rcp_f32_e32 v4, v9", "v_mad_f32 v1, v2, v3, v4",
-                 "v_fma_mix_f32 v1, v2, v3, v4", "v_fma_mix_f32 v1, v2, v3, 0 op_sel_hi:[0, 1, 0]", "v_mul_f32_e64 v1, v2, v3 mul:2", "v_cvt_f16_f32_e32 v1, v2",
+                 "v_fma_mix_f32 v1, v2, v3, v4", "v_fma_mix_f32 v1, v2, v3, 0 op_sel_hi:[0, 1, 0]",
+                 "v_mul_f32_e64 v1, v2, v3 mul:2", "v_cvt_f16_f32_e32 v1, v2",
                  "v_dual_mul_f32 v0, v1, v2 :: v_dual_fmac_f32 v3, v4, v5", "s_fmac_f32 s1, s2, s3",
                  "BB2:\n v_rcp_f32_e32 v4, v4", "v_mov_b32_e32 v4, v9\n v_rcp_f32_e32 v4, v4",
                  "v_mul_f32_e32 v4, v9, v4\n v_rcp_f32_e32 v4, v4",

@@ -471,7 +471,8 @@ TEST(spirv_requires_what_a_device_supports)
     for (uint32_t floats = 0; floats <= HTH_VK_FLOAT_CONTROLS_ALL; floats++) {
         bool keeps_subnormals = floats & subnormals, keeps_special = floats & HTH_VK_SIGNED_ZERO_INF_NAN_PRESERVE,
              keeps_nearest = floats & HTH_VK_ROUNDING_RTE;
-        size_t n_mode = (size_t)__builtin_popcount(floats), n_capability = (size_t)keeps_subnormals + keeps_special + keeps_nearest;
+        size_t n_mode = (size_t)__builtin_popcount(floats);
+        size_t n_capability = (size_t)keeps_subnormals + keeps_special + keeps_nearest;
         size_t wanted = n + n_mode * MODE_WORDS + n_capability * CAPABILITY_WORDS + (floats ? EXTENSION_WORDS : 0) -
                         3 * (MODE_WORDS + CAPABILITY_WORDS) - EXTENSION_WORDS;
         size_t kept = hth_vk_spirv_set_float_controls(words, n, floats, to);

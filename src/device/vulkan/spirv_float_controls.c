@@ -27,7 +27,8 @@ static bool is_stripped(const uint32_t *op, uint32_t length, uint32_t floats)
     uint32_t code = op[0] & 0xffffu;
     if (code == OP_EXTENSION) return floats == 0 && is_extension(op, length);
     for (size_t i = 0; i < sizeof controls / sizeof *controls; i++) {
-        if (code == OP_CAPABILITY && length == 2 && op[1] == controls[i].capability) return !(floats & controls[i].needed_by);
+        if (code == OP_CAPABILITY && length == 2 && op[1] == controls[i].capability)
+            return !(floats & controls[i].needed_by);
         if (code == OP_EXECUTION_MODE && length == 4 && op[2] == controls[i].mode) return !(floats & controls[i].bit);
     }
     return false;
