@@ -1,6 +1,6 @@
-/* Whether the driver converts halves to floats exactly. The instruction for it is ten times as fast as integer
- * operations, but a driver may treat subnormal halves as zeros, and not all say so. So every half is converted once, on
- * the device, when it is opened; a NaN may be any NaN. */
+/* Whether the driver converts halves to floats exactly. One instruction does what takes ten
+ * integer operations, but a driver may treat subnormal halves as zeros, and not all say so. So every half is converted
+ * once, on the device, when it is opened; a NaN may be any NaN. */
 #include "base/bits.h"
 #include "device/vulkan/vulkan_int.h"
 

@@ -9,8 +9,7 @@
 #include "forward/gpu/shader_params.h"
 #include "forward/gpu/weight_layout.h"
 
-hth_shader_ref_fn hth_gpu_fill, hth_ref_float_rules, hth_ref_widen_halves;
-hth_shader_ref_fn hth_ref_norm_quantize, hth_ref_act_quantize, hth_ref_norm_add,
+hth_shader_ref_fn hth_gpu_fill, hth_ref_float_rules, hth_ref_norm_quantize, hth_ref_act_quantize, hth_ref_norm_add,
     hth_ref_soft_cap;
 hth_shader_ref_fn hth_ref_mul_mat_vec_q, hth_ref_mul_mat_vec_q_acc, hth_ref_mul_mat_vec_f,
     hth_ref_mul_mat_vec_f_acc;

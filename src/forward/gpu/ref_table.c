@@ -6,7 +6,6 @@
 hth_shader_ref_fn *const hth_shader_ref_table[HTH_N_SHADER] = {
     [HTH_SHADER_fill] = hth_gpu_fill,
     [HTH_SHADER_float_rules] = hth_ref_float_rules,
-    [HTH_SHADER_widen_halves] = hth_ref_widen_halves,
     [HTH_SHADER_norm_quantize] = hth_ref_norm_quantize,
     [HTH_SHADER_mul_mat_vec_q] = hth_ref_mul_mat_vec_q,
     [HTH_SHADER_mul_mat_vec_q_acc] = hth_ref_mul_mat_vec_q_acc,

@@ -128,12 +128,6 @@ void hth_ref_float_rules(const hth_dispatch_args *c)
     }
 }
 
-void hth_ref_widen_halves(const hth_dispatch_args *c)
-{
-    float *y = c->bind[0];
-    for (uint32_t h = 0; h < 65536; h++) y[h] = hth_f16_to_f32((uint16_t)h);
-}
-
 void hth_ref_norm_quantize(const hth_dispatch_args *c)
 {
     const hth_kernels k = reference();

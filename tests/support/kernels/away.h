@@ -19,7 +19,6 @@ void away_kernels(hth_kernels *k, hth_cpu level);
 #define hth_ref_norm_add away_norm_add
 #define hth_ref_act_quantize away_act_quantize
 #define hth_ref_float_rules away_float_rules
-#define hth_ref_widen_halves away_widen_halves
 #define hth_ref_soft_cap away_soft_cap
 #define hth_ref_active_mask away_active_mask
 #define hth_ref_mul_mat_vec_q away_mul_mat_vec_q

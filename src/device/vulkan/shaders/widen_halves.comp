@@ -2,7 +2,6 @@
 /* Every half as a float, by the driver's conversion (device/vulkan/half_probe.c): y[h] of half h. */
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
-#include "f16.glsl"
 
 layout(local_size_x = 64) in;
 layout(binding = 0) writeonly buffer Y { float y[]; };
