@@ -206,7 +206,8 @@ static void check_levels(const subject *s)
     hearth_model_info info = test_model_info(s->model);
     hth_gpu_counts counts = hth_gpu_count(s->model->gpu);
     const hth_offload_params *there = hth_gpu_get_params(s->model->gpu);
-    CHECK(info.gpu && info.gpu_bit_exact && info.reader && info.n_streamed <= s->model->n_item);
+    engine_check_bit_exact(s->model);
+    CHECK(info.gpu && info.reader && info.n_streamed <= s->model->n_item);
     CHECK_INT(counts.n_streamed, 0);
     for (uint32_t i = 0; i < info.n_layer; i++) {
         hearth_storage_stats stats;

@@ -147,7 +147,7 @@ static hearth_model *open_placed(drawn *d, const char *devices)
     if (!model || !CHECK(model->gpu != NULL)) return model;
     CHECK_INT(hth_gpu_end_layer(model->gpu), d->p.n_layer);
     CHECK_INT(hth_gpu_has_head(model->gpu), d->p.head);
-    CHECK(hth_gpu_is_bit_exact(model->gpu));
+    engine_check_bit_exact(model);
     bool on_both = d->p.devices[0].end_layer > 0 && d->p.devices[0].end_layer < d->p.n_layer;
     CHECK_INT(hth_gpu_next(model->gpu) != NULL, on_both);
     return model;

@@ -98,8 +98,7 @@ static void check_bits(const golden *g, const char *device, hearth_kv_type kv, c
     hearth_gpu_options gpu = options_of(device, g, kv);
     CLOSED(hearth_model) *model = open_on(g->model, &gpu, g->selector);
     if (!model) return;
-    hearth_model_info info = test_model_info(model);
-    if (is_whole(model)) CHECK(info.gpu_bit_exact);
+    if (is_whole(model)) engine_check_bit_exact(model);
     expect_bits(model, g, kv, 256, expected, device);
     expect_bits(model, g, kv, 1, expected, device);
     if (!is_brief()) expect_bits(model, g, kv, 3, expected, device);

@@ -6,8 +6,8 @@ time limit. With HEARTH_LONG=1, as make test-long has it; without, only a refuse
 
     tests/golden/test_gpu_devices.py FOLDER_OF_THE_TESTS FOLDER_OF_THE_LAYER
 
-HEARTH_SWIFTSHADER_ICD: the description of SwiftShader's driver (Debian's chromium-common has it in
-/usr/lib/chromium); without it that case is skipped."""
+HEARTH_SWIFTSHADER_ICD: the description of SwiftShader's driver (Debian's chromium-common has it in /usr/lib/chromium, but
+compiles for hours, docs/gpu.md); without it its cases are skipped."""
 import concurrent.futures
 import json
 import os
@@ -23,6 +23,7 @@ from devices import DEVICES, LAYERS_OF_DEBIAN, layer_environment  # noqa: E402
 
 PROGRAMS, LAYER = sys.argv[1:3]
 LIMIT_S = 1800  # of a program; one takes a minute or two on a machine that is not loaded
+SLOW_LIMIT_S = 7200  # on SwiftShader
 N_AT_ONCE = 2
 
 # Program, and what the names of its cases contain. All block types, neurons in rows, several sequences, divided layers;
@@ -42,23 +43,23 @@ MESSAGE = re.compile(r"SYNC-HAZARD|VUID-|UNASSIGNED-|Validation (?:Error|Warning
 WATCHES = 'Insert instance layer "VK_LAYER_KHRONOS_validation"'
 
 
-def run(program, name, environment):
+def run(program, name, environment, limit_s=LIMIT_S):
     """What a case's program wrote. Fails if it does not end."""
     env = {k: v for k, v in os.environ.items() if k not in ("HEARTH_LONG", "HEARTH_TEST_REPORT")}
     env.update({"HEARTH_GPU_BRIEF": "1", "HEARTH_CACHE": ""}, **environment)
     start = time.monotonic()
     try:
         done = subprocess.run([os.path.join(PROGRAMS, "test_" + program), name], env=env, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=LIMIT_S)
+                              stderr=subprocess.STDOUT, timeout=limit_s)
     except subprocess.TimeoutExpired as late:
-        raise AssertionError(f"{program} {name}: not done after {LIMIT_S} s: {late.stdout}") from None
+        raise AssertionError(f"{program} {name}: not done after {limit_s} s: {late.stdout}") from None
     print(f"     {program} {name}: {time.monotonic() - start:.0f} s", flush=True)
     return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
-def expect_bits(program, name, environment, refused=None):
+def expect_bits(program, name, environment, refused=None, limit_s=LIMIT_S):
     """All cases are ok; or, on a device that is refused, skip with its limit and nothing else."""
-    status, said = run(program, name, environment)
+    status, said = run(program, name, environment, limit_s)
     verdicts = re.findall(r"^(ok|skip|FAIL) +\S+ (\w+)(?:: (.*))?$", said, re.M)
     if any(verdict == "skip" and "no driver was found" in reason for verdict, _, reason in verdicts):
         raise Skip(verdicts[0][2])
@@ -146,20 +147,36 @@ def a_missing_barrier_is_seen():
     assert "SYNC-HAZARD" in said, said
 
 
-@case
-def golden_models_have_the_bits_of_the_cpu_on_swiftshader():
+def swiftshader(scratch, drivers):
+    """The environment of a program that finds these of the machine's drivers and SwiftShader."""
     described = os.environ.get("HEARTH_SWIFTSHADER_ICD")
     if not described:
         raise Skip("no HEARTH_SWIFTSHADER_ICD")
     with open(described, encoding="utf-8") as f:
         icd = json.load(f)
     icd["ICD"]["library_path"] = os.path.join(os.path.dirname(described), icd["ICD"]["library_path"])
+    path = os.path.join(scratch, "swiftshader_icd.json")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(icd, f)
+    return {"VK_ADD_DRIVER_FILES": path, "VK_LOADER_DRIVERS_SELECT": drivers + "swiftshader_icd*",
+            "HEARTH_GPU_FLUSHES": "1"}
+
+
+@case
+def golden_models_have_the_bits_of_the_cpu_on_swiftshader():
+    """With HEARTH_LONG the whole selection, which takes an hour; one after another, as it compiles on all CPUs."""
     with tempfile.TemporaryDirectory(prefix="hearth-test-") as scratch:
-        path = os.path.join(scratch, "icd.json")
-        with open(path, "w", encoding="utf-8") as f:
-            json.dump(icd, f)
-        env = {"VK_DRIVER_FILES": path, "VK_ICD_FILENAMES": path, "VK_LOADER_DRIVERS_SELECT": "*"}
-        expect_bits(*LEAST, env)  # its compiler takes minutes
+        env = swiftshader(scratch, "")
+        for of in PLAIN + WATCHED if os.environ.get("HEARTH_LONG") else [LEAST]:
+            expect_bits(*of, env, limit_s=SLOW_LIMIT_S)
+
+
+@case
+def swiftshader_beside_another_driver_keeps_the_text():
+    want_long()
+    with tempfile.TemporaryDirectory(prefix="hearth-test-") as scratch:
+        expect_bits("engine_two_devices", "devices_of_vulkan_beside_each_other", swiftshader(scratch, "lvp*,"),
+                    limit_s=SLOW_LIMIT_S)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
  * are divided, with whatever selector, text in whatever pieces, quantised weights give the bits of the CPU.
  * Placements are drawn (seeded); layers where nothing is active are made. */
 #include "engine/engine.h"
-#include "support/engine.h"
 #include "support/device/hybrid.h"
 #include "support/device/submissions.h"
+#include "support/engine.h"
 #include "support/test.h"
 
 enum { N_ID = 40, N_PREFIX = 7, N_SELECTOR = 4 };
@@ -119,8 +119,11 @@ static hearth_model *open_divided(const packed *f, const divided *d)
                    (params->submit_mode == HTH_SUBMIT_ON_DEMAND) == d->submitted &&
                    memcmp(params->n_hot, d->n_hot, d->n_layer * sizeof *d->n_hot) == 0;
     CHECK(as_said);
-    if (as_said) CHECK(hth_gpu_is_bit_exact(model->gpu) && (d->n_work == 0 || params->max_work == d->n_work));
-    if (as_said) return model;
+    if (as_said) {
+        engine_check_bit_exact(model);
+        CHECK(d->n_work == 0 || params->max_work == d->n_work);
+        return model;
+    }
     hearth_model_close(model);
     return NULL;
 }

@@ -149,6 +149,15 @@ hearth_model *engine_open_streamed(const char *path, const char *io, uint64_t mo
     return model;
 }
 
+void engine_check_bit_exact(const hearth_model *model)
+{
+    hearth_model_info info = test_model_info(model);
+    const char *reason = info.gpu_bit_exact_reason;
+    CHECK_INT(info.gpu_bit_exact, reason[0] == '\0');
+    if (!info.gpu_bit_exact && !(getenv("HEARTH_GPU_FLUSHES") && strstr(reason, "float_rules differs from the CPU")))
+        test_fail(__FILE__, __LINE__, "%s: %s", info.gpu, reason);
+}
+
 /* ---- distances ---------------------------------------------------------------------------- */
 
 uint64_t engine_bytes_behind(const char *text, const char *words, uint64_t *too_few)
