@@ -295,7 +295,7 @@ static void lose_everywhere(const char *device, int n_division, uint64_t stride)
     }
 }
 
-TEST(a_text_goes_on_wherever_the_device_is_lost) { lose_everywhere("null", N_DIVISION, test_is_long() ? 1 : 11); }
+TEST(a_text_goes_on_wherever_the_device_is_lost) { lose_everywhere("null", N_DIVISION, test_is_long() ? 1 : 23); }
 TEST(a_text_goes_on_where_a_simulated_gpu_is_lost) { lose_everywhere(SIM_GPU, 1, test_is_long() ? 1 : 31); }
 TEST(a_text_goes_on_where_vulkan_is_lost)
 {

@@ -213,18 +213,16 @@ static void check_placements(const char *devices, int n, bool all)
     CHECK(n_on_both > n / 2);
 }
 
-static bool is_long(void) { return getenv("HEARTH_LONG") != NULL; }
-
 TEST(fifty_placements_on_two_devices_keep_the_text_when_either_is_lost)
 {
-    check_placements("null,null", N_PLACEMENT, is_long());
+    check_placements("null,null", N_PLACEMENT, test_is_long());
 }
 
 TEST(a_simulated_device_beside_another_keeps_the_text)
 {
     char devices[600];
     snprintf(devices, sizeof devices, "sim:%s/bench/devices/story.sim,null", HEARTH_SOURCE_DIR);
-    check_placements(devices, 8, is_long());
+    check_placements(devices, 8, test_is_long());
 }
 
 /* With several drivers the first two, else two devices of one. */
@@ -235,7 +233,7 @@ TEST(devices_of_vulkan_beside_each_other_keep_the_text)
     size_t n;
     hth_device_list(found, HTH_MAX_DEVICE, &n, note);
     if (n == 0) test_skip("%s", note[0] ? note : "no Vulkan device");
-    else check_placements(n > 1 ? "vulkan:0,vulkan:1" : "vulkan:0,vulkan:0", is_long() ? N_PLACEMENT : 4, false);
+    else check_placements(n > 1 ? "vulkan:0,vulkan:1" : "vulkan:0,vulkan:0", test_is_long() ? N_PLACEMENT : 4, false);
 }
 
 /* ---- evenly ------------------------------------------------------------------------------------- */
