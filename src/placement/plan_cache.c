@@ -148,11 +148,11 @@ static hearth_status plan(hth_placement_builder *c, const hth_kernels *kernels, 
     return HEARTH_OK;
 }
 
-/* On the first device: of several the plan may prefer another one. */
-static bool is_whole(const hth_placement_builder *c)
+/* Nothing is left to choose: of several devices the plan may prefer another one. */
+static bool is_whole_on_only_device(const hth_placement_builder *c)
 {
     const hth_offload_params *p = &c->parts[0].params;
-    if (!p->head) return false;
+    if (c->n_part > 1 || !p->head) return false;
     for (uint32_t i = 0; i < p->end_layer; i++)
         if (c->n_hot[i] < c->model->layers[i].ffn.d_ff) return false;
     return true;
@@ -170,7 +170,8 @@ hearth_status hth_placement_builder_plan(hth_placement_builder *c, const hth_ker
 {
     uint64_t key;
     hth_placement_uniform(c);
-    if (hth_placement_builder_n_layer(c) == 0 || c->unsupported_reason || is_whole(c)) return HEARTH_OK;
+    if (hth_placement_builder_n_layer(c) == 0 || c->unsupported_reason || is_whole_on_only_device(c))
+        return HEARTH_OK;
     n_thread = hth_pool_default_threads(n_thread);
     hearth_status st = key_of(c, kernels, n_thread, &key, err);
     if (st != HEARTH_OK) return st;

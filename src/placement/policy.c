@@ -407,8 +407,8 @@ hearth_status hth_placement_builder_from_file(hth_placement_builder *c, const ch
     hearth_status st = hth_placement_open(&p, path, c->model, err);
     if (st != HEARTH_OK) return st;
     if (p.n_device != c->n_part)
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s was made for %u GPUs, and --gpu names %u", path,
-                      p.n_device, c->n_part);
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s was made for %u GPU%s, and --gpu names %u", path,
+                      p.n_device, p.n_device == 1 ? "" : "s", c->n_part);
     for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++)
         st = check_device(&p.devices[i], c->parts[i].info, path, err);
     if (st == HEARTH_OK) st = check_placement(c, &p, path, err);
