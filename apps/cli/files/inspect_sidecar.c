@@ -58,6 +58,12 @@ static bool find_text(const hth_gguf *file, const char *key, hth_str *value)
     return hth_gguf_get_text(file, key, value, &found, NULL) == HEARTH_OK && found;
 }
 
+static const hth_gguf_value *find_uints(const hth_gguf *file, const char *key)
+{
+    const hth_gguf_value *v = hth_gguf_find(file, key);
+    return v && v->type == HTH_GGUF_ARRAY && v->element_type == HTH_GGUF_U32 ? v : NULL;
+}
+
 static const hth_gguf_tensor *tensor_of(const hth_gguf *file, uint32_t i_layer, const char *rest)
 {
     char name[NAME_SIZE];
@@ -68,8 +74,7 @@ static const hth_gguf_tensor *tensor_of(const hth_gguf *file, uint32_t i_layer, 
 /* For a placement: neurons of each layer on the device. NULL: not in the file. */
 static const hth_gguf_value *placed_of(const hth_gguf *file)
 {
-    const hth_gguf_value *v = hth_gguf_find(file, "hearth.placement.hot");
-    return v && v->type == HTH_GGUF_ARRAY && v->element_type == HTH_GGUF_U32 ? v : NULL;
+    return find_uints(file, "hearth.placement.hot");
 }
 
 static uint64_t neurons_of(const hth_gguf *file, const sidecar_kind *k, uint32_t i_layer)
@@ -169,47 +174,86 @@ static void print_predictors(const hth_gguf *file, const sidecar_kind *k, uint32
     putchar('\n');
 }
 
-/* Pairs (placement/placement.h); NULL: none. */
-static const hth_gguf_value *streams_of(const hth_gguf *file)
+/* ---- placements --------------------------------------------------------------------------------------- */
+
+/* A key of device i: those of all but the first have its number behind them. */
+typedef struct device_key {
+    char text[64];
+} device_key;
+
+static device_key key_of(const char *name, uint32_t i)
 {
-    const hth_gguf_value *pairs = hth_gguf_find(file, "hearth.placement.stream");
-    bool known = pairs && pairs->type == HTH_GGUF_ARRAY && pairs->element_type == HTH_GGUF_U32;
-    return known ? pairs : NULL;
+    device_key k;
+    if (i == 0) snprintf(k.text, sizeof k.text, "hearth.placement.%s", name);
+    else snprintf(k.text, sizeof k.text, "hearth.placement.%s.%u", name, i);
+    return k;
 }
 
-static void print_share(uint64_t parts)
+/* At least one; a file of another version may name none. */
+static uint32_t n_device_of(const hth_gguf *file)
 {
-    if (parts > 0) printf(", but for %.0f %% on the CPU", 100.0 * (double)parts / HTH_PLACEMENT_PARTS);
+    hth_str name;
+    uint32_t n = 1;
+    while (n < HEARTH_MAX_GPU && find_text(file, key_of("device", n).text, &name)) n++;
+    return n;
+}
+
+/* The end of the layers of device i; the first one starts with layer 0, each other where the one before it ends. */
+static uint64_t end_layer_of(const hth_gguf *file, uint32_t i)
+{
+    const hth_gguf_value *ends = find_uints(file, "hearth.placement.ends"), *hot = placed_of(file);
+    if (ends && i < ends->n_element) return hth_gguf_element_uint(ends, i);
+    return hot ? hot->n_element : 0;
+}
+
+static uint64_t first_layer_of(const hth_gguf *file, uint32_t i) { return i > 0 ? end_layer_of(file, i - 1) : 0; }
+
+/* Pairs of hth_placement_stream. */
+static void print_streams(const hth_gguf *file, uint32_t i_device)
+{
+    const hth_gguf_value *streams = find_uints(file, key_of("stream", i_device).text);
+    for (uint64_t i = 0; streams && i + 1 < streams->n_element; i += 2) {
+        uint64_t parts = hth_gguf_element_uint(streams, i + 1);
+        label(i ? "" : "prompts");
+        printf("from %llu tokens on, the other weights pass through the device",
+               (unsigned long long)hth_gguf_element_uint(streams, i));
+        if (parts > 0) printf(", but for %.0f %% on the CPU", 100.0 * (double)parts / HTH_PLACEMENT_PARTS);
+        putchar('\n');
+    }
+}
+
+static void print_text(const hth_gguf *file, const char *name, uint32_t i_device)
+{
+    hth_str text;
+    if (!find_text(file, key_of(name, i_device).text, &text)) return;
+    label(name);
+    print_shown(text);
     putchar('\n');
 }
 
 static void print_placement(const hth_gguf *file)
 {
-    static const struct {
-        const char *name, *key;
-    } rows[] = {{"device", "hearth.placement.device"},
-                {"driver", "hearth.placement.driver"},
-                {"handoff", "hearth.placement.handoff"}};
     uint64_t head = 0;
+    uint32_t n = n_device_of(file);
     label("head");
     puts(!find_uint(file, "hearth.placement.head", &head) ? "not said"
          : head > 0                                       ? "on the device"
                                                           : "on the CPU");
-    const hth_gguf_value *streams = streams_of(file);
-    for (uint64_t i = 0; streams && i + 1 < streams->n_element; i += 2) {
-        label(i ? "" : "prompts");
-        printf("from %llu tokens on, the other weights pass through the device",
-               (unsigned long long)hth_gguf_element_uint(streams, i));
-        print_share(hth_gguf_element_uint(streams, i + 1));
-    }
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        hth_str text;
-        if (!find_text(file, rows[i].key, &text)) continue;
-        label(rows[i].name);
-        print_shown(text);
-        putchar('\n');
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t first = first_layer_of(file, i), end = end_layer_of(file, i);
+        print_text(file, "device", i);
+        if (n > 1) {
+            label("its layers");
+            if (first < end) printf("%llu to %llu\n", (unsigned long long)first, (unsigned long long)end - 1);
+            else puts("none");
+        }
+        print_text(file, "driver", i);
+        print_text(file, "handoff", i);
+        print_streams(file, i);
     }
 }
+
+/* ---- profiles ----------------------------------------------------------------------------------------- */
 
 static void print_profile(const hth_gguf *file)
 {
@@ -307,11 +351,8 @@ static void json_profile(json *j, const hth_gguf *file)
     json_found_text(j, "settings", file, "hearth.profile.settings");
 }
 
-static void json_placement(json *j, const hth_gguf *file)
+static void json_streams(json *j, const hth_gguf_value *streams)
 {
-    uint64_t head;
-    const hth_gguf_value *streams = streams_of(file);
-    if (find_uint(file, "hearth.placement.head", &head)) json_bool(j, "head", head > 0);
     json_open_compact(j, "streams", '[');
     for (uint64_t i = 0; streams && i + 1 < streams->n_element; i += 2) {
         json_open(j, NULL, '{');
@@ -320,9 +361,24 @@ static void json_placement(json *j, const hth_gguf *file)
         json_close(j, '}');
     }
     json_close(j, ']');
-    json_found_text(j, "handoff", file, "hearth.placement.handoff");
-    json_found_text(j, "device", file, "hearth.placement.device");
-    json_found_text(j, "driver", file, "hearth.placement.driver");
+}
+
+static void json_placement(json *j, const hth_gguf *file)
+{
+    uint64_t head;
+    if (find_uint(file, "hearth.placement.head", &head)) json_bool(j, "head", head > 0);
+    json_open(j, "devices", '[');
+    for (uint32_t i = 0, n = n_device_of(file); i < n; i++) {
+        json_open(j, NULL, '{');
+        json_found_text(j, "device", file, key_of("device", i).text);
+        json_found_text(j, "driver", file, key_of("driver", i).text);
+        json_found_text(j, "handoff", file, key_of("handoff", i).text);
+        json_uint(j, "first_layer", first_layer_of(file, i));
+        json_uint(j, "end_layer", end_layer_of(file, i));
+        json_streams(j, find_uints(file, key_of("stream", i).text));
+        json_close(j, '}');
+    }
+    json_close(j, ']');
 }
 
 void inspect_json_sidecar(json *j, const facts *f)
