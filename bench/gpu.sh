@@ -24,6 +24,7 @@
 # Functions are called by name, and of some programs only what they say on stderr is wanted.
 # shellcheck disable=SC2317,SC2069
 set -u
+export LC_ALL=C # figures with a decimal point
 
 usage() {
     sed -n '2,/plays the GPU/s/^# \{0,1\}//p' "$0" >&2
@@ -32,6 +33,8 @@ usage() {
 [ $# -ge 2 ] || usage
 device=$1 folder=$2
 shift 2
+case $device in *,*) echo "$0: $device: one device is expected, not several" >&2 && exit 2 ;; esac
+case ${SECONDS_ALL:-550} in *[!0-9]*) echo "$0: SECONDS_ALL=$SECONDS_ALL is no number of seconds" >&2 && exit 2 ;; esac
 here=$(dirname "$0")
 hearth=${HEARTH:-$here/../build/hearth}
 bandwidth=$(dirname "$hearth")/bench/gpu_bandwidth
@@ -431,7 +434,7 @@ for part in "$@"; do
     # Progress is told in lines where there is no terminal; they say nothing afterwards.
     sed -i '/^[a-z ]* *[0-9]* %.* s left$/d' "$folder/$part.txt"
     # Results of the CPU are none of the device's.
-    [ "$status" = 0 ] && grep -q '^hearth: warning: .*\(on the CPU\|with less there\|less is placed there\)' "$folder/$part.txt" && status=1
+    [ "$status" = 0 ] && grep -q '^hearth: warning: .*\(on the CPU\|goes on with less\|less is placed there\)' "$folder/$part.txt" && status=1
     [ "$status" = 137 ] && status=124
     line="$part: $status, $(($(date +%s) - now)) s"
     [ "$status" = 124 ] && line="$line: its time was over"

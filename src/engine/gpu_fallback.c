@@ -84,9 +84,9 @@ static void shrink(hearth_model *m, const char *why)
         hth_gpu_unload(before);
         evict_all(m, before, why);
     } else if (replan_smaller(m, &replan_err)) {
-        hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on with less there: %u of %u layers, %s%s%s",
+        hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on with less: %u of %u layers on %s, %s%s%s",
                 hth_gguf_path(m->file), why, hth_gpu_end_layer(m->gpu), m->model->hparams.n_layer,
-                hth_format_bytes(used_by(m->gpu)).text,
+                m->gpu_names[m->n_evicted], hth_format_bytes(used_by(m->gpu)).text,
                 hth_gpu_is_bit_exact(before) ? "" : ", and texts may differ from here on: ",
                 hth_gpu_bit_exact_reason(before));
         bump_generation(m, why);

@@ -110,7 +110,7 @@ static void tell(hearth_session *s, const change *changes, hth_device *device, l
     }
 }
 
-#define LESS "it goes on with less there"
+#define LESS "it goes on with less"
 
 /* ---- shrinking ---------------------------------------------------------------------------------- */
 
