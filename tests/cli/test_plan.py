@@ -167,7 +167,11 @@ def two_gpus_are_in_one_plan():
     one = json.loads(good("plan", packed, *SMALL, "--gpu", card, "--vram", "3M", "--json").stdout)
     check(shown["tokens_per_second"] > one["tokens_per_second"] and "devices" not in one, one, shown)
     text = good(*words).stdout.decode()
-    check("on GPU 1" in text and "on GPU 2" in text and text.count("\nOn simulated quick: ") == 2, text)
+    for name in ["GPU 1", "GPU 2"]:
+        check("on " + name in text and f"\nOn {name}, simulated quick: " in text, text)
+    inspected = json.loads(good("inspect", placement, "--json").stdout)["sidecar"]["devices"]
+    check([d["end_layer"] for d in inspected] == [first["end_layer"], second["end_layer"]], inspected)
+    check([d["device"] for d in inspected] == ["simulated quick"] * 2, inspected)
     run = ["run", packed, "-p", "a", "-n", "8", "--greedy", *SMALL]
     wanted = good(*run, "--gpu", "none").stdout
     for more in [[], ["--placement", placement], ["--placement", "even"], ["--placement", "layers:5"]]:

@@ -324,11 +324,23 @@ static uint64_t n_hot_total(const plan_state *p)
     return n;
 }
 
+/* Of device i within a sentence: "the GPU", or "GPU 2, NAME". */
+typedef struct label {
+    char text[300];
+} label;
+
+static label label_of(const plan_state *p, uint32_t i)
+{
+    label l = {"the GPU"};
+    if (p->n_device > 1) snprintf(l.text, sizeof l.text, "GPU %u, %.250s", i + 1, printable(p->devices[i].info->name));
+    return l;
+}
+
 static void print_machine(const plan_state *p)
 {
     for (uint32_t i = 0; i < p->n_device; i++) {
         const hth_calibration *c = &p->context.parts[i].calibration;
-        if (p->n_device > 1) printf("%s: ", printable(p->devices[i].info->name));
+        if (p->n_device > 1) printf("%s: ", label_of(p, i).text);
         printf("%s: rows of %s %.1f GB/s there, %.1f GB/s here (%u threads), neurons at 5 %% %.1f GB/s "
                "here; handoff %.0f us "
                "(99th of 100: %.0f), %s; a program %.1f us\n",
@@ -384,8 +396,7 @@ static void print_device_memory(const plan_state *p, uint32_t i)
     const hth_placement_part *part = &p->builder.parts[i];
     uint64_t n_hot = 0;
     for (uint32_t l = part->params.first_layer; l < part->params.end_layer; l++) n_hot += p->builder.n_hot[l];
-    printf("%sOn %s: %s", i == 0 ? "\n" : "", p->n_device > 1 ? printable(part->info->name) : "the GPU",
-           hth_format_bytes(b->total).text);
+    printf("%sOn %s: %s", i == 0 ? "\n" : "", label_of(p, i).text, hth_format_bytes(b->total).text);
     if (part->budget < UINT64_MAX) printf(", and %s", hth_budget_text_of(part).text);
     printf(": %s %s, caches %s", p->model->down_transposed ? "attention" : "whole layers",
            hth_format_bytes(b->attention).text, hth_format_bytes(b->kv).text);
@@ -429,7 +440,7 @@ static void print_streams(const plan_state *p, uint32_t i_device)
     for (int i = 0; i < HTH_PLACEMENT_STREAMS && streams[i].n_tok > 0; i++) {
         printf("%s from %u tokens on, the other weights pass through %s",
                i ? "        " : "Prompts:", streams[i].n_tok,
-               p->n_device > 1 ? printable(p->devices[i_device].info->name) : "the GPU");
+               label_of(p, i_device).text);
         if (streams[i].cpu_share > 0)
             printf("; the CPU computes %.0f %% of them meanwhile",
                    100.0 * streams[i].cpu_share / HTH_PLACEMENT_PARTS);
@@ -439,12 +450,14 @@ static void print_streams(const plan_state *p, uint32_t i_device)
 
 static bool is_whole(const plan_state *p) { return p->context.best.head && n_hot_total(p) == neurons_of(p); }
 
-static void print_kind(const hth_device_info *info)
+static void print_kind(const plan_state *p, uint32_t i)
 {
+    const hth_device_info *info = p->devices[i].info;
+    label name = p->n_device > 1 ? label_of(p, i) : (label){"The device"};
     if (info->kind == HTH_DEVICE_SIMULATED)
-        printf("The device is simulated: its figures come from its description.\n");
+        printf("%s is simulated: its figures come from its description.\n", name.text);
     else if (!hth_device_is_gpu(info))
-        printf("This device computes on the CPU: the figures say nothing of a GPU.\n");
+        printf("%s computes on the CPU: the figures say nothing of a GPU.\n", name.text);
 }
 
 static void print_text(const plan_state *p)
@@ -457,9 +470,7 @@ static void print_text(const plan_state *p)
         printf("%s %s (%s)", i == 0 ? " on" : " and", printable(p->devices[i].info->name),
                printable(p->devices[i].info->driver));
     printf(", selector %s\n", hearth_selector_name(selector));
-    for (uint32_t i = 0; i < p->n_device; i++)
-        if (i == 0 || p->devices[i].info->kind != p->devices[i - 1].info->kind)
-            print_kind(p->devices[i].info);
+    for (uint32_t i = 0; i < p->n_device; i++) print_kind(p, i);
     if (is_whole(p)) printf("All of it fits there.\n");
     else if (!p->model->down_transposed)
         printf("Whole layers only: hearth pack would let each layer be divided.\n");
