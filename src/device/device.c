@@ -174,6 +174,7 @@ static hearth_status fail_name(const char *name, hearth_error *err)
 
 static const hth_backend *backend_of(const char *name)
 {
+    if (strchr(name, ',')) return NULL;
     if (strcmp(name, "null") == 0) return &hth_backend_ref;
     if (strncmp(name, "sim:", 4) == 0 && name[4]) return &hth_backend_simulated;
     return strncmp(name, "vulkan:", 7) == 0 || is_uuid(name) ? vulkan : NULL;

@@ -167,6 +167,16 @@ static bool has_portability(const hth_vk_instance *vk)
     return false;
 }
 
+/* The loader's own failure: a driver's file that it cannot read is reported as a lack of memory. */
+static hearth_status fail_instance(VkResult result, hearth_error *err)
+{
+    return hth_fail(err, status_of(result), "Vulkan: %s (vkCreateInstance, %d)%s", hth_vk_result_string(result),
+                    (int)result,
+                    result == VK_ERROR_INCOMPATIBLE_DRIVER
+                        ? ""
+                        : ", or a driver's file is damaged: VK_LOADER_DEBUG=error says more");
+}
+
 hearth_status hth_vk_instance_open(hth_vk_instance *vk, bool validation, hearth_error *err)
 {
     static const char *const layers[] = {VALIDATION};
@@ -194,7 +204,7 @@ hearth_status hth_vk_instance_open(hth_vk_instance *vk, bool validation, hearth_
     info.ppEnabledExtensionNames = extensions;
     if (st == HEARTH_OK) {
         VkResult r = vk->vkCreateInstance(&info, NULL, &vk->handle);
-        if (r != VK_SUCCESS) vk->handle = NULL, st = hth_vk_fail(err, NULL, "vkCreateInstance", r);
+        if (r != VK_SUCCESS) vk->handle = NULL, st = fail_instance(r, err);
     }
     if (st == HEARTH_OK) st = load_instance(vk, err);
     if (st == HEARTH_OK && validation) open_messenger(vk);
