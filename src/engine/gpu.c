@@ -55,7 +55,8 @@ static void name_devices(hearth_model *m)
         int more = snprintf(to + n, size - n, "%s%s", between, m->devices[hth_engine_device_of(m, g)].info->name);
         n += more > 0 ? (size_t)more : 0;
         if (!hth_gpu_next(m->gpu) || n >= size) continue;
-        more = snprintf(to + n, size - n, " (layers %u to %u)", p->first_layer, p->end_layer - 1);
+        if (p->end_layer - p->first_layer == 1) more = snprintf(to + n, size - n, " (layer %u)", p->first_layer);
+        else more = snprintf(to + n, size - n, " (layers %u to %u)", p->first_layer, p->end_layer - 1);
         n += more > 0 ? (size_t)more : 0;
     }
 }
@@ -371,7 +372,7 @@ static bool is_asked_for(const hearth_gpu_options *o)
 {
     bool limits = o->vram > 0;
     for (int i = 0; i < HEARTH_MAX_GPU; i++) limits |= o->vrams[i] > 0;
-    return strcmp(o->device, "auto") != 0 || limits || o->bit_exact;
+    return strcmp(o->device, "auto") != 0 || limits || o->bit_exact || hth_placement_arg_is_path(o->placement);
 }
 
 /* Warns if a requested placement is not used. */

@@ -203,8 +203,9 @@ hearth_status hth_placement_open(hth_placement *p, const char *path, const hth_m
     uint64_t hash;
     hth_gguf *file;
     *p = (hth_placement){0};
-    hearth_status st = hth_gguf_open(path, &file, err);
-    if (st != HEARTH_OK) return st;
+    hearth_error why;
+    hearth_status st = hth_gguf_open(path, &file, &why);
+    if (st != HEARTH_OK) return hth_fail(err, st, "%s; it is no placement: hearth plan -o writes one", why.message);
     st = hth_sidecar_check_head(file, KIND, model->file, &hash, err);
     if (st == HEARTH_OK) st = read_hot(p, file, model, err);
     if (st == HEARTH_OK) st = read_rest(p, file, model, err);
