@@ -204,12 +204,21 @@ static bool read_pooling(fields *f, embedding *m)
     return true;
 }
 
+static bool is_possible(fields *f, const embedding *m)
+{
+    hearth_model_info info;
+    hearth_model_get_info(m->served->model, &info); /* of now: a device may have been lost */
+    if (info.gpu)
+        problem_set(f->problem, 400, "", "embeddings are not computed with a GPU: hearth serve --gpu none computes them");
+    return !info.gpu;
+}
+
 static bool read_all(fields *f, embedding *m)
 {
     const char *encoding = "float";
     size_t n;
     int64_t n_dim = m->served->info.d_model;
-    if (!fields_text(f, "encoding_format", &encoding, &n) || !fields_int(f, "dimensions", 1, n_dim, &n_dim) ||
+    if (!is_possible(f, m) || !fields_text(f, "encoding_format", &encoding, &n) || !fields_int(f, "dimensions", 1, n_dim, &n_dim) ||
         !read_pooling(f, m) || !prompts_read(f, m->served, "input", MAX_INPUTS, &m->inputs))
         return false;
     m->as_base64 = strcmp(encoding, "base64") == 0;
