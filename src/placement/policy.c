@@ -208,10 +208,10 @@ void hth_placement_builder_close(hth_placement_builder *c)
 /* ---- uniform placement --------------------------------------------------------------------------------- */
 
 /* Layers from *next on, until `end`, as many as fit, with `share` of 4096 of their neurons; then the head, if `head`.
- * If all layers fit but the head does not and another device follows, the last layer is left to that one: *gave.
+ * If all layers fit but the head does not and another device follows, the last layer is left to that one: *left_layer.
  * Returns whether all that was asked for is on devices now. */
 static bool fill_part(hth_placement_builder *c, hth_placement_part *p, uint32_t share, uint32_t end,
-                      bool head, uint32_t *next, bool *gave)
+                      bool head, uint32_t *next, bool *left_layer)
 {
     const hth_model *m = c->model;
     hth_placement_part whole = whole_part(m, p);
@@ -230,7 +230,7 @@ static bool fill_part(hth_placement_builder *c, hth_placement_part *p, uint32_t 
         c->unsupported_reason = hth_gpu_unsupported_reason(m, &p->params, m->hparams.n_layer);
         p->params.head = !c->unsupported_reason && plus(used, head_bytes(m, p)) <= p->budget;
         if (!p->params.head && !c->unsupported_reason && !is_last && end > p->params.first_layer)
-            --*next, *gave = true;
+            --*next, *left_layer = true;
     }
     p->params.end_layer = *next;
     return *next == end && p->params.head == head;
@@ -241,19 +241,19 @@ static bool fill_part(hth_placement_builder *c, hth_placement_part *p, uint32_t 
 static bool fill(hth_placement_builder *c, uint32_t share, uint64_t max)
 {
     uint32_t n_layer = c->model->hparams.n_layer, next = 0, end = max < n_layer ? (uint32_t)max : n_layer;
-    uint32_t i_last = 0; /* the last device with layers */
-    bool done = false, gave = false;
+    uint32_t i_left = c->n_part; /* the last device that left a layer to the next one */
+    bool done = false;
     for (uint32_t i = 0; i < c->n_part; i++) {
         hth_placement_part *p = &c->parts[i];
-        uint32_t first = next;
+        bool left_layer = false;
         if (done || c->unsupported_reason)
             p->params.first_layer = p->params.end_layer = next, p->params.head = false;
-        else done = fill_part(c, p, share, end, max > n_layer, &next, &gave);
-        if (next > first) i_last = i;
+        else done = fill_part(c, p, share, end, max > n_layer, &next, &left_layer);
+        if (left_layer) i_left = i;
     }
-    if (gave && next < end) { /* no other device holds the layer that was left to it */
-        c->parts[i_last].params.end_layer = end;
-        for (uint32_t i = i_last + 1; i < c->n_part; i++)
+    if (i_left < c->n_part && next < end) { /* no other device holds the layer that was left to it */
+        c->parts[i_left].params.end_layer = end;
+        for (uint32_t i = i_left + 1; i < c->n_part; i++)
             c->parts[i].params.first_layer = c->parts[i].params.end_layer = end;
     }
     return done;

@@ -356,6 +356,28 @@ TEST(any_number_of_layers_on_a_device_gives_the_bits_of_the_cpu)
     }
 }
 
+/* The second of three devices holds the last layer but not the head; it leaves the layer to the third, which holds neither,
+ * and has it in the end. */
+TEST(a_layer_that_no_later_device_holds_stays_where_it_fits)
+{
+    CLEANUP(golden_close) golden g;
+    FREED float *expected = golden_open_quant(&g, "Q4_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+    hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F16);
+    counted bytes = {0};
+    uint32_t n_layer;
+    if (!expected || !count_bytes(&g, &gpu, &bytes, &n_layer) || !CHECK(n_layer > 1)) return;
+    gpu.device = "null,null,null";
+    gpu.vrams[0] = budget_for(&bytes, n_layer - 1), gpu.vrams[1] = bytes.capacity + bytes.layers[n_layer - 1];
+    gpu.vrams[2] = bytes.capacity;
+    CLOSED(hearth_model) *model = open_on(g.model, &gpu, g.selector);
+    hearth_model_info info = test_model_info(model);
+    const hth_gpu *second = model ? hth_gpu_next(model->gpu) : NULL;
+    CHECK(info.gpu_n_layer == n_layer && !info.gpu_head);
+    if (CHECK(second != NULL)) CHECK_INT(hth_gpu_get_params(second)->first_layer, n_layer - 1);
+    for (int i = 0; model && i < 3; i++) CHECK(hth_device_state(model->devices[i].device).used <= gpu.vrams[i]);
+    expect_bits(model, &g, HEARTH_KV_F16, 256, expected, "three of null");
+}
+
 /* A mapped file serves the layers of the CPU, or all of them. */
 TEST(a_mapped_file_with_layers_on_a_device_gives_the_bits_of_the_cpu)
 {
