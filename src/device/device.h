@@ -60,6 +60,7 @@ typedef struct hth_device_info {
         host_rate; /* simulated: weight bytes per second that the host reads; 0: host time is not modelled */
     double flops;  /* simulated: per second, from the description */
     char unsupported_reason[200]; /* why it cannot be used; empty: usable */
+    bool converts_halves; /* of an open one: its own conversions of halves are exact, and are used */
 } hth_device_info;
 
 enum { HTH_MAX_DEVICE = 16 }; /* Vulkan devices that are enumerated */

@@ -135,12 +135,13 @@ def two_cards_have_layers_of_one_model():
     drivers = two_drivers()
     cards = "kind=discrete name0=Card-0 name1=Card-1 "
     both = [*WORDS, "--gpu", "vulkan:0,vulkan:1", "--vram", "3M,64M"]
-    for words, failed in ((cards + "uuid0=1 uuid1=2", None), (cards + "uuid0=1 uuid1=2 lost=12", "it was lost")):
-        for more in (["--placement", "even"], ["--placement", "layers:7"]):
-            r = with_layer(words, *both, *more, more=drivers)
-            check(r.returncode == 0 and r.stdout == text_of_the_cpu(), words, more, r.stdout, r.stderr)
-            if "even" in more:  # a plan may find that lavapipe gains nothing
-                check((failed or "6 of 6 layers and the head on Card-0 (layers 0 to ").encode() in r.stderr, more, r.stderr)
+    shared = b"6 of 6 layers and the head on Card-0 (layers 0 to "
+    for lost, placement, says in (("", "even", shared), ("", "layers:7", shared), (" lost=60", "even", b"it was lost"),
+                                  (" lost0=30", "even", b"it goes on with less: 6 of 6 layers on Card-1,"),
+                                  (" lost1=30", "layers:7", b"it goes on with less: ")):
+        r = with_layer(cards + "uuid0=1 uuid1=2" + lost, *both, "--placement", placement, more=drivers)
+        check(r.returncode == 0 and r.stdout == text_of_the_cpu(), lost, placement, r.stdout, r.stderr)
+        check(shared in r.stderr and says in r.stderr, lost, placement, r.stderr)
     r = with_layer(cards + "uuid=1", *both, more=drivers)
     check(r.returncode == 1 and b"GPUs 1 and 2 of the list are the same: " in r.stderr, r.stderr)
 
@@ -164,8 +165,7 @@ def auto_takes_cards_alone():
 def reads_of_memory_that_is_written_only_are_noticed():
     """That the layer would show them: if all memory reads as poison, nothing seems to have run."""
     r = with_layer("kind=discrete memory=nvidia poison=all", *WORDS, "--gpu", "vulkan:0")
-    lost = b"it did not run" in r.stderr or b" was lost" in r.stderr # the latter if a first measurement ran into it
-    check(r.returncode != 0 and lost, r.returncode, r.stderr)
+    check(r.returncode != 0 and b"it did not run" in r.stderr, r.returncode, r.stderr)
 
 
 @case
@@ -228,6 +228,23 @@ def a_device_that_hangs_costs_no_text_and_the_program_ends():
     said = same_text("kind=discrete hang=14")
     check("is not done after 10.0 s" in said, said)
     check(time.monotonic() - start < 60, time.monotonic() - start)
+
+
+@case
+def a_device_that_fails_its_first_submission_is_not_opened():
+    """That of halves (src/device/vulkan/half_probe.c): by name an error, else the CPU computes."""
+    for word, says in (("lost", b"it was lost"), ("jump", b"it did not run"), ("hang", b"is not done after 10.0 s")):
+        r = with_layer(f"kind=discrete {word}=1", *WORDS, "--gpu", "vulkan:0")
+        check(r.returncode == 1 and says in r.stderr, word, r.stderr)
+    r = with_layer("kind=discrete lost=1", *WORDS)
+    check(r.returncode == 0 and r.stdout == text_of_the_cpu(), r.stdout, r.stderr)
+    check(b"it was lost" in r.stderr and b"all of it runs on the CPU" in r.stderr, r.stderr)
+
+
+@case
+def a_wrong_placement_is_an_error_on_a_card_that_auto_found():
+    r = with_layer("kind=discrete", *WORDS, "--placement", __file__)
+    check(r.returncode == 1 and b"it is no placement: hearth plan -o writes one" in r.stderr, r.stderr)
 
 
 if __name__ == "__main__":

@@ -20,13 +20,14 @@
  *     hang=N             of those that raise a semaphore, submission N (from 1) and all later ones never run, and waits
  *                        for them time out
  *     jump=N             submission N does not run, but says that it did
- *     lost=N             submission N and all later calls say VK_ERROR_DEVICE_LOST
+ *     lost=N             submission N and all later calls say VK_ERROR_DEVICE_LOST; lost0=N: the first device's own
+ *                        submission N, and its later calls
  *     barriers=0         the program's barriers do not reach what lies below: a validation layer there misses them
  *     report=FILE        lines about what a program did that the device does not allow
  *     skip=N             dispatches of more than N workgroups are counted and do not run
  *     count=FILE         what a program did in all, written when it ends: a word and a number a line (bench/gpu_counts.py)
  *
- * kind0, name0, uuid0, heap0, kind1 and so on: of one of several devices, in the loader's order; other words change all of
+ * kind0, name0, uuid0, heap0, lost0, kind1 and so on: of one of several devices, in the loader's order; other words change all of
  * them. It has only the entry points that the library uses (vk_functions.def), those that the validation layer asks
  * about devices with, and those that other programs use in place of them: above this one, the validation layer checks
  * each call against the limits of the device that is not here. */
@@ -169,6 +170,8 @@ typedef struct live {
     const void *key;
     VkDevice device;
     PFN_vkGetDeviceProcAddr next;
+    uint32_t index;    /* of its physical device */
+    uint64_t n_submit; /* its own */
 } live;
 static live devices[MAX_DEVICES];
 
@@ -265,7 +268,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
     live *slot = slot_of(NULL);
     if (!slot) return VK_ERROR_TOO_MANY_OBJECTS;
     VkResult r = next_create_device(physical, &own, a, out);
-    if (r == VK_SUCCESS) *slot = (live){key_of(*out), *out, next_device_proc};
+    if (r == VK_SUCCESS) *slot = (live){key_of(*out), *out, next_device_proc, index_of(physical), 0};
     return r;
 }
 
@@ -685,7 +688,10 @@ __attribute__((destructor)) static void write_counts(void)
 /* What is lost does not run any more, so that its objects may be freed. */
 static bool is_lost(VkDevice of)
 {
-    if (n_submit < number("lost", UINT64_MAX)) return false;
+    const live *d = slot_of(key_of(of));
+    char own[32];
+    snprintf(own, sizeof own, "lost%u", d->index);
+    if (n_submit < number("lost", UINT64_MAX) && d->n_submit < number(own, UINT64_MAX)) return false;
     OF_DEVICE(of, vkDeviceWaitIdle)(of);
     return true;
 }
@@ -752,11 +758,13 @@ static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t n, const Vk
                                              VkFence fence)
 {
     VkResult r = VK_SUCCESS;
-    VkDevice d = slot_of(key_of(queue))->device;
+    live *slot = slot_of(key_of(queue));
+    VkDevice d = slot->device;
     move_written();
     count_submit(n, infos);
     for (uint32_t i = 0; r == VK_SUCCESS && i < n; i++) {
         n_submit += infos[i].signalSemaphoreCount > 0;
+        slot->n_submit += infos[i].signalSemaphoreCount > 0;
         if (is_lost(d)) return VK_ERROR_DEVICE_LOST;
         if (hangs()) return VK_SUCCESS;
         if (!are_steps_allowed(&infos[i])) return VK_ERROR_DEVICE_LOST;

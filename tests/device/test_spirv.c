@@ -44,10 +44,10 @@ enum { MODE_SUBNORMAL = 4459, MODE_SPECIAL = 4461, MODE_NEAREST = 4462 };
  * own; that of functions of their elements. */
 static const uint32_t capabilities[] = {1, 4464, 4466, 4467}, dot_capabilities[] = {6018, 6019};
 static const uint32_t matrix_capabilities[] = {39, 61, 5345, 6022}, element_capabilities[] = {5432};
-/* Of GLSL.std.450: magnitudes, signs, smaller and larger and clamped integers, places of bits; two halves as floats,
- * used where it was tried (device/vulkan/half_probe.c). */
+/* Of GLSL.std.450: magnitudes, signs, smaller and larger and clamped integers, places of bits; two halves as floats, in a
+ * shader that has the other way too and in that which tries it (device/vulkan/half_probe.c). */
 enum { UNPACK_HALVES = 62 };
-static const uint32_t exact_functions[] = {4, 5, 7, 38, 39, 41, 42, 44, 45, UNPACK_HALVES, 73, 74, 75};
+static const uint32_t exact_functions[] = {4, 5, 7, 38, 39, 41, 42, 44, 45, 73, 74, 75};
 
 static bool is_among(uint32_t x, const uint32_t *list, size_t n)
 {
@@ -79,6 +79,7 @@ typedef struct module {
     hth_coopmat_level matrices;
     uint32_t n_product, n_per_element; /* of matrices */
     bool has_size;                     /* of workgroups, by constants of their own */
+    bool may_convert;                  /* halves, where that was tried: half_probe.c */
     char wrong[200];
 } module;
 static module now;
@@ -116,7 +117,7 @@ static void decorate(thing *t, uint32_t decoration, uint32_t value)
     case SPEC_ID:
         if (value == 0 && now.has_size && now.spec[0])
             now.has_size = false; /* gl_WorkGroupSize is the other */
-        else if (value == HTH_SHADER_CONVERTS_HALVES) break;
+        else if (value == HTH_SHADER_CONVERTS_HALVES) now.may_convert = true;
         else if (value >= MAX_SPEC || now.spec[value]) complain("twice, or too large: constant", value);
         else now.spec[value] = true, now.n_spec++;
         break;
@@ -185,7 +186,7 @@ static void check_op(const uint32_t *op, uint32_t length, bool dot)
         break;
     case OP_PER_ELEMENT: now.n_per_element++; break;
     case OP_EXT_INST:
-        if (!AMONG(op[4], exact_functions)) complain("the driver's function", op[4]);
+        if (!AMONG(op[4], exact_functions) && !(op[4] == UNPACK_HALVES && now.may_convert)) complain("the driver's function", op[4]);
         break;
     case OP_FADD:
     case OP_FSUB:
@@ -225,6 +226,7 @@ static const char *wrong_words(const uint32_t *words, size_t n, const hth_shader
     for (int id = 0; id < HTH_N_SHADER; id++)
         if (strcmp(form->name, hth_shader_infos[id].name) == 0)
             now.matrices = hth_shader_coopmat_level((hth_shader_id)id);
+    now.may_convert = form == &hth_shader_infos[HTH_SHADER_widen_halves];
     if (n < N_HEADER || words[0] != 0x07230203 || words[WORD_BOUND] > MAX_ID) return "no module";
     visit_all(words, n, dot, find_things);
     visit_all(words, n, dot, check_op);
@@ -303,6 +305,7 @@ TEST(spirv_that_breaks_a_rule_is_found)
         {OP_DECORATE, 3, 4, 5, "constant 5"},
         {OP_EXT_INST, 4, 38, 31, "function 31"}, /* UMin, Sqrt */
         {OP_EXT_INST, 4, 41, 50, "function 50"}, /* UMax, Fma */
+        {OP_EXT_INST, 4, 41, UNPACK_HALVES, "function 62"},
     };
     const hth_shader_info *form = &hth_shader_infos[HTH_SHADER_norm_quantize];
     for (size_t i = 0; i < sizeof breaks / sizeof *breaks; i++) {

@@ -611,6 +611,8 @@ TEST(all_halves_are_widened_exactly)
     for (size_t i = 0; i < 2 * N_DEVICE; i++) {
         hth_device *d =
             shaders_open_as(&(hth_device_spec){.name = devices[i / 2], .no_half_conversion = i % 2 > 0});
+        const hth_device_info *info = d ? hth_device_get_info(d) : NULL;
+        if (d && info->kind == HTH_DEVICE_CPU) CHECK_INT(info->converts_halves, i % 2 == 0);
         for (int high = 0; d && high < 2; high++) halves_are_widened_on(d, high);
         shaders_close(d);
     }

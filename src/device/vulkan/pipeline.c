@@ -59,7 +59,7 @@ static hearth_status make_pipeline(hth_device *d, hth_vk_pipeline *own, const ht
     for (uint32_t i = 0; i < n; i++) entries[i] = (VkSpecializationMapEntry){i, 4 * i, 4};
     entries[n] = (VkSpecializationMapEntry){HTH_SHADER_CONVERTS_HALVES, 4 * n, 4};
     memcpy(values, p->consts, n * sizeof *values);
-    values[n++] = vk->converts_halves;
+    values[n++] = d->info.converts_halves;
     VkSpecializationInfo consts = {n, entries, n * sizeof *values, values};
     VkPipelineShaderStageCreateFlags full =
         hth_shader_coopmat_level(p->id) ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT : 0;

@@ -100,7 +100,6 @@ typedef struct hth_vk_device {
     int i_staging;             /* the next one */
     _Atomic bool compiled;          /* some pipeline was compiled since */
     hth_vk_proofs *proofs;
-    bool converts_halves; /* the driver's conversions of halves are exact (half_probe.c) */
     bool hangs;                /* what was submitted did not end: its objects stay until the process ends */
 } hth_vk_device;
 
