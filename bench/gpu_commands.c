@@ -13,6 +13,7 @@
 
 #include <hearth/hearth.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,6 +96,14 @@ static void eval(hearth_session *s, uint32_t n)
 
 static void ignore(void *user, const hth_command_time *time) { (void)user, (void)time; }
 
+static bool parse_bytes(const char *text, uint64_t *bytes)
+{
+    char *end;
+    errno = 0;
+    *bytes = strtoull(text, &end, 10);
+    return text[0] >= '0' && text[0] <= '9' && !*end && errno == 0;
+}
+
 int main(int argc, char **argv)
 {
     uint32_t n[] = {64, 512, 0};
@@ -110,7 +119,10 @@ int main(int argc, char **argv)
     hearth_session_options so = hearth_session_defaults();
     so.n_ctx = n[0] + n[1] + n[2] + 1;
     options.gpu = (hearth_gpu_options){.device = argv[2], .n_ctx = so.n_ctx, .kv = so.kv};
-    if (argc > 6) options.gpu.vram = strtoull(argv[6], NULL, 10);
+    if (argc > 6 && !parse_bytes(argv[6], &options.gpu.vram)) {
+        fprintf(stderr, "gpu_commands: VRAM '%s': expected bytes in decimal digits\n", argv[6]);
+        return 2;
+    }
     if (argc > 7) options.gpu.placement = argv[7];
     hth_device_time_commands_on_open(true);
     if (hearth_model_open(argv[1], &options, &model, &err) != HEARTH_OK) die(&err);

@@ -44,6 +44,8 @@ const option_spec model_options[] = {
         OPT_SIZE("vram", 0, "BYTES", 1, 9e18, "limit of GPU memory: 8G, 500M; of each: 8G,6G",                 \
                  .flags = OPTION_EACH)
 
+_Static_assert((int)OPTION_EACH_MAX == (int)HEARTH_MAX_GPU, "--vram has a value for each GPU");
+
 const option_spec device_options[] = {DEVICE_OPTIONS, {0}};
 
 const option_spec gpu_options[] = {

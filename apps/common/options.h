@@ -10,7 +10,7 @@
 enum { EXIT_OTHER = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 /* plus the number of the signal that ended the program */ };
 
 enum { OPTION_LIST_MAX = 16 }; /* numbers of one list */
-enum { OPTION_EACH_MAX = 4 };  /* values of an OPTION_EACH: as many as there can be GPUs */
+enum { OPTION_EACH_MAX = 4 };  /* values of an OPTION_EACH: HEARTH_MAX_GPU */
 
 typedef enum option_kind {
     OPTION_FLAG,

@@ -197,7 +197,8 @@ typedef struct hearth_model_info {
     uint32_t n_streamed, n_streamed_max; /* experts, or pieces of dense networks, that are read from the file when they
                                             are needed, and those that fit into memory at once; 0: none are */
     const char *reader;       /* how they are read: "io_uring", "pread", the name of a simulated disk; NULL: none are */
-    const char *gpu;          /* the device's name, of several "A (layers 0 to 3) and B (layers 4 to 5)"; NULL: the CPU runs everything */
+    const char *gpu;          /* the device's name, of several "A (layers 0 to 3) and B (layers 4 to 5)"; NULL: the CPU
+                                 runs everything */
     const char *gpu_note;     /* why nothing is on a device, or less than at first; "" */
     uint32_t gpu_n_layer;     /* layers on devices: the first ones */
     double gpu_neuron_share;  /* share of the neurons of these layers that is on devices, 0 to 1 */

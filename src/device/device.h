@@ -241,7 +241,7 @@ uint64_t hth_queue_spin_ns(const hth_device *device, uint64_t last_ns);
 hearth_status hth_queue_drain(hth_device *device, uint64_t timeout_ns, hearth_error *err);
 
 /* Copies to.size bytes from `from` to a buffer of any memory kind: what is submitted, uploaded or downloaded later
- * comes behind it. For loading, not for decoding. */
+ * is ordered after it. For loading, not for decoding. */
 hearth_status hth_device_upload(hth_buffer_range to, const void *from, hearth_error *err);
 hearth_status hth_device_download(hth_buffer_range from, void *to, hearth_error *err);
 

@@ -97,7 +97,7 @@ struct hth_cmdlist {
  * sets and frees the priv pointers. NULL for stop, pipeline_free, cmdlist_end, cmdlist_free: nothing to do. */
 struct hth_backend {
     hearth_status (*open)(hth_device *d, const hth_device_spec *spec, hearth_error *err);
-    /* Tries what drivers do not say; after open. NULL: nothing is tried. */
+    /* Measures properties that drivers do not report; after open. NULL: nothing is measured. */
     hearth_status (*probe)(hth_device *d, hearth_error *err);
     void (*stop)(hth_device *d); /* completes what was submitted, or drops it */
     void (*close)(hth_device *d);

@@ -45,8 +45,8 @@ static void evict_all(hearth_model *m, const hth_gpu *gpu, const char *why)
 /* ---- partial eviction --------------------------------------------------------------------------------- */
 
 /* Replaces the parts on devices by a uniform placement within the budgets of those that are not excluded, and
- * loads the rest for the CPU. False: nothing is on a device then, and the CPU has not loaded everything; err holds the reason, if
- * known. */
+ * loads the rest for the CPU. False: nothing is on a device then, and the CPU has not loaded everything; err holds the
+ * reason, if known. */
 static bool replan_smaller(hearth_model *m, hearth_error *err)
 {
     hth_gpu *before = m->gpu;

@@ -17,9 +17,9 @@ typedef struct hth_placement_part {
     bool is_user_limit; /* the budget is the --vram limit, less than what is free */
 } hth_placement_part;
 
-/* Opens the devices of a list (hth_device_split_names), into parts[HEARTH_MAX_GPU]: device, info, and the options' limit
- * as budget, 0: none; limited: the devices have no more memory than that. *n of them are open, also after an error, and
- * closed by the caller. ARGUMENT: more limits than devices; UNSUPPORTED, MEMORY, DEVICE. */
+/* Opens the devices of a list (hth_device_split_names), into parts[HEARTH_MAX_GPU]: device, info, and the options'
+ * limit as budget, 0: none; limited: the devices have no more memory than that. *n of them are open, also after an
+ * error, and closed by the caller. ARGUMENT: more limits than devices; UNSUPPORTED, MEMORY, DEVICE. */
 hearth_status hth_placement_open_devices(const char *list, const hearth_gpu_options *options, bool limited,
                                          hth_placement_part *parts, uint32_t *n, hearth_error *err);
 

@@ -62,7 +62,8 @@ static void make_small(test_random *r, small_case *c)
     gpu->rates = some_rates(r, test_random_between(r, 5e9, 400e9));
     host->rates = some_rates(r, test_random_between(r, 5e9, 80e9));
     gpu->min_active_share = test_random_between(r, 0, 0.02);
-    gpu->sync_latency = test_random_between(r, 0, 1) < 0.5 ? test_random_between(r, 0, 100e-6) : test_random_between(r, 0, 2e-3);
+    gpu->sync_latency = test_random_between(r, 0, 1) < 0.5 ? test_random_between(r, 0, 100e-6)
+                                                           : test_random_between(r, 0, 2e-3);
     gpu->dispatch = test_random_between(r, 0, 5e-6), gpu->merge = test_random_between(r, 0, 10e-6);
     gpu->fixed_bytes = test_random_below(r, 1u << 20);
     c->options.n_ctx = test_random_below(r, 1000);
@@ -472,7 +473,8 @@ TEST(a_limited_host_is_kept_to_and_nearly_as_fast_as_what_trying_everything_find
         hth_plan plan;
         hearth_error why = {0};
         make_small(&r, &c);
-        if (test_random_below(&r, 4) > 0) add_storage(&c, test_random_between(&r, 0.5e9, 8e9), test_random_between(&r, 0, 200e-6));
+        if (test_random_below(&r, 4) > 0)
+            add_storage(&c, test_random_between(&r, 0.5e9, 8e9), test_random_between(&r, 0, 200e-6));
         c.machine.homes[1].capacity = (uint64_t)(test_random_between(&r, 0.02, 0.9) * (double)host_bytes(&c));
         double best = brute_force(&c);
         hearth_status st = hth_plan_solve(&c.model, &c.machine, &c.options, &plan, &why);

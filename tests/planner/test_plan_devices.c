@@ -22,7 +22,8 @@ static void draw_home(test_random *r, hth_plan_home *h, const char *name, hth_pl
     *h = (hth_plan_home){.name = name, .kind = kind, .capacity = UINT64_MAX};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) h->rates.at[i] = rate;
     if (kind != HTH_PLAN_DEVICE) return;
-    h->sync_latency = test_random_between(r, 0, 40e-6), h->dispatch = test_random_between(r, 0, 4e-6), h->merge = test_random_between(r, 0, 5e-6);
+    h->sync_latency = test_random_between(r, 0, 40e-6);
+    h->dispatch = test_random_between(r, 0, 4e-6), h->merge = test_random_between(r, 0, 5e-6);
     h->fixed_bytes = test_random_below(r, 1u << 20);
     h->capacity = (uint64_t)(test_random_between(r, 0, 1) * (24u << 20));
 }

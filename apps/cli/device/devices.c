@@ -123,8 +123,8 @@ const command command_devices = {
     .operands = "",
     .summary = "list GPUs, and why one is not used",
     .details = "A name from this list, or the UUID that --json shows, is a value of --gpu of\n"
-               "run, chat, logits, perplexity, bench, plan and doctor (docs/gpu.md). Layers\n"
-               "with experts run on the CPU.\n",
+               "run, chat, serve, logits, perplexity, bench, plan, doctor and list\n"
+               "(docs/gpu.md). Layers with experts run on the CPU.\n",
     .example = "hearth devices",
     .groups = {options},
     .run = run,

@@ -102,7 +102,7 @@ static hearth_status begin_copy(hth_device *d, hth_buffer_range from, hth_buffer
 {
     hth_vk_device *vk = d->priv;
     VkBufferCopy region = {from.offset, to.offset, to.size};
-    /* Behind the copy in flight before this one, which may be to the same bytes. */
+    /* Waits for the previous copy, which may write the same bytes. */
     const VkMemoryBarrier after = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
                                    .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT,
                                    .dstAccessMask = VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT};

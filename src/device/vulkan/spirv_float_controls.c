@@ -1,19 +1,22 @@
 /* Removes float controls from SPIR-V where the device does not promise them: it may behave that way all the same,
- * which the shader tests check. Adds the one of halves where it does. Numbers: SPIR-V 1.5, 2.3 and 3. */
+ * which the shader tests check. Adds DenormPreserve for 16 bits if the device supports it. Numbers: SPIR-V 1.5, 2.3
+ * and 3. */
 #include "device/vulkan/spirv.h"
 
 #include <string.h>
 
 enum { N_HEADER = 5, MAGIC_NUMBER = 0x07230203 };
 enum { OP_EXTENSION = 10, OP_EXECUTION_MODE = 16, OP_CAPABILITY = 17 };
-enum { DENORM_PRESERVE = 4459 };
+/* Execution modes, by SPIR-V's names. */
+enum { DENORM_PRESERVE = 4459, SIGNED_ZERO_INF_NAN_PRESERVE = 4461, ROUNDING_MODE_RTE = 4462 };
 
 static const struct {
     uint32_t bit, mode, capability, needed_by;
 } controls[] = {
     {HTH_VK_DENORM_PRESERVE, DENORM_PRESERVE, 4464, HTH_VK_DENORM_PRESERVE | HTH_VK_DENORM_PRESERVE_16},
-    {HTH_VK_SIGNED_ZERO_INF_NAN_PRESERVE, 4461, 4466, HTH_VK_SIGNED_ZERO_INF_NAN_PRESERVE},
-    {HTH_VK_ROUNDING_RTE, 4462, 4467, HTH_VK_ROUNDING_RTE}, /* RoundingModeRTE */
+    {HTH_VK_SIGNED_ZERO_INF_NAN_PRESERVE, SIGNED_ZERO_INF_NAN_PRESERVE, 4466,
+     HTH_VK_SIGNED_ZERO_INF_NAN_PRESERVE},
+    {HTH_VK_ROUNDING_RTE, ROUNDING_MODE_RTE, 4467, HTH_VK_ROUNDING_RTE},
 };
 static const char EXTENSION[] = "SPV_KHR_float_controls";
 

@@ -95,7 +95,8 @@ static bool fits(const hth_device_info *info, const hth_quant_desc *desc, const 
 }
 
 /* The best tile for a shape; on a tie the one with more subgroups, which have fewer sums, then the one with fewer
- * tokens, because the last tile may be partial. A workgroup of LOCAL, or of eight subgroups if that is more. */
+ * tokens, because the last tile may be partial. A workgroup has eight subgroups, or a multiple of that with at most
+ * LOCAL invocations. */
 static void try_shape(const hth_device_info *info, const hth_quant_desc *desc, const hth_coopmat_shape *s,
                       uint32_t n_tok, tile *best)
 {

@@ -19,6 +19,7 @@ static const uint64_t TIMEOUT_NS = (uint64_t)60000000000;
 
 typedef struct bench {
     hth_device *device;
+    bool is_gpu;
     hth_type type;
     hth_quant_desc desc;
     uint32_t n_row, n_tok;
@@ -35,7 +36,7 @@ static uint64_t align_256(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 static uint32_t rows_that_fit(const bench *b)
 {
     hth_device_usage use = hth_device_state(b->device);
-    uint32_t max = hth_device_is_gpu(hth_device_get_info(b->device)) ? MAX_ROW : FEW_ROW;
+    uint32_t max = b->is_gpu ? MAX_ROW : FEW_ROW;
     uint64_t each = hth_type_row_size(b->type, N_COL) + b->n_tok * sizeof(float);
     uint64_t n = (use.limit - use.used) / 2 / each / MIN_ROW * MIN_ROW;
     return n < MIN_ROW ? MIN_ROW : n < max ? (uint32_t)n : max;
@@ -56,7 +57,7 @@ static hearth_status upload_zeros(const bench *b, hearth_error *err)
 
 static hearth_status open_bench(bench *b, hearth_error *err)
 {
-    b->n_tok = hth_device_is_gpu(hth_device_get_info(b->device)) ? MAX_TOK : FEW_TOK;
+    b->n_tok = b->is_gpu ? MAX_TOK : FEW_TOK;
     b->n_row = rows_that_fit(b);
     if (!hth_quant_desc_of(b->type, &b->desc) || !hth_soa_layout_init(b->type, b->n_row, N_COL, &b->layout))
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "no shader supports %s",
@@ -137,7 +138,7 @@ static hearth_status time_level(const bench *b, hth_coopmat_level level, double 
 {
     static const hth_shader_id ids[HTH_N_COOPMAT_LEVEL] = {HTH_SHADER_mul_mat_vec_q, HTH_SHADER_mul_mat_q,
                                                            HTH_SHADER_mul_mat_q_cm2};
-    uint32_t consts[HTH_TILE_N_CONST], n_row = hth_device_is_gpu(hth_device_get_info(b->device)) ? FIRST_ROW : b->n_row, n_repeat = 1;
+    uint32_t consts[HTH_TILE_N_CONST], n_row = b->is_gpu ? FIRST_ROW : b->n_row, n_repeat = 1;
     const hth_pipeline *pipeline;
     double seconds = 0.0;
     if (!choose(b, level, consts)) return HEARTH_OK;
@@ -150,8 +151,7 @@ static hearth_status time_level(const bench *b, hth_coopmat_level level, double 
         hth_cmdlist_free(list);
         if (st != HEARTH_OK) break;
         *rate = (double)b->layout.size * n_row / b->n_row * n_repeat * b->n_tok / seconds;
-        enough = !hth_device_is_gpu(hth_device_get_info(b->device)) || n_repeat == MAX_REPEAT ||
-                 seconds >= (n_row < b->n_row ? SHORT_S : ENOUGH_S);
+        enough = !b->is_gpu || n_repeat == MAX_REPEAT || seconds >= (n_row < b->n_row ? SHORT_S : ENOUGH_S);
         if (n_row == b->n_row) n_repeat *= 4;
         n_row = b->n_row;
     }
@@ -161,7 +161,7 @@ static hearth_status time_level(const bench *b, hth_coopmat_level level, double 
 hearth_status hth_gpu_measure_prompts(hth_device *device, hth_type type, double rates[HTH_N_COOPMAT_LEVEL],
                                       hearth_error *err)
 {
-    bench b = {.device = device, .type = type};
+    bench b = {.device = device, .is_gpu = hth_device_is_gpu(hth_device_get_info(device)), .type = type};
     for (int i = 0; i < HTH_N_COOPMAT_LEVEL; i++) rates[i] = 0.0;
     hearth_status st = open_bench(&b, err);
     for (int i = 0; st == HEARTH_OK && i < HTH_N_COOPMAT_LEVEL; i++) {
