@@ -147,6 +147,17 @@ def two_cards_have_layers_of_one_model():
 
 
 @case
+def a_divided_model_on_a_card_keeps_the_text():
+    """The threads of the CPU stay awake there, which they do beside no driver that computes on the CPU."""
+    packed = scratch("packed.gguf")
+    check(hearth("pack", MODEL, "-o", packed).returncode == 0, "pack")
+    r = with_layer("kind=discrete name=Test-Device", "run", packed, *WORDS[2:], "--gpu", "vulkan:0", "--placement", "even",
+                   "--vram", "6M")
+    check(r.returncode == 0 and b"6 of 6 layers with " in r.stderr and b"on Test-Device" in r.stderr, r.stderr)
+    check(r.stdout == hearth("run", packed, *WORDS[2:], "--gpu", "none").stdout, r.stdout)
+
+
+@case
 def a_card_with_small_bindings_is_measured():
     words = "kind=discrete memory=nvidia binding=134217728 name=Test-Device"
     r = with_layer(words, "doctor", "--gpu", "vulkan:0", "--again")
