@@ -156,7 +156,7 @@ static float join_one(const join *j, size_t i, size_t o)
 static void try_join(hth_device *d, const char *name, uint32_t local, join *j)
 {
     const size_t n_y = (j->first_tok + j->n_class) * j->n_out;
-    const uint32_t consts[] = {local, j->floats, j->has_host, j->n_split % 2 ? 1 : 4}, step[4] = {(uint32_t)j->n_tok};
+    const uint32_t consts[] = {local, j->floats, j->has_host, j->n_split % 2 ? 1 : 8}, step[4] = {(uint32_t)j->n_tok};
     uint32_t *host = get(HTH_HOST_SUMS + j->n_tok * j->n_out * 2, sizeof *host);
     host[0] = j->flag;
     if (j->has_host) memcpy(host + HTH_HOST_SUMS, j->host, j->n_tok * j->n_out * sizeof *j->host);
