@@ -506,6 +506,14 @@ def texts_become_vectors():
 
 
 @case
+def embeddings_with_a_gpu_are_refused_with_the_reason():
+    with Server("-t", "1", "--gpu", "null") as s:
+        for path in "/v1/embeddings", "/api/embed":
+            answer = s.post(path, {"model": "m", "input": "A dog"})
+            check(answer.status == 400 and b"not computed with a GPU" in answer.raw, path, answer.raw)
+
+
+@case
 def many_of_all_kinds_at_once_get_what_they_get_alone():
     asks = [("/v1/chat/completions", {"messages": ASK, "n": 2, "max_tokens": 20}), ("/v1/completions", {"prompt": ["a", "b"], "max_tokens": 20}),
             ("/v1/responses", {"input": "A dog", "max_output_tokens": 20}), ("/v1/messages", {"messages": ASK, "max_tokens": 20, "temperature": 0}),
