@@ -7,7 +7,7 @@
 /* ---- what the loader answers ------------------------------------------------------------------------ */
 
 typedef struct lies {
-    bool no_loader, no_device, no_timeline, no_compute, has_memory_budget, is_portability;
+    bool no_loader, no_device, no_timeline, no_compute, has_memory_budget, is_portability, no_memory;
     const char *missing; /* an entry point */
     uint32_t version;    /* 0: as it is */
     uint64_t budget, usage;
@@ -66,6 +66,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
                                                       VkInstance *out)
 {
     VkInstanceCreateInfo plain = *info;
+    if (now.no_memory) return VK_ERROR_OUT_OF_HOST_MEMORY;
     asked = info->flags & VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR && info->enabledExtensionCount == 1 &&
             strcmp(info->ppEnabledExtensionNames[0], "VK_KHR_portability_enumeration") == 0;
     if (now.is_portability) plain.flags = 0, plain.enabledExtensionCount = 0; /* this machine's may not have it */
@@ -192,6 +193,18 @@ TEST(without_a_loader_there_is_no_vulkan_and_it_says_why)
     hth_device_list(found, HTH_MAX_DEVICE, &n, note);
     now.no_loader = false;
     CHECK(n == 0 && strstr(note, "libvulkan.so.1") != NULL);
+}
+
+TEST(a_loader_that_fails_says_where_to_look)
+{
+    hth_device_info found[HTH_MAX_DEVICE];
+    char note[200];
+    size_t n = 1;
+    if (!has_vulkan()) return;
+    now.no_memory = true;
+    hth_device_list(found, HTH_MAX_DEVICE, &n, note);
+    now.no_memory = false;
+    CHECK(n == 0 && strstr(note, "a driver's file is damaged: VK_LOADER_DEBUG=error") != NULL);
 }
 
 TEST(a_loader_without_a_driver_is_refused)

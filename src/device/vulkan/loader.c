@@ -167,14 +167,12 @@ static bool has_portability(const hth_vk_instance *vk)
     return false;
 }
 
-/* The loader's own failure: a driver's file that it cannot read is reported as a lack of memory. */
+/* The loader reports a driver's file that it cannot read as a lack of memory. */
 static hearth_status fail_instance(VkResult result, hearth_error *err)
 {
-    return hth_fail(err, status_of(result), "Vulkan: %s (vkCreateInstance, %d)%s", hth_vk_result_string(result),
-                    (int)result,
-                    result == VK_ERROR_INCOMPATIBLE_DRIVER
-                        ? ""
-                        : ", or a driver's file is damaged: VK_LOADER_DEBUG=error says more");
+    if (result != VK_ERROR_OUT_OF_HOST_MEMORY) return hth_vk_fail(err, NULL, "vkCreateInstance", result);
+    return hth_fail(err, HEARTH_ERROR_MEMORY,
+                    "Vulkan: out of memory, or a driver's file is damaged: VK_LOADER_DEBUG=error says more");
 }
 
 hearth_status hth_vk_instance_open(hth_vk_instance *vk, bool validation, hearth_error *err)
