@@ -33,8 +33,8 @@ usage() {
 [ $# -ge 2 ] || usage
 device=$1 folder=$2
 shift 2
-case $device in *,*) echo "$0: $device: one device is expected, not several" >&2 && exit 2 ;; esac
-case ${SECONDS_ALL:-550} in *[!0-9]*) echo "$0: SECONDS_ALL=$SECONDS_ALL is no number of seconds" >&2 && exit 2 ;; esac
+case $device in *,*) echo "$0: $device: one device is expected, not several" >&2; exit 2 ;; esac
+case ${SECONDS_ALL:-550} in *[!0-9]*) echo "$0: SECONDS_ALL=$SECONDS_ALL is no number of seconds" >&2; exit 2 ;; esac
 here=$(dirname "$0")
 hearth=${HEARTH:-$here/../build/hearth}
 bandwidth=$(dirname "$hearth")/bench/gpu_bandwidth

@@ -137,6 +137,7 @@ void hth_ref_dispatch(const hth_device *d, const hth_cmdlist *t, const hth_cmd *
 /* Whether y[2 * HTH_N_HALF] is what widen_halves computes without an error; any NaN is a NaN. */
 enum { HTH_N_HALF = 65536 };
 bool hth_vk_halves_are_exact(const float *y);
+
 /* Lists the Vulkan devices. UNSUPPORTED: no loader, or no driver. */
 hearth_status hth_vk_list(hth_device_info *out, size_t capacity, size_t *n, hearth_error *err);
 

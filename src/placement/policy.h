@@ -58,9 +58,9 @@ hth_budget_text hth_budget_text_of(const hth_placement_part *part);
  * No layer is on a device if nothing fits. */
 void hth_placement_uniform(hth_placement_builder *c);
 
-/* By the best plan (hearth plan), if there are several devices or not everything fits on the only one. The placement planned earlier for this
- * model, devices and parameters is cached, and reused while it fits and little more memory is free than it was made
- * for. Uniformly if a layer cannot be offloaded. Calibrates the machine if no calibration is cached. DEVICE, MEMORY. */
+/* By the best plan (hearth plan), if there are several devices or not everything fits on the only one. The placement
+ * planned earlier for this model, devices and parameters is cached, and reused while it fits and little more memory is
+ * free than it was made for. Uniformly if a layer cannot be offloaded. Calibrates the machine if no calibration is cached. DEVICE, MEMORY. */
 hearth_status hth_placement_builder_plan(hth_placement_builder *c, const hth_kernels *kernels,
                                          uint32_t n_thread, hearth_error *err);
 

@@ -17,14 +17,9 @@
 #define KEY_SECONDS "hearth.placement.seconds"
 #define KEY_ENDS "hearth.placement.ends" /* of several devices */
 
-/* The keys of the first device stand alone; those of others have its number behind them: "...device.1". */
-typedef struct key_text {
-    char text[64];
-} key_text;
-
-static key_text key_of(const char *key, uint32_t i_device)
+hth_placement_key hth_placement_key_of(const char *key, uint32_t i_device)
 {
-    key_text k;
+    hth_placement_key k;
     if (i_device == 0) snprintf(k.text, sizeof k.text, "%s", key);
     else snprintf(k.text, sizeof k.text, "%s.%u", key, i_device);
     return k;
@@ -35,11 +30,11 @@ static void write_device(hth_gguf_writer *out, const hth_placement_device *d, ui
     const char *handoff = d->submit_on_demand ? "submitted" : "queued";
     uint32_t n_stream = 0;
     while (n_stream < HTH_PLACEMENT_STREAMS && d->streams[n_stream].n_tok > 0) n_stream++;
-    hth_gguf_writer_text(out, key_of(KEY_HANDOFF, i).text, handoff, strlen(handoff));
-    hth_gguf_writer_text(out, key_of(KEY_DEVICE, i).text, d->name, strlen(d->name));
-    hth_gguf_writer_text(out, key_of(KEY_DRIVER, i).text, d->driver, strlen(d->driver));
+    hth_gguf_writer_text(out, hth_placement_key_of(KEY_HANDOFF, i).text, handoff, strlen(handoff));
+    hth_gguf_writer_text(out, hth_placement_key_of(KEY_DEVICE, i).text, d->name, strlen(d->name));
+    hth_gguf_writer_text(out, hth_placement_key_of(KEY_DRIVER, i).text, d->driver, strlen(d->driver));
     if (n_stream > 0)
-        hth_gguf_writer_array(out, key_of(KEY_STREAM, i).text, HTH_GGUF_U32, d->streams, 2 * n_stream);
+        hth_gguf_writer_array(out, hth_placement_key_of(KEY_STREAM, i).text, HTH_GGUF_U32, d->streams, 2 * n_stream);
 }
 
 hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, const char *path,
@@ -142,11 +137,11 @@ static hearth_status read_streams(hth_placement_device *d, const hth_gguf *file,
 static hearth_status read_device(hth_placement_device *d, const hth_gguf *file, uint32_t i, hearth_error *err)
 {
     char handoff[32] = "";
-    const key_text key = key_of(KEY_HANDOFF, i);
+    const hth_placement_key key = hth_placement_key_of(KEY_HANDOFF, i);
     hearth_status st = need_text(file, key.text, handoff, sizeof handoff, err);
-    if (st == HEARTH_OK) st = need_text(file, key_of(KEY_DEVICE, i).text, d->name, sizeof d->name, err);
-    if (st == HEARTH_OK) st = need_text(file, key_of(KEY_DRIVER, i).text, d->driver, sizeof d->driver, err);
-    if (st == HEARTH_OK) st = read_streams(d, file, key_of(KEY_STREAM, i).text, err);
+    if (st == HEARTH_OK) st = need_text(file, hth_placement_key_of(KEY_DEVICE, i).text, d->name, sizeof d->name, err);
+    if (st == HEARTH_OK) st = need_text(file, hth_placement_key_of(KEY_DRIVER, i).text, d->driver, sizeof d->driver, err);
+    if (st == HEARTH_OK) st = read_streams(d, file, hth_placement_key_of(KEY_STREAM, i).text, err);
     if (st != HEARTH_OK) return st;
     d->submit_on_demand = strcmp(handoff, "submitted") == 0;
     if (d->submit_on_demand || strcmp(handoff, "queued") == 0) return HEARTH_OK;
@@ -205,7 +200,9 @@ hearth_status hth_placement_open(hth_placement *p, const char *path, const hth_m
     *p = (hth_placement){0};
     hearth_error why;
     hearth_status st = hth_gguf_open(path, &file, &why);
-    if (st != HEARTH_OK) return hth_fail(err, st, "%s; it is no placement: hearth plan -o writes one", why.message);
+    if (st != HEARTH_OK)
+        return hth_fail(err, st, "%s%s", why.message,
+                        st == HEARTH_ERROR_MEMORY ? "" : "; it is no placement: hearth plan -o writes one");
     st = hth_sidecar_check_head(file, KIND, model->file, &hash, err);
     if (st == HEARTH_OK) st = read_hot(p, file, model, err);
     if (st == HEARTH_OK) st = read_rest(p, file, model, err);

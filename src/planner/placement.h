@@ -31,6 +31,12 @@ typedef struct hth_placement {
     double seconds; /* expected per token by a plan; 0: unknown */
 } hth_placement;
 
+/* A key of device i: of all but the first, with its number behind it ("hearth.placement.device.1"). */
+typedef struct hth_placement_key {
+    char text[64];
+} hth_placement_key;
+hth_placement_key hth_placement_key_of(const char *key, uint32_t i_device);
+
 hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, const char *path,
                                   hearth_error *err);
 /* Checks hash, layers and neurons against the model; the caller checks the devices. IO, FORMAT, UNSUPPORTED,

@@ -172,6 +172,8 @@ def two_gpus_are_in_one_plan():
     inspected = json.loads(good("inspect", placement, "--json").stdout)["sidecar"]["devices"]
     check([d["end_layer"] for d in inspected] == [first["end_layer"], second["end_layer"]], inspected)
     check([d["device"] for d in inspected] == ["simulated quick"] * 2, inspected)
+    plain = good("inspect", placement).stdout.decode()
+    check(plain.count("its layers") == 2 and f"0 to {first['end_layer'] - 1}\n" in plain, plain)
     run = ["run", packed, "-p", "a", "-n", "8", "--greedy", *SMALL]
     wanted = good(*run, "--gpu", "none").stdout
     for more in [[], ["--placement", placement], ["--placement", "even"], ["--placement", "layers:5"]]:
@@ -183,6 +185,19 @@ def two_gpus_are_in_one_plan():
     bad(2, "--what-if: sizes of one GPU", *words, "--what-if")
     bad(1, "one device is expected here, not several", "list", "--gpu", "null,null")
     bad(2, "--vram '': expected bytes", *run, "--gpu", card, "--vram", "3M,")
+
+
+@case
+def the_faster_gpu_has_what_fits_on_either():
+    """A run plans as hearth plan does, though all of it fits on the first one."""
+    words = QUICK_GPU.replace("quick", "slow").replace("bandwidth = 1e14", "bandwidth = 1e9")
+    slow = "sim:" + scratch("slow.sim", words.encode())
+    quick = "sim:" + scratch("quick.sim", QUICK_GPU.encode())
+    for devices, idle in ((f"{slow},{quick}", 0), (f"{quick},{slow}", 1)):
+        shown = json.loads(good("plan", MODEL, *SMALL, "--gpu", devices, "--json").stdout)["devices"]
+        check([d["vram_bytes"] == 0 for d in shown] == [i == idle for i in range(2)], shown)
+        done = good("run", MODEL, "-p", "a", "-n", "2", *SMALL, "--gpu", devices, "--placement", "plan")
+        check(b" on simulated quick (" in done.stderr and b"on simulated slow (" not in done.stderr, done.stderr)
 
 
 @case

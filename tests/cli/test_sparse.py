@@ -167,7 +167,8 @@ def inspect_shows_the_files_of_a_model():
     s, plain = shown(scratch("p", sidecar(b"hearth.placement", more, 5)))
     check("this with --placement" in bad(1, "a placement, not a model", "run", scratch("p"), "-n", "1"), "run")
     check(s["kind"] == "placement" and s["layers"] == 3 and s["neurons"] == [64, 768, 0] and s["head"] is True, s)
-    card = {"device": "a card", "driver": "its \x1bdriver", "handoff": "queued", "first_layer": 0, "end_layer": 3, "streams": []}
+    card = {"device": "a card", "driver": "its \x1bdriver", "handoff": "queued", "first_layer": 0, "end_layer": 3,
+            "streams": []}
     check(s["devices"] == [card], s)
     check("3 of 0 to 768 neurons on the device" in plain and "a card\n" in plain and "its \\x1bdriver" in plain, plain)
     s, plain = shown(scratch("p", sidecar(b"hearth.placement")))

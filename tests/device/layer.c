@@ -27,8 +27,8 @@
  *     skip=N             dispatches of more than N workgroups are counted and do not run
  *     count=FILE         what a program did in all, written when it ends: a word and a number a line (bench/gpu_counts.py)
  *
- * kind0, name0, uuid0, heap0, lost0, kind1 and so on: of one of several devices, in the loader's order; other words change all of
- * them. It has only the entry points that the library uses (vk_functions.def), those that the validation layer asks
+ * kind0, name0, uuid0, heap0, lost0, kind1 and so on: of one of several devices, in the loader's order; other words
+ * change all of them. It has only the entry points that the library uses (vk_functions.def), those that the validation layer asks
  * about devices with, and those that other programs use in place of them: above this one, the validation layer checks
  * each call against the limits of the device that is not here. */
 #include <vulkan/vk_layer.h>

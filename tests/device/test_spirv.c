@@ -186,7 +186,8 @@ static void check_op(const uint32_t *op, uint32_t length, bool dot)
         break;
     case OP_PER_ELEMENT: now.n_per_element++; break;
     case OP_EXT_INST:
-        if (!AMONG(op[4], exact_functions) && !(op[4] == UNPACK_HALVES && now.may_convert)) complain("the driver's function", op[4]);
+        if (!AMONG(op[4], exact_functions) && !(op[4] == UNPACK_HALVES && now.may_convert))
+            complain("the driver's function", op[4]);
         break;
     case OP_FADD:
     case OP_FSUB:

@@ -356,8 +356,8 @@ TEST(any_number_of_layers_on_a_device_gives_the_bits_of_the_cpu)
     }
 }
 
-/* The second of three devices holds the last layer but not the head; it leaves the layer to the third, which holds neither,
- * and has it in the end. */
+/* The second of three devices holds the last layer but not the head. It leaves the layer to the third, which holds
+ * neither, and has it in the end. */
 TEST(a_layer_that_no_later_device_holds_stays_where_it_fits)
 {
     CLEANUP(golden_close) golden g;

@@ -176,25 +176,12 @@ static void print_predictors(const hth_gguf *file, const sidecar_kind *k, uint32
 
 /* ---- placements --------------------------------------------------------------------------------------- */
 
-/* A key of device i: those of all but the first have its number behind them. */
-typedef struct device_key {
-    char text[64];
-} device_key;
-
-static device_key key_of(const char *name, uint32_t i)
-{
-    device_key k;
-    if (i == 0) snprintf(k.text, sizeof k.text, "hearth.placement.%s", name);
-    else snprintf(k.text, sizeof k.text, "hearth.placement.%s.%u", name, i);
-    return k;
-}
-
 /* At least one; a file of another version may name none. */
 static uint32_t n_device_of(const hth_gguf *file)
 {
     hth_str name;
     uint32_t n = 1;
-    while (n < HEARTH_MAX_GPU && find_text(file, key_of("device", n).text, &name)) n++;
+    while (n < HEARTH_MAX_GPU && find_text(file, hth_placement_key_of("hearth.placement.device", n).text, &name)) n++;
     return n;
 }
 
@@ -208,10 +195,15 @@ static uint64_t end_layer_of(const hth_gguf *file, uint32_t i)
 
 static uint64_t first_layer_of(const hth_gguf *file, uint32_t i) { return i > 0 ? end_layer_of(file, i - 1) : 0; }
 
-/* Pairs of hth_placement_stream. */
+/* Pairs of hth_placement_stream; NULL: none. */
+static const hth_gguf_value *streams_of(const hth_gguf *file, uint32_t i_device)
+{
+    return find_uints(file, hth_placement_key_of("hearth.placement.stream", i_device).text);
+}
+
 static void print_streams(const hth_gguf *file, uint32_t i_device)
 {
-    const hth_gguf_value *streams = find_uints(file, key_of("stream", i_device).text);
+    const hth_gguf_value *streams = streams_of(file, i_device);
     for (uint64_t i = 0; streams && i + 1 < streams->n_element; i += 2) {
         uint64_t parts = hth_gguf_element_uint(streams, i + 1);
         label(i ? "" : "prompts");
@@ -222,10 +214,10 @@ static void print_streams(const hth_gguf *file, uint32_t i_device)
     }
 }
 
-static void print_text(const hth_gguf *file, const char *name, uint32_t i_device)
+static void print_text(const hth_gguf *file, const char *name, const char *key, uint32_t i_device)
 {
     hth_str text;
-    if (!find_text(file, key_of(name, i_device).text, &text)) return;
+    if (!find_text(file, hth_placement_key_of(key, i_device).text, &text)) return;
     label(name);
     print_shown(text);
     putchar('\n');
@@ -241,14 +233,14 @@ static void print_placement(const hth_gguf *file)
                                                           : "on the CPU");
     for (uint32_t i = 0; i < n; i++) {
         uint64_t first = first_layer_of(file, i), end = end_layer_of(file, i);
-        print_text(file, "device", i);
+        print_text(file, "device", "hearth.placement.device", i);
         if (n > 1) {
             label("its layers");
             if (first < end) printf("%llu to %llu\n", (unsigned long long)first, (unsigned long long)end - 1);
             else puts("none");
         }
-        print_text(file, "driver", i);
-        print_text(file, "handoff", i);
+        print_text(file, "driver", "hearth.placement.driver", i);
+        print_text(file, "handoff", "hearth.placement.handoff", i);
         print_streams(file, i);
     }
 }
@@ -370,12 +362,12 @@ static void json_placement(json *j, const hth_gguf *file)
     json_open(j, "devices", '[');
     for (uint32_t i = 0, n = n_device_of(file); i < n; i++) {
         json_open(j, NULL, '{');
-        json_found_text(j, "device", file, key_of("device", i).text);
-        json_found_text(j, "driver", file, key_of("driver", i).text);
-        json_found_text(j, "handoff", file, key_of("handoff", i).text);
+        json_found_text(j, "device", file, hth_placement_key_of("hearth.placement.device", i).text);
+        json_found_text(j, "driver", file, hth_placement_key_of("hearth.placement.driver", i).text);
+        json_found_text(j, "handoff", file, hth_placement_key_of("hearth.placement.handoff", i).text);
         json_uint(j, "first_layer", first_layer_of(file, i));
         json_uint(j, "end_layer", end_layer_of(file, i));
-        json_streams(j, find_uints(file, key_of("stream", i).text));
+        json_streams(j, streams_of(file, i));
         json_close(j, '}');
     }
     json_close(j, ']');

@@ -218,8 +218,9 @@ static bool read_all(fields *f, embedding *m)
     const char *encoding = "float";
     size_t n;
     int64_t n_dim = m->served->info.d_model;
-    if (!is_possible(f, m) || !fields_text(f, "encoding_format", &encoding, &n) || !fields_int(f, "dimensions", 1, n_dim, &n_dim) ||
-        !read_pooling(f, m) || !prompts_read(f, m->served, "input", MAX_INPUTS, &m->inputs))
+    if (!is_possible(f, m) || !fields_text(f, "encoding_format", &encoding, &n) ||
+        !fields_int(f, "dimensions", 1, n_dim, &n_dim) || !read_pooling(f, m) ||
+        !prompts_read(f, m->served, "input", MAX_INPUTS, &m->inputs))
         return false;
     m->as_base64 = strcmp(encoding, "base64") == 0;
     if (!m->as_base64 && strcmp(encoding, "float") != 0)
