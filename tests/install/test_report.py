@@ -47,6 +47,15 @@ def report_without_skips_is_short():
 
 
 @case
+def report_names_the_slowest_cases():
+    rows = [("ok", "test_a.c", f"case{i}", "", f"{i / 2:.2f}") for i in range(25)]
+    status, lines = report_on([GOOD, *rows])
+    at = lines.index("150 s of CPU time in all cases; most of it in:")
+    assert status == 0 and lines[at + 1].split() == ["12.0", "s", lines[at + 1].split()[2], "test_a.c", "case24"], lines
+    assert len(lines) == at + 22 and lines[-2].split()[0] == "2.5", lines
+
+
+@case
 def report_fails_with_a_failed_case():
     status, lines = report_on([GOOD, ("FAIL", "test_a.c", "subtracts", "")], ['sh "-c" "echo FAIL test_a.c; exit 1"'])
     assert status == 1 and lines[-1] == "1 passed, 1 failed", lines

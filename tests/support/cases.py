@@ -10,6 +10,7 @@ failures as assertions, loud skips, and the same report lines as test.c.
 import os
 import pty
 import re
+import resource
 import sys
 import traceback
 
@@ -43,12 +44,17 @@ def case(function):
     return function
 
 
-def _report(file, verdict, name, reason):
+def _cpu_seconds():
+    """Of this process, and of those that it has waited for."""
+    return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+
+
+def _report(file, verdict, name, reason, seconds):
     print(f"{verdict:<4} {file} {name}{': ' if reason else ''}{reason}", flush=True)
     path = os.environ.get("HEARTH_TEST_REPORT")
     if path:
         with open(path, "a", encoding="utf-8") as f:
-            f.write(f"{verdict}\t{file}\t{name}\t{reason}\n")
+            f.write(f"{verdict}\t{file}\t{name}\t{reason}\t{seconds:.2f}\n")
 
 
 def _verdict_of(function):
@@ -67,9 +73,10 @@ def run_cases(path):
     were skipped."""
     verdicts = []
     for function in [f for f in _cases if os.environ.get("HEARTH_CASE", "") in f.__name__]:
+        start = _cpu_seconds()
         verdict, reason = _verdict_of(function)
         verdicts.append(verdict)
-        _report(os.path.basename(path), verdict, function.__name__, reason)
+        _report(os.path.basename(path), verdict, function.__name__, reason, _cpu_seconds() - start)
     if "FAIL" in verdicts or not verdicts:
         sys.exit(1)
     sys.exit(0 if "ok" in verdicts else 77)

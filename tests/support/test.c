@@ -1,5 +1,5 @@
 /* The runner behind test.h. When $HEARTH_TEST_REPORT names a file, one line per
- * case is appended to it ("ok|FAIL|skip<TAB>file<TAB>name<TAB>reason"). */
+ * case is appended to it ("ok|FAIL|skip<TAB>file<TAB>name<TAB>reason<TAB>seconds of CPU time"). */
 #include "support/test.h"
 
 #include "base/alloc.h"
@@ -7,6 +7,7 @@
 #include <ftw.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #ifdef __SANITIZE_THREAD__
@@ -28,6 +29,19 @@ void test_register(test_case *c)
     last = &c->next;
 }
 
+static double seconds_of(struct timeval t) { return (double)t.tv_sec + 1e-6 * (double)t.tv_usec; }
+
+/* CPU time of this process, and of those that it has waited for. */
+static double cpu_seconds(void)
+{
+    struct rusage own, waited;
+    getrusage(RUSAGE_SELF, &own);
+    getrusage(RUSAGE_CHILDREN, &waited);
+    return seconds_of(own.ru_utime) + seconds_of(own.ru_stime) + seconds_of(waited.ru_utime) + seconds_of(waited.ru_stime);
+}
+
+static double case_start;
+
 static void report(const test_case *c, const char *verdict, const char *reason)
 {
     const char *name = c->file + strlen(c->file);
@@ -37,7 +51,7 @@ static void report(const test_case *c, const char *verdict, const char *reason)
     const char *path = getenv("HEARTH_TEST_REPORT");
     FILE *f = path ? fopen(path, "a") : NULL;
     if (f) {
-        fprintf(f, "%s\t%s\t%s\t%s\n", verdict, name, c->name, reason);
+        fprintf(f, "%s\t%s\t%s\t%s\t%.2f\n", verdict, name, c->name, reason, cpu_seconds() - case_start);
         fclose(f);
     }
 }
@@ -54,6 +68,7 @@ int test_run_all(int argc, char **argv)
         n_failed_checks = 0;
         skipped = keeps_memory = false;
         uint64_t held = hth_alloc_in_use();
+        case_start = cpu_seconds();
         if (!test_before_each || test_before_each()) c->run();
         if (test_after_each) test_after_each();
         if (hth_alloc_in_use() != held && !keeps_memory) test_fail(c->file, 0, "%s keeps memory of the library", c->name);
