@@ -7,6 +7,7 @@
 #include "text/byte_map.h"
 #include "text/vocab_index.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- the arrays ------------------------------------------------------------- */
@@ -72,52 +73,6 @@ static hearth_status read_scores(hth_tokenizer *tok, const hth_gguf *file, heart
     return HEARTH_OK;
 }
 
-static hearth_status read_kinds(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
-{
-    static const char key[] = "tokenizer.ggml.token_type";
-    const hth_gguf_value *array = NULL;
-    hearth_status status =
-        hth_gguf_get_array(file, key, HTH_GGUF_I32, (uint64_t)tok->n_vocab, &array, err);
-    if (status != HEARTH_OK) return status;
-    for (int32_t i = 0; i < tok->n_vocab; i++) {
-        int64_t kind = array ? hth_gguf_element_int(array, (uint64_t)i) : HTH_TOKEN_NORMAL;
-        if (kind < HTH_TOKEN_NORMAL || kind > HTH_TOKEN_BYTE)
-            return hth_fail(err, HEARTH_ERROR_FORMAT,
-                            "%s: %s at %llu: token %d has type %lld; types are 1 to 6",
-                            hth_gguf_path(file), key, (unsigned long long)array->offset, (int)i,
-                            (long long)kind);
-        tok->token[i].kind = (uint8_t)kind;
-    }
-    return HEARTH_OK;
-}
-
-/* Only a token that produces no text may be empty. */
-static hearth_status check_empty_texts(const hth_tokenizer *tok, const hth_gguf *file,
-                                       hearth_error *err)
-{
-    const unsigned may_be_empty =
-        1u << HTH_TOKEN_UNKNOWN | 1u << HTH_TOKEN_CONTROL | 1u << HTH_TOKEN_UNUSED;
-    for (int32_t i = 0; i < tok->n_vocab; i++)
-        if (tok->token[i].entry.n == 0 && !(may_be_empty >> tok->token[i].kind & 1))
-            return hth_fail(err, HEARTH_ERROR_FORMAT,
-                            "%s: tokenizer.ggml.tokens: token %d is empty, but its type is %d; "
-                            "only types 2, 3 and 5 may be",
-                            hth_gguf_path(file), (int)i, (int)tok->token[i].kind);
-    return HEARTH_OK;
-}
-
-hearth_status hth_text_read_vocab(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
-{
-    hearth_status status = read_texts(tok, file, err);
-    if (status == HEARTH_OK && (tok->algorithm == HTH_TEXT_SPM || tok->algorithm == HTH_TEXT_UNIGRAM))
-        status = read_scores(tok, file, err);
-    if (status == HEARTH_OK) status = read_kinds(tok, file, err);
-    if (status == HEARTH_OK) status = check_empty_texts(tok, file, err);
-    return status;
-}
-
-/* ---- byte tokens and pieces -------------------------------------------------- */
-
 static int hex_digit(char c)
 {
     if (c >= '0' && c <= '9') return c - '0';
@@ -133,6 +88,57 @@ static int byte_of(hth_str t)
     int high = hex_digit(t.bytes[3]), low = hex_digit(t.bytes[4]);
     return high < 0 || low < 0 ? -1 : 16 * high + low;
 }
+
+/* Without types, byte tokens are told by their texts; vocab_special.c tells special ones. */
+static hearth_status read_kinds(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+{
+    static const char key[] = "tokenizer.ggml.token_type";
+    const hth_gguf_value *array = NULL;
+    hearth_status status =
+        hth_gguf_get_array(file, key, HTH_GGUF_I32, (uint64_t)tok->n_vocab, &array, err);
+    if (status != HEARTH_OK) return status;
+    for (int32_t i = 0; i < tok->n_vocab; i++) {
+        int64_t without = byte_of(tok->token[i].entry) >= 0 ? HTH_TOKEN_BYTE : HTH_TOKEN_NORMAL;
+        int64_t kind = array ? hth_gguf_element_int(array, (uint64_t)i) : without;
+        if (kind < HTH_TOKEN_NORMAL || kind > HTH_TOKEN_BYTE)
+            return hth_fail(err, HEARTH_ERROR_FORMAT,
+                            "%s: %s at %llu: token %d has type %lld; types are 1 to 6",
+                            hth_gguf_path(file), key, (unsigned long long)array->offset, (int)i,
+                            (long long)kind);
+        tok->token[i].kind = (uint8_t)kind;
+    }
+    return HEARTH_OK;
+}
+
+/* Empty tokens get the name that llama.cpp gives them, so that each can be told from the others. */
+static hearth_status name_empty_texts(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+{
+    size_t n_empty = 0;
+    for (int32_t i = 0; i < tok->n_vocab; i++) {
+        enum { MAX_NAME = 20 };
+        if (tok->token[i].entry.n > 0) continue;
+        char *name = hth_arena_alloc(&tok->arena, MAX_NAME, 1, 1);
+        if (!name) return hth_fail_memory(err, MAX_NAME, "the vocabulary");
+        tok->token[i].entry = (hth_str){name, (size_t)snprintf(name, MAX_NAME, "[EMPTY_%d]", (int)i)};
+        n_empty++;
+    }
+    if (n_empty > 0)
+        hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.tokens: %zu tokens are empty; they are named [EMPTY_id]",
+                hth_gguf_path(file), n_empty);
+    return HEARTH_OK;
+}
+
+hearth_status hth_text_read_vocab(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+{
+    hearth_status status = read_texts(tok, file, err);
+    if (status == HEARTH_OK && (tok->algorithm == HTH_TEXT_SPM || tok->algorithm == HTH_TEXT_UNIGRAM))
+        status = read_scores(tok, file, err);
+    if (status == HEARTH_OK) status = read_kinds(tok, file, err);
+    if (status == HEARTH_OK) status = name_empty_texts(tok, file, err);
+    return status;
+}
+
+/* ---- byte tokens and pieces -------------------------------------------------- */
 
 static void find_byte_tokens(hth_tokenizer *tok, const hth_gguf *file)
 {

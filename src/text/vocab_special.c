@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- ids ---------------------------------------------------------------------- */
@@ -16,8 +17,7 @@ typedef struct id_key {
     role role;
 } id_key;
 
-/* All ids that a file may state. Those that Hearth does not use must also be tokens of this vocabulary.
- * "seperator" is the format's spelling. */
+/* All ids that a file may state. "seperator" is the format's spelling. */
 static const id_key id_keys[] = {
     {"tokenizer.ggml.bos_token_id", BOS},       {"tokenizer.ggml.eos_token_id", EOS},
     {"tokenizer.ggml.unknown_token_id", UNKNOWN}, {"tokenizer.ggml.eot_token_id", EOG},
@@ -44,16 +44,41 @@ static bool says_none(const hth_gguf_value *v)
     }
 }
 
-/* *id keeps its default if the key is absent. */
+static bool is_signed(const hth_gguf_value *v)
+{
+    return v->type == HTH_GGUF_I8 || v->type == HTH_GGUF_I16 || v->type == HTH_GGUF_I32 || v->type == HTH_GGUF_I64;
+}
+
+static bool is_unsigned(const hth_gguf_value *v)
+{
+    return v->type == HTH_GGUF_U8 || v->type == HTH_GGUF_U16 || v->type == HTH_GGUF_U32 || v->type == HTH_GGUF_U64;
+}
+
+/* Published files state ids of larger vocabularies. Such a key counts as absent, as in llama.cpp. */
+static bool is_outside(const hth_tokenizer *tok, const hth_gguf *file, const char *key, const hth_gguf_value *v)
+{
+    const uint64_t n = (uint64_t)tok->n_vocab;
+    char id[24];
+    if (is_signed(v) && (v->as.i < 0 || (uint64_t)v->as.i >= n)) snprintf(id, sizeof id, "%lld", (long long)v->as.i);
+    else if (is_unsigned(v) && v->as.u >= n) snprintf(id, sizeof id, "%llu", (unsigned long long)v->as.u);
+    else return false;
+    hth_log(HEARTH_LOG_WARN, "%s: %s at %llu is %s, but the vocabulary has tokens 0 to %d; it counts as absent",
+            hth_gguf_path(file), key, (unsigned long long)v->offset, id, (int)tok->n_vocab - 1);
+    return true;
+}
+
+/* *id keeps its default if the key is absent, or *outside. */
 static hearth_status read_id(const hth_tokenizer *tok, const hth_gguf *file, const char *key,
-                             int32_t *id, hearth_error *err)
+                             int32_t *id, bool *outside, hearth_error *err)
 {
     const hth_gguf_value *stated = hth_gguf_find(file, key);
+    *outside = false;
     if (!stated) return HEARTH_OK;
     if (says_none(stated)) {
         *id = -1;
         return HEARTH_OK;
     }
+    if ((*outside = is_outside(tok, file, key, stated))) return HEARTH_OK;
     uint64_t value = 0;
     hearth_status status =
         hth_gguf_get_uint(file, key, 0, (uint64_t)tok->n_vocab - 1, &value, NULL, err);
@@ -75,17 +100,34 @@ static int32_t default_id(const hth_tokenizer *tok, role r)
     return id < tok->n_vocab ? id : -1;
 }
 
-static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, bool add_last, hearth_error *err)
+/* A file without types does not say which tokens are special; its ids do. */
+static void mark_special(hth_tokenizer *tok, int32_t id, hth_token_kind kind)
 {
+    if (id >= 0) tok->token[id].kind = (uint8_t)kind;
+}
+
+/* *lost_end: the key of an end of generation that is outside the vocabulary, or NULL. */
+static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, bool add_last, const char **lost_end,
+                              hearth_error *err)
+{
+    const bool has_kinds = hth_gguf_find(file, "tokenizer.ggml.token_type") != NULL;
     int32_t by_role[N_ROLE];
+    *lost_end = NULL;
     for (int r = 0; r < N_ROLE; r++) by_role[r] = default_id(tok, (role)r);
     for (size_t i = 0; i < sizeof id_keys / sizeof *id_keys; i++) {
         role r = id_keys[i].role;
         int32_t extra = -1, *id = r == EOG || r == OTHER ? &extra : &by_role[r];
-        hearth_status status = read_id(tok, file, id_keys[i].key, id, err);
+        bool outside;
+        hearth_status status = read_id(tok, file, id_keys[i].key, id, &outside, err);
         if (status != HEARTH_OK) return status;
+        if (outside && (r == EOS || r == EOG)) *lost_end = id_keys[i].key;
+        /* The default belongs to the usual vocabulary, which this may not be. */
+        if (outside && r == EOS && *id >= 0 && has_kinds && tok->token[*id].kind != HTH_TOKEN_CONTROL) *id = -1;
         if (r == EOG && extra >= 0) tok->token[extra].is_eog = true;
+        if (r == EOG && !has_kinds) mark_special(tok, extra, HTH_TOKEN_CONTROL);
     }
+    for (int r = 0; r < N_ROLE && !has_kinds; r++)
+        mark_special(tok, by_role[r], r == UNKNOWN ? HTH_TOKEN_UNKNOWN : HTH_TOKEN_CONTROL);
     const bool is_wordpiece = tok->algorithm == HTH_TEXT_WORDPIECE;
     if (is_wordpiece && by_role[BOS] < 0) by_role[BOS] = by_role[CLS];
     tok->bos = tok->flags & HTH_TEXT_NO_BOS ? -1 : by_role[BOS];
@@ -94,6 +136,17 @@ static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, bool add
     tok->last = !add_last ? -1 : is_wordpiece ? by_role[SEP] : tok->eos;
     if (tok->eos >= 0) tok->token[tok->eos].is_eog = true;
     return HEARTH_OK;
+}
+
+/* Without any end a text would go on until the context is full. */
+static hearth_status check_end(const hth_tokenizer *tok, const hth_gguf *file, const char *lost_end, hearth_error *err)
+{
+    bool has_end = !lost_end || tok->algorithm == HTH_TEXT_WORDPIECE;
+    for (int32_t i = 0; i < tok->n_vocab && !has_end; i++) has_end = tok->token[i].is_eog;
+    if (has_end) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_FORMAT,
+                    "%s: %s is outside the vocabulary of %d tokens, and no other token ends a text: state the token "
+                    "that does", hth_gguf_path(file), lost_end, (int)tok->n_vocab);
 }
 
 static void warn_of_odd_ids(const hth_tokenizer *tok, const hth_gguf *file)
@@ -284,11 +337,13 @@ static hearth_status set_mask_lstrip(hth_tokenizer *tok, const hth_gguf *file, h
 hearth_status hth_vocab_read_special(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
     bool add_last = false;
+    const char *lost_end;
     hearth_status status = read_flags(tok, file, &add_last, err);
-    if (status == HEARTH_OK) status = read_ids(tok, file, add_last, err);
+    if (status == HEARTH_OK) status = read_ids(tok, file, add_last, &lost_end, err);
     if (status != HEARTH_OK) return status;
     mark_eog_texts(tok);
     mark_fim_texts(tok, file);
+    if ((status = check_end(tok, file, lost_end, err)) != HEARTH_OK) return status;
     warn_of_odd_ids(tok, file);
     status = set_mask_lstrip(tok, file, err);
     return status == HEARTH_OK ? set_rstrip(tok, file, err) : status;

@@ -89,7 +89,7 @@ TEST(token_arrays_of_wrong_shape_are_refused)
     refuse(key, "vocab.gguf");
 }
 
-TEST(token_texts_too_long_or_empty_are_refused)
+TEST(token_texts_that_are_too_long_are_refused)
 {
     char text[8 + 1025];
     const uint64_t n = 1025;
@@ -97,15 +97,38 @@ TEST(token_texts_too_long_or_empty_are_refused)
     memcpy(text, &n, 8);
     put_array("tokenizer.ggml.tokens", HTH_GGUF_TEXT, 2, text, sizeof text);
     refuse("token 0 has 1025 bytes", "1024");
+}
 
-    static const int refused[] = {HTH_TOKEN_NORMAL, HTH_TOKEN_USER, HTH_TOKEN_BYTE};
-    for (int i = 0; i < 3; i++) {
-        vocab_file_add(&f, "", 0, 0.0f, refused[i]);
-        refuse("token 263 is empty", "types 2, 3 and 5");
+/* As llama.cpp names them. */
+TEST(empty_tokens_have_a_name)
+{
+    static const int kinds[] = {HTH_TOKEN_NORMAL, HTH_TOKEN_UNKNOWN, HTH_TOKEN_CONTROL, HTH_TOKEN_USER, HTH_TOKEN_UNUSED,
+                                HTH_TOKEN_BYTE};
+    for (int i = 0; i < 6; i++) vocab_file_add(&f, "", 0, 0.0f, kinds[i]);
+    vocab_expect_warning("6 tokens are empty; they are named [EMPTY_id]");
+    for (int32_t i = 0; tok && i < 6; i++) {
+        char name[20];
+        snprintf(name, sizeof name, "[EMPTY_%d]", 263 + (int)i);
+        const hth_str entry = hth_tokenizer_entry(tok, 263 + i);
+        CHECK(entry.n == strlen(name) && memcmp(entry.bytes, name, entry.n) == 0);
+        CHECK_INT(hth_tokenizer_kind(tok, 263 + i), kinds[i]);
     }
-    vocab_file_add(&f, "", 0, 0.0f, HTH_TOKEN_CONTROL);
-    vocab_file_add(&f, "", 0, 0.0f, HTH_TOKEN_UNUSED);
-    if (vocab_open()) IDS("ab", HEARTH_PARSE_SPECIAL, SPACE, AB);
+    if (tok) IDS("ab[EMPTY_265]", HEARTH_PARSE_SPECIAL, SPACE, AB, 265);
+}
+
+/* Files of old converters have no types. */
+TEST(without_types_byte_and_special_tokens_are_told_by_texts_and_ids)
+{
+    f.without = "tokenizer.ggml.token_type";
+    if (!vocab_open()) return;
+    CHECK_TEXT(warnings, "");
+    IDS("a\xC3\xA9", 0, SPACE, A, 3 + 0xC3, 3 + 0xA9);
+    IDS("a<s>b", HEARTH_PARSE_SPECIAL, SPACE, A, 1, SPACE, B);
+    CHECK_INT(hth_tokenizer_kind(tok, 0), HTH_TOKEN_UNKNOWN);
+    CHECK_INT(hth_tokenizer_kind(tok, 1), HTH_TOKEN_CONTROL);
+    CHECK_INT(hth_tokenizer_kind(tok, 3 + 0xC3), HTH_TOKEN_BYTE);
+    CHECK_INT(hth_tokenizer_kind(tok, AB), HTH_TOKEN_NORMAL);
+    CHECK(hth_tokenizer_is_eog(tok, 2));
 }
 
 TEST(scores_missing_or_not_finite_are_refused)
@@ -136,15 +159,6 @@ TEST(types_out_of_range_are_refused)
     refuse(key, "263");
     put_array(key, HTH_GGUF_F32, 263, &odd[0], 4);
     refuse(key, "vocab.gguf");
-}
-
-TEST(without_types_all_tokens_are_words)
-{
-    f.without = "tokenizer.ggml.token_type";
-    if (vocab_open()) {
-        CHECK(strstr(warnings, "254 of 256 byte tokens are missing") != NULL);
-        IDS("ab", 0, SPACE, AB);
-    }
 }
 
 TEST(equal_texts_are_taken_by_the_lowest_id)
@@ -183,23 +197,49 @@ TEST(without_utf8proc_wordpiece_vocabularies_are_refused_by_name)
 
 /* ---- ids and flags ---------------------------------------------------------------------------- */
 
-TEST(ids_outside_the_vocabulary_are_refused)
+TEST(ids_outside_the_vocabulary_are_warned_of_and_count_as_absent)
 {
     static const char *const keys[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
                                        "tokenizer.ggml.unknown_token_id", "tokenizer.ggml.padding_token_id",
                                        "tokenizer.ggml.eot_token_id", "tokenizer.ggml.fim_pad_token_id",
-                                       "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.middle_token_id"};
+                                       "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.middle_token_id",
+                                       "tokenizer.ggml.mask_token_id", "tokenizer.ggml.seperator_token_id"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        for (uint32_t id = 263; id < 265; id++) {
-            vocab_file_put_u32(&f, keys[i], id);
-            refuse(keys[i], "262");
+        const int32_t negative[] = {-2, INT32_MIN};
+        const uint64_t wide[] = {263, UINT64_MAX - 1};
+        for (int k = 0; k < 4; k++) {
+            char says[120];
+            if (k < 2) vocab_file_put(&f, keys[i], HTH_GGUF_I32, &negative[k], 4);
+            else vocab_file_put(&f, keys[i], HTH_GGUF_U64, &wide[k - 2], 8);
+            if (k < 2) snprintf(says, sizeof says, "is %d, but the vocabulary has tokens 0 to 262", (int)negative[k]);
+            else snprintf(says, sizeof says, "is %llu, but the", (unsigned long long)wide[k - 2]);
+            vocab_expect_warning(says);
+            CHECK(strstr(warnings, keys[i]) != NULL);
+            if (tok) CHECK(hth_tokenizer_bos(tok) == 1 && hth_tokenizer_eos(tok) == 2);
+            if (tok) IDS("ab", HEARTH_ADD_SPECIAL, 1, SPACE, AB);
+            vocab_again();
         }
         vocab_file_put_text(&f, keys[i], "1");
         refuse(keys[i], "vocab.gguf");
-        const int32_t minus_two = -2;
-        vocab_file_put(&f, keys[i], HTH_GGUF_I32, &minus_two, 4);
-        refuse(keys[i], "262");
     }
+}
+
+/* The usual id of an end is that of another token here. */
+TEST(an_end_outside_the_vocabulary_is_refused_if_there_is_no_other)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"};
+    for (int i = 0; i < 2; i++) {
+        const int32_t none = -1;
+        f.token[2].text[0] = 'x', f.token[2].kind = HTH_TOKEN_NORMAL; /* "</s>" */
+        if (i > 0) vocab_file_put(&f, keys[0], HTH_GGUF_I32, &none, 4);
+        vocab_file_put_u32(&f, keys[i], 263);
+        refuse(keys[i], "no other token ends a text");
+    }
+    f.token[2].text[0] = 'x', f.token[2].kind = HTH_TOKEN_NORMAL;
+    vocab_file_put_u32(&f, keys[0], 263);
+    vocab_file_put_u32(&f, keys[1], AB);
+    vocab_expect_warning("no EOS");
+    if (tok) CHECK(hth_tokenizer_is_eog(tok, AB) && hth_tokenizer_eos(tok) == -1);
 }
 
 TEST(minus_one_means_that_there_is_no_such_token)

@@ -161,8 +161,8 @@ TEST(vocabularies_without_what_wordpiece_needs_are_refused)
     refuse("tokenizer.ggml.tokens", "no token of type 1 starts a word");
     f.n_more = f.n_more_pair = 0;
     vocab_file_put_text(&f, "tokenizer.ggml.model", "bert");
-    vocab_file_put_u32(&f, "tokenizer.ggml.seperator_token_id", 17);
-    refuse("tokenizer.ggml.seperator_token_id", "vocab.gguf");
+    vocab_file_put_u32(&f, "tokenizer.ggml.unknown_token_id", 17); /* as if it were absent */
+    refuse("tokenizer.ggml.unknown_token_id states no token", "17 tokens have no token 100");
 }
 
 TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
