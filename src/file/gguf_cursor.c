@@ -22,6 +22,21 @@ static void describe(const hth_gguf_context *s, char *out, size_t n_out)
     else snprintf(out, n_out, "%s", s->kind);
 }
 
+static size_t n_digit(const char *text) { return strspn(text, "0123456789"); }
+
+/* "model.gguf.part1of2", "model.gguf.part1", "model.gguf-split-a": how hubs cut files that they do not take whole. */
+static bool is_name_of_piece(const char *name)
+{
+    const char *cut = strstr(name, "-split-");
+    if (cut && strlen(cut) == strlen("-split-a")) return true;
+    for (cut = strstr(name, ".part"); cut; cut = strstr(cut + 1, ".part")) {
+        const char *of = cut + strlen(".part") + n_digit(cut + strlen(".part"));
+        size_t n = strncmp(of, "of", 2) == 0 ? n_digit(of + 2) : 0;
+        if (n_digit(cut + strlen(".part")) > 0 && of[n > 0 ? n + 2 : 0] == '\0') return true;
+    }
+    return false;
+}
+
 hearth_status hth_gguf_error(const hth_gguf_cursor *c, hearth_status status, const char *format, ...)
 {
     char subject[300], rest[400];
@@ -30,7 +45,10 @@ hearth_status hth_gguf_error(const hth_gguf_cursor *c, hearth_status status, con
     vsnprintf(rest, sizeof rest, format, args);
     va_end(args);
     describe(&c->context, subject, sizeof subject);
-    return hth_fail(c->err, status, "%s: %s: %s", c->source->label, subject, rest);
+    const bool is_piece = status == HEARTH_ERROR_FORMAT && is_name_of_piece(c->source->label);
+    return hth_fail(c->err, status, "%s: %s: %s%s", c->source->label, subject, rest,
+                    is_piece ? "; it is one part of a file that was cut: join the parts (cat FIRST SECOND >model.gguf)"
+                             : "");
 }
 
 static hearth_status grow_window(hth_gguf_cursor *c, size_t need)

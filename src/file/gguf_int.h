@@ -131,7 +131,8 @@ hearth_status hth_gguf_read_count(hth_gguf_cursor *c, const char *what, uint64_t
                                   uint64_t each, uint64_t *count);
 /* The bytes from mark to offset. */
 const unsigned char *hth_gguf_marked(const hth_gguf_cursor *c, size_t *n);
-/* Reports an error about the current item: "PATH: key 'k' (at byte 9): " and the formatted rest. */
+/* Reports an error about the current item: "PATH: key 'k' (at byte 9): " and the formatted rest. A file whose name says
+ * that it is a part of one that was cut by bytes is called so. */
 hearth_status hth_gguf_error(const hth_gguf_cursor *c, hearth_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void hth_gguf_cursor_free(hth_gguf_cursor *c);

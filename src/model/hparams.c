@@ -134,34 +134,46 @@ static hearth_status read_per_layer(hth_hparams_reader *r, const char *name, uin
 
 /* ---- groups of parameters ---------------------------------------------------- */
 
-/* Reports an error for files that belong to a model, which their architecture name identifies (docs/sparsity.md). */
-static hearth_status check_not_sidecar(hth_hparams_reader *r, hth_str name)
+/* Reports an error for files that belong to a model, by what they say that they are (docs/sparsity.md). */
+static hearth_status check_is_model(hth_hparams_reader *r)
 {
+    static const char architecture[] = "general.architecture", type[] = "general.type";
     static const struct {
-        const char *name, *what, *says;
+        const char *key, *value, *what, *says;
     } kinds[] = {
-        {"hearth.profile", "a profile", "it says how the neurons of a model fired; name the model itself"},
-        {"hearth.predictors", "predictors", "name the model itself, and these with --predictors"},
-        {"hearth.thresholds", "thresholds", "name the model itself, and these with --thresholds"},
-        {"hearth.placement", "a placement", "name the model itself, and this with --placement"}};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (hth_str_eq(name, kinds[i].name))
-            return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                            "%s: %s, not a model (general.architecture at %llu is %s): %s",
-                            hth_gguf_path(r->file), kinds[i].what,
-                            (unsigned long long)hth_gguf_find(r->file, "general.architecture")->offset,
-                            kinds[i].name, kinds[i].says);
-    return HEARTH_OK;
+        {architecture, "hearth.profile", "a profile", "it says how the neurons of a model fired; name the model itself"},
+        {architecture, "hearth.predictors", "predictors", "name the model itself, and these with --predictors"},
+        {architecture, "hearth.thresholds", "thresholds", "name the model itself, and these with --thresholds"},
+        {architecture, "hearth.placement", "a placement", "name the model itself, and this with --placement"},
+        {type, "mmproj", "a projector of images or sound (mmproj)", "name the language model that it belongs to"},
+        {architecture, "clip", "a projector of images or sound (mmproj)", "name the language model that it belongs to"},
+        {type, "adapter", "an adapter (LoRA)", "merge it into its model, and name that"},
+        {architecture, "controlvector", "a control vector", "name the model that it was made for"},
+        {type, "imatrix", "an importance matrix", "name the model itself; hearth quantize takes this file"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        hth_str value = {0};
+        bool found;
+        hearth_status st = hth_gguf_get_text(r->file, kinds[i].key, &value, &found, r->err);
+        if (st != HEARTH_OK) return st;
+        if (found && hth_str_eq(value, kinds[i].value))
+            return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED, "%s: %s, not a model (%s at %llu is %s): %s",
+                            hth_gguf_path(r->file), kinds[i].what, kinds[i].key,
+                            (unsigned long long)hth_gguf_find(r->file, kinds[i].key)->offset, kinds[i].value, kinds[i].says);
+    }
+    if (hth_gguf_n_tensor(r->file) > 0) return HEARTH_OK;
+    return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: a vocabulary, not a model: the file has no tensors; name a file with weights",
+                    hth_gguf_path(r->file));
 }
 
 static hearth_status find_arch(hth_hparams_reader *r, hth_hparams *h)
 {
     hth_str name = {0};
     bool found;
-    hearth_status st = hth_gguf_get_text(r->file, "general.architecture", &name, &found, r->err);
+    hearth_status st = check_is_model(r);
+    if (st == HEARTH_OK) st = hth_gguf_get_text(r->file, "general.architecture", &name, &found, r->err);
     if (st != HEARTH_OK) return st;
     if (!found) return hth_gguf_missing(r->file, "general.architecture", "every model", r->err);
-    if ((st = check_not_sidecar(r, name)) != HEARTH_OK) return st;
     h->arch = hth_arch_find(name);
     if (!h->arch) {
         char shown[80], list[300];

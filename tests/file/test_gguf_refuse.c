@@ -186,6 +186,31 @@ TEST(gguf_says_what_a_foreign_file_looks_like)
     }
 }
 
+/* Hubs cut large files by bytes; what a user opens is the first part, or another. */
+TEST(gguf_says_that_parts_must_be_joined)
+{
+    static const struct {
+        const char *name;
+        bool is_part;
+    } names[] = {{"m.gguf.part1of2", true},   {"m.gguf.part2of2", true}, {"m.gguf.part12", true},
+                 {"m.gguf-split-a", true},    {"m.gguf.part", false},    {"m.part1of2.gguf", false},
+                 {"m.part1of.gguf", false},   {"m.gguf.part1of", false}, {"m.gguf-split-10", false},
+                 {"x.part1/m.gguf", false}};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
+    gguf_small(&b);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (int cut = 0; cut < 3; cut++) { /* in the directory, in the data, and without the beginning */
+            hth_gguf *file = NULL;
+            hearth_error why = {0};
+            const size_t from = cut == 2 ? 4 : 0, n = cut == 0 ? 40 : b.n - 64 - from;
+            CHECK_INT(hth_gguf_open_memory(b.data + from, n, names[i].name, &file, &why), HEARTH_ERROR_FORMAT);
+            CHECK(file == NULL);
+            if ((strstr(why.message, "join the parts") != NULL) != names[i].is_part)
+                test_fail(__FILE__, __LINE__, "%s: %s", names[i].name, why.message);
+        }
+    }
+}
+
 TEST(gguf_refuses_each_wrong_byte_of_the_magic)
 {
     CLEANUP(gguf_free) gguf_bytes b = {0};

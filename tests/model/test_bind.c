@@ -711,9 +711,3 @@ TEST(tensors_on_which_no_logit_depends_are_ignored_without_a_warning)
     tiny_add_tensor(&tiny, "vision.weight", 0, 1, 4, 1);
     tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "'vision.weight'", "(1 such tensors)");
 }
-
-TEST(a_file_without_tensors_is_no_model)
-{
-    for (uint32_t i = 0; i < tiny.n_tensor; i++) tiny.tensors[i].gone = true;
-    tiny_expect_format_error("token_embd.weight", "missing");
-}

@@ -259,3 +259,26 @@ TEST(rows_without_tokens_are_padding_with_a_warning)
     tiny_find(&tiny, "output.weight")->dim[1] = TINY_VOCAB + 5;
     tiny_expect_warning("272 embedding rows for 267 tokens: the rest is padding");
 }
+
+/* ---- what is no model ------------------------------------------------------------------------ */
+
+TEST(files_that_belong_to_a_model_are_called_what_they_are)
+{
+    static const struct {
+        const char *key, *value, *words;
+    } kinds[] = {
+        {"general.type", "mmproj", "a projector of images or sound (mmproj), not a model (general.type at "},
+        {"general.architecture", "clip", "a projector of images or sound (mmproj), not a model (general.architecture at "},
+        {"general.type", "adapter", "an adapter (LoRA), not a model (general.type at "},
+        {"general.architecture", "controlvector", "a control vector, not a model (general.architecture at "},
+        {"general.type", "imatrix", "an importance matrix, not a model (general.type at "},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        tiny_set_text(&tiny, kinds[i].key, kinds[i].value);
+        tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, kinds[i].words, "name ");
+    }
+    tiny_set_text(&tiny, "general.type", "model");
+    tiny_expect_accepted();
+    for (uint32_t i = 0; i < tiny.n_tensor; i++) tiny.tensors[i].gone = true;
+    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "a vocabulary, not a model: the file has no tensors", "weights");
+}
