@@ -158,7 +158,7 @@ TEST(a_model_whose_work_is_divided_among_submissions_survives_faults)
     submissions_end();
 }
 
-TEST(a_model_on_vulkan_survives_faults) { survive_all(BLOCKS, "vulkan:0", getenv("HEARTH_LONG") ? 1 : 37); }
+TEST(a_model_on_vulkan_survives_faults) { survive_all(BLOCKS, "vulkan:0", test_is_long() ? 1 : 149); }
 
 /* ---- a step that fails -------------------------------------------------------------------------- */
 

@@ -98,21 +98,22 @@ static void expect(const fixture *f, const setting *how, const hearth_session *s
 static const size_t cuts[] = {1, 31, 32, 33, 63, 64, 65, 100, 128, 150};
 enum { N_CUT = sizeof cuts / sizeof *cuts };
 
-/* Calls fn for models, caches, threads and levels. Where there are several levels, without $HEARTH_LONG each type of
- * cache has one number of threads with a model and level, and the other with the next level. */
+/* Calls fn for models, caches, threads and levels. Without $HEARTH_LONG each model has one level, the next model the next
+ * one, and each type of cache one number of threads. */
 static void for_all(void (*fn)(const fixture *f, const setting *s))
 {
     const char *levels[ENGINE_MAX_LEVELS];
     size_t n_level = engine_levels(levels);
     for (model_kind k = PLAIN; k < N_KIND; k++)
         for (size_t l = 0; l < n_level; l++) {
+            if (l != k % n_level && !test_is_long()) continue;
             fixture f;
             bool windowed = k == WINDOWED || k == WINDOWED_MIXTURE;
             engine_set_cpu(levels[l]);
             open_model(&f, k);
             for (int kv = 0; kv < (windowed ? 1 : 2); kv++)
                 for (uint32_t n_thread = 1; n_thread <= 3; n_thread += 2) {
-                    bool is_turn = n_level == 1 || (k + l + (size_t)kv + n_thread / 2) % 2 == 0;
+                    bool is_turn = (k / n_level + (size_t)kv + n_thread / 2) % 2 == 0;
                     for (int release = 0; release <= windowed && (is_turn || test_is_long()); release++)
                         fn(&f, &(setting){.n_thread = n_thread, .kv = (hearth_kv_type)kv, .release = release});
                 }

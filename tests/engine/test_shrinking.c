@@ -277,7 +277,7 @@ TEST(a_plain_model_keeps_its_text_while_the_budget_shrinks)
 {
     const subject s = {STORYTELLER, false, 1}, mapped = {STORYTELLER, true, 2};
     check_schedules(&s, "null", first_schedule());
-    check_schedules(&mapped, "null", FOUR_TIMES);
+    if (test_is_long()) check_schedules(&mapped, "null", FOUR_TIMES);
 }
 
 TEST(a_packed_model_keeps_its_text_while_the_budget_shrinks)
@@ -285,7 +285,7 @@ TEST(a_packed_model_keeps_its_text_while_the_budget_shrinks)
     char path[512];
     pack_storyteller(path);
     const subject s = {path, false, 2}, mapped = {path, true, 1};
-    check_schedules(&s, "null", first_schedule());
+    check_schedules(&s, "null", test_is_long() ? 0 : FOUR_TIMES + 1);
     if (try_all()) check_schedules(&mapped, "null", FOUR_TIMES);
 }
 
@@ -294,7 +294,7 @@ TEST(a_packed_model_keeps_its_text_while_the_budget_of_vulkan_shrinks)
     char path[512];
     pack_storyteller(path);
     const subject s = {path, false, 1};
-    check_schedules(&s, "vulkan:0", FOUR_TIMES);
+    check_schedules(&s, "vulkan:0", test_is_long() ? FOUR_TIMES : FOUR_TIMES + 2);
 }
 
 /* A tied head: the host has the table too, as its kernels like it, which is not as the file has it. */

@@ -233,7 +233,7 @@ TEST(devices_of_vulkan_beside_each_other_keep_the_text)
     size_t n;
     hth_device_list(found, HTH_MAX_DEVICE, &n, note);
     if (n == 0) test_skip("%s", note[0] ? note : "no Vulkan device");
-    else check_placements(n > 1 ? "vulkan:0,vulkan:1" : "vulkan:0,vulkan:0", test_is_long() ? N_PLACEMENT : 4, false);
+    else check_placements(n > 1 ? "vulkan:0,vulkan:1" : "vulkan:0,vulkan:0", test_is_long() ? N_PLACEMENT : 3, false);
 }
 
 /* ---- evenly ------------------------------------------------------------------------------------- */
