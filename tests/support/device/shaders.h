@@ -8,6 +8,9 @@
 
 /* "null", or "vulkan:0" under its validation layer. NULL, and the case is skipped: there is none, or no layer. */
 hth_device *shaders_open(const char *name);
+/* Whether a test compiles only some of its pipelines on a device of this name, each type and each number among them: a
+ * driver on the CPU takes a second for a pipeline. $HEARTH_LONG compiles all of them. */
+bool shaders_are_few(const char *name);
 /* The same with what is set in a description; functions and validation are set here. */
 hth_device *shaders_open_as(const hth_device_spec *spec);
 /* Closes it; the layer must not have complained. */
