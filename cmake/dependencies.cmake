@@ -3,8 +3,17 @@
 # PKG_CONFIG_SYSROOT_DIR, CMAKE_SYSROOT, or TRIPLET-pkg-config beside TRIPLET-gcc.
 
 set(HEARTH_PKG_CONFIG 1)
-if(CMAKE_CROSSCOMPILING AND NOT PKG_CONFIG_EXECUTABLE AND NOT DEFINED ENV{PKG_CONFIG}
-   AND NOT DEFINED ENV{PKG_CONFIG_LIBDIR} AND NOT DEFINED ENV{PKG_CONFIG_SYSROOT_DIR})
+set(given 0)
+foreach(variable PKG_CONFIG PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR)
+  if(DEFINED ENV{${variable}})
+    set(given 1)
+  endif()
+endforeach()
+# What CMake's module found by itself, in an earlier run with a system root, was not given.
+if(PKG_CONFIG_EXECUTABLE AND NOT HEARTH_PKG_CONFIG_IN_SYSROOT)
+  set(given 1)
+endif()
+if(CMAKE_CROSSCOMPILING AND NOT given)
   get_filename_component(compiler "${CMAKE_C_COMPILER}" NAME)
   string(REGEX REPLACE "-(gcc|clang|cc)(-[0-9.]+)?$" "" triplet "${compiler}")
   if(triplet STREQUAL compiler)
@@ -13,14 +22,14 @@ if(CMAKE_CROSSCOMPILING AND NOT PKG_CONFIG_EXECUTABLE AND NOT DEFINED ENV{PKG_CO
   if(triplet)
     find_program(PKG_CONFIG_EXECUTABLE ${triplet}-pkg-config)
   endif()
-  if(NOT PKG_CONFIG_EXECUTABLE AND CMAKE_SYSROOT)
+  if(CMAKE_SYSROOT AND (NOT PKG_CONFIG_EXECUTABLE OR HEARTH_PKG_CONFIG_IN_SYSROOT))
+    set(HEARTH_PKG_CONFIG_IN_SYSROOT 1 CACHE INTERNAL "pkg-config of this machine reads the system root's files")
     set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
     set(ENV{PKG_CONFIG_LIBDIR}
       ${CMAKE_SYSROOT}/usr/lib/pkgconfig:${CMAKE_SYSROOT}/usr/lib/${triplet}/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
   elseif(NOT PKG_CONFIG_EXECUTABLE)
-    unset(PKG_CONFIG_EXECUTABLE CACHE)
     set(HEARTH_PKG_CONFIG 0)
-    message(STATUS "cross build without a pkg-config of the target (${triplet}-pkg-config, PKG_CONFIG_LIBDIR or "
+    message(STATUS "cross build without a pkg-config of the target (TRIPLET-pkg-config, PKG_CONFIG_LIBDIR or "
       "CMAKE_SYSROOT): built without utf8proc, liburing, jansson, libcurl, libedit and hearth serve")
   endif()
 endif()

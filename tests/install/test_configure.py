@@ -262,7 +262,10 @@ def a_project_that_adds_hearth_keeps_its_own_settings():
 
 @case
 def a_project_that_adds_hearth_chooses_the_library():
-    folder, said = configured(source=parent("add_subdirectory", "set(BUILD_SHARED_LIBS ON)\nset(HEARTH_INSTALL ON)"))
+    settings = "set(BUILD_SHARED_LIBS ON)\nset(HEARTH_INSTALL ON)\nset(CMAKE_UNITY_BUILD ON)\nset(CMAKE_C_STANDARD 90)"
+    folder, _ = configured(source=parent("add_subdirectory", settings))
+    words = commands(folder, os.path.join(SOURCE, PLAIN))
+    assert "-std=c17" in words and not any("unity" in word for word in words), words
     made = build_of(folder)
     assert any("libhearth.so" in name for name in made) and not any("libhearth.a" in name for name in made)
     assert any(name.startswith("libhearth.so") for name in linked(folder, "story")), linked(folder, "story")

@@ -94,6 +94,15 @@ def install_respects_destdir():
 
 
 @case
+def the_program_needs_no_other_target():
+    """make run builds neither the shared library nor tests and manuals."""
+    made = output_of("ninja", "-C", BUILD, "-t", "inputs", "hearth_program", text=True).splitlines()
+    assert any(path.endswith("libhearth.a") for path in made)
+    others = [path for path in made if path.startswith(("tests/", "bench/", "manual/")) or "libhearth.so" in path]
+    assert not others, others[:9]
+
+
+@case
 def uninstall_removes_what_was_installed_and_no_more():
     with tempfile.TemporaryDirectory(prefix="hearth-stage-") as stage:
         settings = dict(os.environ, DESTDIR=stage)

@@ -12,7 +12,7 @@
 static const option_spec options[] = {
     OPT_FLAG("paths", 0, "show the path of each"),
     OPT_FLAG("json", 0, "print a JSON object"),
-    OPT_FLAG("names", 0, "print the names alone, one a line, and look at no file"),
+    OPT_FLAG("names", 0, "print only the names, one a line; look at no file"),
     {0},
 };
 
