@@ -32,7 +32,8 @@ static taken option_takes(const option_spec *o)
     taken t = {.files = o->kind == OPTION_FILE, .models = o->flags & OPTION_MODEL || o == model_option};
     add_words(&t, o->choices ? o->choices : "");
     if (o->kind == OPTION_TEXT && strcmp(o->value, "TYPE") == 0) add_words(&t, hth_ftype_list());
-    for (size_t i = 0; o->kind == OPTION_FILE && strcmp(o->value, "NAME|FILE") == 0 && hearth_chat_format(i); i++) {
+    for (size_t i = 0; o->kind == OPTION_FILE && strcmp(o->value, "NAME|FILE") == 0 && hearth_chat_format(i);
+         i++) {
         add_words(&t, " ");
         add_words(&t, hearth_chat_format(i));
     }
@@ -278,12 +279,13 @@ static void print_zsh(const command *const *commands)
         zsh_text((*c)->summary);
         putchar('\'');
     }
-    printf("\n  )\n  _arguments -C '(- *)--help[commands]' '(- *)--version[version]' '(- *)--man[man page]' \\\n"
-           "    '(- *)--completions[completions for a shell]:shell:(" SHELLS ")' \\\n"
-           "    '1:command:->command' '*::argument:->argument' && found=0\n"
-           "  case $state in\n"
-           "  command) _describe -t commands command subcommands && found=0 ;;\n"
-           "  argument)\n    case $words[1] in\n");
+    printf(
+        "\n  )\n  _arguments -C '(- *)--help[commands]' '(- *)--version[version]' '(- *)--man[man page]' \\\n"
+        "    '(- *)--completions[completions for a shell]:shell:(" SHELLS ")' \\\n"
+        "    '1:command:->command' '*::argument:->argument' && found=0\n"
+        "  case $state in\n"
+        "  command) _describe -t commands command subcommands && found=0 ;;\n"
+        "  argument)\n    case $words[1] in\n");
     for (const command *const *c = commands; *c; c++) print_zsh_command(*c);
     printf("    esac ;;\n  esac\n  return found\n}\n"
            "if [[ $funcstack[1] == _hearth ]]; then _hearth \"$@\"; else compdef _hearth hearth; fi\n");
@@ -308,7 +310,8 @@ static const char fish_functions[] =
     "complete -c hearth -n __hearth_first -l help -d 'commands'\n"
     "complete -c hearth -n __hearth_first -l version -d 'version'\n"
     "complete -c hearth -n __hearth_first -l man -d 'man page'\n"
-    "complete -c hearth -n '__hearth_first; or __hearth_at --completions' -l completions -x -a '" SHELLS "' -d 'completions for a shell'\n";
+    "complete -c hearth -n '__hearth_first; or __hearth_at --completions' -l completions -x -a '" SHELLS
+    "' -d 'completions for a shell'\n";
 
 static void print_fish_arguments(const taken *t)
 {
