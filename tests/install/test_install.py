@@ -103,6 +103,14 @@ def the_program_needs_no_other_target():
 
 
 @case
+def make_install_installs_no_packages():
+    for target in ("install", "uninstall", "deb"):
+        lines = output_of("make", "-n", "-C", SOURCE, target, "DESTDIR=/stage", text=True)
+        assert "cmake" in lines and "install-packages" not in lines, lines
+    assert "install-packages" in output_of("make", "-n", "-C", SOURCE, "build", text=True)
+
+
+@case
 def uninstall_removes_what_was_installed_and_no_more():
     with tempfile.TemporaryDirectory(prefix="hearth-stage-") as stage:
         settings = dict(os.environ, DESTDIR=stage)
