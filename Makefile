@@ -1,4 +1,4 @@
-# Entry points: each installs what is missing, configures, builds, runs.
+# Entry points: most install what is missing, configure, build, run.
 # The build itself is CMake's (CMakePresets.json); nothing else is decided here.
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -10,7 +10,9 @@ FUZZ_SECONDS ?= 600
 SUITE ?= short
 SEED ?= 1
 
-.PHONY: help run build test test-levels test-long test-peers fuzz coverage bench install clean
+configure = cmake --preset release --log-level=WARNING -DCMAKE_INSTALL_PREFIX
+
+.PHONY: help run build test test-levels test-long test-peers fuzz coverage bench install uninstall deb clean
 .NOTPARALLEL:
 
 help:
@@ -24,6 +26,8 @@ help:
 	@echo 'make coverage   share of the lines of src/file and src/text that their tests run'
 	@echo 'make bench      speed of generation and prompts (MODEL=file.gguf)'
 	@echo 'make install    program, libraries, header, man page (PREFIX=/usr/local, DESTDIR=)'
+	@echo 'make uninstall  remove what make install wrote last'
+	@echo 'make deb        packages for this release of Debian, in build/'
 	@echo 'make clean      remove build/'
 
 run: build
@@ -31,7 +35,7 @@ run: build
 
 build:
 	@cmake/install-packages.sh build
-	@cmake --preset release -DCMAKE_INSTALL_PREFIX='$(PREFIX)' --log-level=WARNING
+	@$(configure)='$(PREFIX)'
 	@cmake --build build -j $(JOBS) --target hearth_program
 
 test:
@@ -61,9 +65,19 @@ coverage:
 bench: build
 	build/hearth bench $(if $(MODEL),'$(subst ','\'',$(MODEL))')
 
-install: build
-	@cmake --build build -j $(JOBS) --target hearth hearth_shared hearth_manual
+# These install no packages: what is missing for the build is an error of CMake.
+install:
+	@$(configure)='$(PREFIX)'
+	@cmake --build build -j $(JOBS) --target hearth_installed
 	@DESTDIR='$(DESTDIR)' cmake --install build
+
+uninstall:
+	@DESTDIR='$(DESTDIR)' cmake -DMANIFEST=build/install_manifest.txt -P cmake/uninstall.cmake
+
+deb:
+	@$(configure)=/usr
+	@cmake --build build -j $(JOBS) --target hearth_installed
+	@cd build && cpack -G DEB
 
 clean:
 	rm -rf build

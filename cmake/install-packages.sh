@@ -50,9 +50,12 @@ need_for_test() {
     need_for_build
     need python3 "the lint and the report" has python3
     need python3-numpy "makes models and computes what they must give" has_numpy
+    need dpkg-dev "makes Debian packages" has dpkg-shlibdeps
     need binutils "the lint of symbols" has nm
     need strace "shows that the token loop makes no system calls" has strace
     need groff-base "reads the manual page as a check" has groff
+    need zsh "completes commands as a check" has zsh
+    need fish "completes commands as a check" has fish
     need mesa-vulkan-drivers "a Vulkan device on the CPU" has_layer icd.d/lvp_icd
     need vulkan-validationlayers "watches the use of Vulkan" has_layer explicit_layer.d/VkLayer_khronos_validation
 }

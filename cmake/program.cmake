@@ -1,15 +1,10 @@
 # Models of hubs and of this machine: apps/hub. libcurl (7.85 or later) brings them, jansson reads what hubs and
-# Ollama say; without them, and in cross builds, the command pull says what is missing.
+# Ollama say; without them the command pull says what is missing.
 file(GLOB HEARTH_HUB_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/hub/*.c)
 add_library(hearth_hub STATIC ${HEARTH_HUB_SOURCES})
 target_include_directories(hearth_hub PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/apps)
 target_link_libraries(hearth_hub PUBLIC hearth)
-if(NOT CMAKE_CROSSCOMPILING)
-  find_package(PkgConfig)
-endif()
-if(HEARTH_CURL AND PKG_CONFIG_FOUND AND NOT CMAKE_CROSSCOMPILING)
-  pkg_check_modules(HEARTH_CURL_LIBRARY IMPORTED_TARGET libcurl>=7.85)
-endif()
+hearth_find(CURL libcurl 7.85)
 if(HEARTH_CURL_LIBRARY_FOUND)
   target_link_libraries(hearth_hub PRIVATE PkgConfig::HEARTH_CURL_LIBRARY)
 endif()
@@ -68,13 +63,8 @@ if(HEARTH_APP_SOURCES)
     target_sources(hearth_program PRIVATE ${PROJECT_SOURCE_DIR}/apps/serve/model_list.c)
     target_link_libraries(hearth_program PRIVATE hearth_serve)
   endif()
-  # Line editing in chat. Without it, and in cross builds, chat reads plain lines.
-  if(HEARTH_LIBEDIT AND NOT CMAKE_CROSSCOMPILING)
-    find_package(PkgConfig)
-    if(PKG_CONFIG_FOUND)
-      pkg_check_modules(HEARTH_LIBEDIT_LIBRARY IMPORTED_TARGET libedit)
-    endif()
-  endif()
+  # Line editing in chat. Without it chat reads plain lines.
+  hearth_find(LIBEDIT libedit 0)
   if(HEARTH_LIBEDIT_LIBRARY_FOUND)
     target_link_libraries(hearth_program PRIVATE PkgConfig::HEARTH_LIBEDIT_LIBRARY)
     target_compile_definitions(hearth_program PRIVATE HEARTH_LIBEDIT=1)

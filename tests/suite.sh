@@ -151,7 +151,8 @@ fuzz_all() {
 
 case ${1-} in
 short | ci)
-    build release build && run build
+    if [ "$1" = ci ]; then preset=ci; else preset=release; fi # warnings are errors in ci
+    build $preset build && run build
     build asan build/asan && run build/asan -LE long
     if [ "$1" = ci ]; then parse clang; fi
     ;;

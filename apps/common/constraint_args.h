@@ -7,9 +7,9 @@
 #include <hearth/hearth.h>
 
 #define CONSTRAINT_OPTIONS                                                                                   \
-    OPT_TEXT("json-schema", 'j', "SCHEMA", "only JSON of this schema: a file, or its text"),                 \
+    OPT_FILE("json-schema", 'j', "SCHEMA", "only JSON of this schema: a file, or its text"),                 \
         OPT_FLAG("json-object", 0, "only a JSON object, of any contents", ADVANCED),                         \
-        OPT_TEXT("grammar", 0, "GRAMMAR", "only texts of this GBNF grammar: a file, or its text", ADVANCED), \
+        OPT_FILE("grammar", 0, "GRAMMAR", "only texts of this GBNF grammar: a file, or its text", ADVANCED), \
         OPT_TEXT("choice", 0, "TEXT", "only one of these texts: give it once for each",                      \
                  .flags = OPTION_REPEATS | OPTION_ADVANCED)
 

@@ -27,7 +27,7 @@ const option_spec model_options[] = {
     OPT_FLAG("mmap", 0, "the same as --io mmap", ADVANCED),
     OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "limit of memory: 8G, auto; other weights are read"),
     OPT_TEXT("io", 0, "HOW", "how weights are read: auto, uring, pread, sim:DISK; mmap: the file is mapped",
-             ADVANCED),
+             .choices = "auto|uring|pread|mmap", ADVANCED),
     OPT_FLAG("no-repack", 0, "weights in the file's order: same text, slower", ADVANCED),
     OPT_CHOICE("selector", 0, "S", "auto|dense|gate|predictor|threshold",
                "neuron selector: auto, dense, gate, ..."),
@@ -40,7 +40,7 @@ const option_spec model_options[] = {
 };
 
 #define DEVICE_OPTIONS                                                                                       \
-    OPT_TEXT("gpu", 0, "DEVICE", "auto (default), none, or devices with commas"),                       \
+    OPT_TEXT("gpu", 0, "DEVICE", "auto (default), none, or devices with commas", .choices = "auto|none"),                       \
         OPT_SIZE("vram", 0, "BYTES", 1, 9e18, "limit of GPU memory: 8G, 500M; of each: 8G,6G",                 \
                  .flags = OPTION_EACH)
 
@@ -52,7 +52,7 @@ const option_spec gpu_options[] = {
     DEVICE_OPTIONS,
     OPT_UINT("gpu-layers", 0, "N|auto|all", 0, 1e6, "layers on the GPU; auto, -1: as is fastest",
              .choices = "auto|all", .flags = OPTION_OPEN),
-    OPT_FILE("placement", 0, "FILE", "a file of hearth plan; or plan, or even", ADVANCED),
+    OPT_FILE("placement", 0, "FILE", "a file of hearth plan; or plan, or even", .choices = "plan|even", ADVANCED),
     OPT_FLAG("gpu-strict", 0, "refuse a GPU that does not give the CPU's bits", ADVANCED),
     {0},
 };

@@ -458,7 +458,7 @@ static int check_simulated_disk(const args *a)
 }
 
 /* The last operand of a command may stand for more of its kind. */
-static bool names_model(const command *c, unsigned i)
+bool command_names_model(const command *c, unsigned i)
 {
     unsigned last = 0;
     for (const char *p = c->operands; *p; p++) last += *p == ' ';
@@ -470,7 +470,7 @@ static int resolve_models(args *a)
 {
     int bad = 0;
     for (unsigned i = 0; i < a->n_operand && !bad; i++)
-        if (names_model(a->command, i) && strcmp(a->operands[i], "-") != 0)
+        if (command_names_model(a->command, i) && strcmp(a->operands[i], "-") != 0)
             bad = resolve_model(a->operands[i], &a->operands[i]);
     for (size_t i = 0; i < a->n_given && !bad; i++) {
         const option_spec *o = a->given[i].spec;

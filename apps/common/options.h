@@ -44,8 +44,8 @@ typedef struct option_spec {
     const char *value; /* name of the value in help; NULL for flags */
     const char *help;
     double min, max;
-    const char *choices;
-    unsigned flags; /* of option_flag */
+    const char *choices; /* separated by '|'; of texts and files: words that completions offer, among others */
+    unsigned flags;      /* of option_flag */
 } option_spec;
 
 /* Rows of an option table: name, letter, value and range as far as the kind has them, help, further fields. */
@@ -106,6 +106,8 @@ size_t args_list(const args *a, const char *name, uint64_t *values, size_t n_max
 
 /* Runs a statement for every option of a command; options of all commands are last. */
 enum { N_OPTION_GROUP = 6 };
+/* Whether an operand is a path or a name of a model. */
+bool command_names_model(const command *c, unsigned i_operand);
 const option_spec *command_options(const command *c,
                                    size_t i_group); /* NULL: the command has no such group */
 #define FOR_EACH_OPTION(V, O)                                                                                \

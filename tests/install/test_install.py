@@ -48,6 +48,12 @@ def libdir_of(prefix):
     return folder
 
 
+def zsh_completions():
+    """Its folder is another one where the build folder is that of packages."""
+    return next(path for path in (f"share/zsh/{name}/_hearth" for name in ("vendor-completions", "site-functions"))
+                if os.path.exists(os.path.join(PREFIX, path)) or "site" in path)
+
+
 def story_of(program, prefix):
     settings = dict(os.environ, LD_LIBRARY_PATH=libdir_of(prefix))
     return output_of(program, MODEL, PROMPT, N_TOKEN, SEED, env=settings)
@@ -69,10 +75,13 @@ def tells_the_same_story(*link):
 
 @case
 def install_is_complete():
-    wanted = {"bin/hearth", "include/hearth/hearth.h", "share/man/man1/hearth.1", "share/zsh/site-functions/_hearth",
-              "share/bash-completion/completions/hearth", "share/fish/vendor_completions.d/hearth.fish"}
+    wanted = {"bin/hearth", "include/hearth/hearth.h", "share/man/man1/hearth.1", zsh_completions(),
+              "share/bash-completion/completions/hearth", "share/fish/vendor_completions.d/hearth.fish",
+              "lib/systemd/system/hearth.service", "share/doc/hearth/LICENSE", "share/doc/hearth/docs/serving.md",
+              "share/doc/hearth/examples/story.c"}
     lib = os.path.relpath(libdir_of(PREFIX), PREFIX)
-    wanted |= {f"{lib}/libhearth.a", f"{lib}/libhearth.so", f"{lib}/pkgconfig/hearth.pc"}
+    wanted |= {f"{lib}/libhearth.a", f"{lib}/libhearth.so", f"{lib}/pkgconfig/hearth.pc",
+               f"{lib}/cmake/hearth/hearth-config.cmake"}
     missing = [path for path in wanted if not os.path.getsize(os.path.join(PREFIX, path))]
     assert not missing, missing
 
@@ -82,6 +91,52 @@ def install_respects_destdir():
     with tempfile.TemporaryDirectory(prefix="hearth-stage-") as stage:
         output_of("cmake", "--install", BUILD, "--prefix", "/usr/local", env=dict(os.environ, DESTDIR=stage))
         assert os.path.exists(os.path.join(stage, "usr/local/bin/hearth"))
+
+
+@case
+def the_program_needs_no_other_target():
+    """make run builds neither the shared library nor tests and manuals."""
+    made = output_of("ninja", "-C", BUILD, "-t", "inputs", "hearth_program", text=True).splitlines()
+    assert any(path.endswith("libhearth.a") for path in made)
+    others = [path for path in made if path.startswith(("tests/", "bench/", "manual/")) or "libhearth.so" in path]
+    assert not others, others[:9]
+
+
+@case
+def make_install_installs_no_packages():
+    for target in ("install", "uninstall", "deb"):
+        lines = output_of("make", "-n", "-C", SOURCE, target, "DESTDIR=/stage", text=True)
+        assert "cmake" in lines and "install-packages" not in lines, lines
+    assert "install-packages" in output_of("make", "-n", "-C", SOURCE, "build", text=True)
+
+
+@case
+def uninstall_removes_what_was_installed_and_no_more():
+    with tempfile.TemporaryDirectory(prefix="hearth-stage-") as stage:
+        settings = dict(os.environ, DESTDIR=stage)
+        output_of("cmake", "--install", BUILD, "--prefix", "/opt/x", env=settings)
+        manifest = shutil.copy(os.path.join(BUILD, "install_manifest.txt"), stage)
+        other = os.path.join(stage, "opt/x/share/doc/hearth/notes")
+        with open(other, "w", encoding="utf-8"):
+            pass
+        remove = ("cmake", f"-DMANIFEST={manifest}", "-P", os.path.join(SOURCE, "cmake", "uninstall.cmake"))
+        output_of(*remove, env=settings)
+        left = [os.path.join(folder, name) for folder, _, names in os.walk(stage) for name in names]
+        assert left == [other], left
+        assert not os.path.exists(os.path.join(stage, "opt/x/include/hearth")), "an empty folder"
+        done = subprocess.run(remove, env=settings, capture_output=True, text=True)
+        assert done.returncode != 0 and "nothing was installed" in " ".join(done.stderr.split()), done
+
+
+@case
+def components_are_parts_of_the_whole():
+    def files(*component):
+        with tempfile.TemporaryDirectory(prefix="hearth-stage-") as stage:
+            output_of("cmake", "--install", BUILD, "--prefix", stage, *component)
+            return {os.path.relpath(os.path.join(folder, name), stage) for folder, _, names in os.walk(stage) for name in names}
+
+    parts = [files("--component", name) for name in ("runtime", "library", "development")]
+    assert set.union(*parts) == files() and sum(map(len, parts)) == len(files())
 
 
 @case
@@ -118,8 +173,19 @@ def man_page_is_clean_roff():
 
 
 @case
+def pkg_config_finds_a_tree_that_was_moved():
+    need("pkg-config")
+    with tempfile.TemporaryDirectory(prefix="hearth-moved-") as moved:
+        shutil.copytree(libdir_of(PREFIX), os.path.join(moved, os.path.relpath(libdir_of(PREFIX), PREFIX)), symlinks=True)
+        settings = dict(os.environ, PKG_CONFIG_PATH=os.path.join(libdir_of(moved), "pkgconfig"))
+        flags = output_of("pkg-config", "--cflags", "--libs", "hearth", env=settings, text=True).split()
+        assert [os.path.normpath(word[2:]) for word in flags[:2]] == [os.path.join(moved, "include"), libdir_of(moved)], flags
+        assert flags[2:] == ["-lhearth"], flags
+
+
+@case
 def completions_are_accepted_by_their_shells():
-    scripts = {"bash": "share/bash-completion/completions/hearth", "zsh": "share/zsh/site-functions/_hearth",
+    scripts = {"bash": "share/bash-completion/completions/hearth", "zsh": zsh_completions(),
                "fish": "share/fish/vendor_completions.d/hearth.fish"}
     for shell, path in scripts.items():
         path = os.path.join(PREFIX, path)
@@ -130,6 +196,15 @@ def completions_are_accepted_by_their_shells():
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="hearth-install-") as PREFIX:
-        output_of("cmake", "--install", BUILD, "--prefix", PREFIX)
-        run_cases(__file__)
+    # What make uninstall needs is of the user's own installation.
+    kept = os.path.join(BUILD, "install_manifest.txt")
+    own = open(kept, "rb").read() if os.path.exists(kept) else None
+    try:
+        with tempfile.TemporaryDirectory(prefix="hearth-install-") as PREFIX:
+            output_of("cmake", "--install", BUILD, "--prefix", PREFIX)
+            run_cases(__file__)
+    finally:
+        os.unlink(kept)
+        if own is not None:
+            with open(kept, "wb") as manifest:
+                manifest.write(own)

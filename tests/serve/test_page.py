@@ -325,10 +325,10 @@ def systemd_accepts_the_units():
     for name in ("hearth.service", "hearth.socket"):
         text = read_deploy("systemd", name)
         if name.endswith(".service"):
-            check("ExecStart=/usr/bin/hearth " in text, text)
+            check("ExecStart=hearth " in text, "not found in /usr/local/bin, too", text)
         paths.append(os.path.join(folder, name))
         with open(paths[-1], "w", encoding="utf-8") as f:
-            f.write(text.replace("/usr/bin/hearth", HEARTH))
+            f.write(text.replace("ExecStart=hearth ", f"ExecStart={HEARTH} "))
     where = {**os.environ, "SYSTEMD_UNIT_PATH": folder + ":"}
     done = subprocess.run([analyze, "verify", "--man=no", *paths], capture_output=True, text=True, env=where)
     mine = [line for line in done.stderr.splitlines() if "hearth" in line]

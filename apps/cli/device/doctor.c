@@ -14,8 +14,8 @@
 #include <sys/resource.h>
 
 static const option_spec options[] = {
-    OPT_TEXT("gpu", 0, "DEVICE", "to measure: auto (default), none, or a name"),
-    OPT_TEXT("device", 0, "DEVICE", "the same as --gpu", ADVANCED),
+    OPT_TEXT("gpu", 0, "DEVICE", "to measure: auto (default), none, or a name", .choices = "auto|none"),
+    OPT_TEXT("device", 0, "DEVICE", "the same as --gpu", .choices = "auto|none", ADVANCED),
     OPT_FLAG("again", 0, "calibrate the GPU again, drop cached calibrations"),
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},

@@ -12,6 +12,7 @@
 static const option_spec options[] = {
     OPT_FLAG("paths", 0, "show the path of each"),
     OPT_FLAG("json", 0, "print a JSON object"),
+    OPT_FLAG("names", 0, "print only the names, one a line; look at no file"),
     {0},
 };
 
@@ -134,6 +135,11 @@ static int run(const args *a)
     hub_models models;
     hearth_error err;
     if (hub_find_models(&models, &err) != HEARTH_OK) return report(&err);
+    if (args_has(a, "names")) {
+        for (size_t i = 0; i < models.n; i++) printf("%s\n", printable(models.at[i].name));
+        hub_free_models(&models);
+        return 0;
+    }
     gpu_used used = {.name = ""};
     hub_facts *facts = calloc(models.n + 1, sizeof *facts);
     int status = facts ? look_at_all(a, &models, facts, &used) : report_text("out of memory for a list");

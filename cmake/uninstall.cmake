@@ -1,0 +1,33 @@
+# Removes what cmake --install wrote last, and folders of Hearth that are empty then:
+#   cmake -DMANIFEST=BUILD/install_manifest.txt -P uninstall.cmake
+# DESTDIR counts as it did for the installation.
+
+if(NOT EXISTS ${MANIFEST})
+  message(FATAL_ERROR "${MANIFEST}: no such file: nothing was installed from this build folder")
+endif()
+file(STRINGS ${MANIFEST} files)
+set(folders "")
+foreach(file IN LISTS files)
+  set(file $ENV{DESTDIR}${file})
+  if(EXISTS ${file} OR IS_SYMLINK ${file})
+    message(STATUS "removing ${file}")
+    file(REMOVE ${file})
+    if(EXISTS ${file} OR IS_SYMLINK ${file})
+      message(FATAL_ERROR "${file}: cannot be removed: is this the user who installed it?")
+    endif()
+  endif()
+  cmake_path(GET file PARENT_PATH folder)
+  while(folder MATCHES "/(lib)?hearth(/|$)")
+    list(APPEND folders ${folder})
+    cmake_path(GET folder PARENT_PATH folder)
+  endwhile()
+endforeach()
+list(REMOVE_DUPLICATES folders)
+list(SORT folders ORDER DESCENDING) # those within others first
+foreach(folder IN LISTS folders)
+  file(GLOB left LIST_DIRECTORIES true ${folder}/* ${folder}/.[!.]*)
+  if(IS_DIRECTORY ${folder} AND NOT left)
+    file(REMOVE_RECURSE ${folder})
+  endif()
+endforeach()
+file(REMOVE ${MANIFEST})
