@@ -55,7 +55,8 @@ foreach(source IN LISTS HEARTH_SOURCES)
   endif()
 endforeach()
 # Arithmetic is worth more optimisation than the rest, whatever the build type is called, but for debuggers and the
-# checks of sanitizers, which compile slowly enough. So is the plan's table: its loop goes several cells at a time then.
+# checks of sanitizers, which compile slowly enough. So are the plan's table, whose loop goes several cells at a time
+# then, and the products of the device that computes on the CPU.
 set(arithmetic "")
 if(NOT HEARTH_SANITIZE AND NOT HEARTH_FUZZ AND NOT HEARTH_GIVEN_LEVEL MATCHES "^-O[0g]$")
   set(arithmetic $<$<NOT:$<CONFIG:Debug>>:-O3>)
@@ -66,10 +67,23 @@ foreach(source IN LISTS HEARTH_SOURCES)
     if(HEARTH_SANITIZE OR HEARTH_FUZZ)
       set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS HTH_NO_UNROLL)
     endif()
-  elseif(source MATCHES "/src/planner/solve\\.c$")
+  elseif(source MATCHES "/src/(planner/solve|forward/gpu/ref_(rows|attend|down))\\.c$")
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${arithmetic})
   endif()
 endforeach()
+
+# Kernels are most of what compiles. A sanitizer's build may link those of a release build: tests/kernels shows by guard
+# pages that they stay within their memory, and make test-long compiles them with sanitizers.
+set(kernel_objects "")
+if(HEARTH_KERNELS_FROM)
+  set(kernels ${HEARTH_SOURCES})
+  list(FILTER kernels INCLUDE REGEX "/src/kernels/")
+  list(REMOVE_ITEM HEARTH_SOURCES ${kernels})
+  foreach(source IN LISTS kernels)
+    string(REGEX REPLACE "^.*/src/kernels/" "${HEARTH_KERNELS_FROM}/CMakeFiles/hearth_objects.dir/src/kernels/" object ${source})
+    list(APPEND kernel_objects ${object}${CMAKE_C_OUTPUT_EXTENSION})
+  endforeach()
+endif()
 
 # PCRE2 cuts text for byte-level BPE, and is left out only by name.
 hearth_find(PCRE2 libpcre2-8 10.30)
@@ -125,8 +139,8 @@ target_include_directories(hearth_objects SYSTEM PRIVATE ${PROJECT_BINARY_DIR}/s
 
 # Both libraries are of the same objects. Which of them BUILD_SHARED_LIBS asks for is hearth::hearth, and the only one
 # of a package; without it a package has both. The program contains the static one, whose internal functions it uses.
-add_library(hearth STATIC $<TARGET_OBJECTS:hearth_objects>)
-add_library(hearth_shared SHARED $<TARGET_OBJECTS:hearth_objects>)
+add_library(hearth STATIC $<TARGET_OBJECTS:hearth_objects> ${kernel_objects})
+add_library(hearth_shared SHARED $<TARGET_OBJECTS:hearth_objects> ${kernel_objects})
 # Versions 0.MINOR are not compatible with each other.
 set(HEARTH_SOVERSION ${PROJECT_VERSION_MAJOR})
 if(PROJECT_VERSION_MAJOR EQUAL 0)

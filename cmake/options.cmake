@@ -18,6 +18,7 @@ option(HEARTH_HARDENING "what distributions compile with: stack protector, forti
 option(HEARTH_WERROR "warnings are errors" OFF)
 set(HEARTH_HOST_PROGRAM "" CACHE FILEPATH "in cross builds: a hearth of this machine, which writes man page and completions")
 set(HEARTH_SANITIZE "" CACHE STRING "address, undefined, thread, or a list of them with commas")
+set(HEARTH_KERNELS_FROM "" CACHE PATH "a build folder whose kernels are linked; empty: they are compiled")
 option(HEARTH_FUZZ "build the fuzz targets with libFuzzer (clang)" OFF)
 if((HEARTH_TESTS OR HEARTH_BENCH) AND NOT HEARTH_PROGRAM)
   message(FATAL_ERROR "HEARTH_TESTS and HEARTH_BENCH need HEARTH_PROGRAM, which is OFF")
