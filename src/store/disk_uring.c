@@ -70,7 +70,7 @@ static uint32_t take_results(uring_disk *d, hth_disk_result *results, uint32_t m
     return n;
 }
 
-static uint32_t wait(hth_disk *disk, uint64_t timeout_ns, hth_disk_result *results, uint32_t max)
+static uint32_t wait_uring(hth_disk *disk, uint64_t timeout_ns, hth_disk_result *results, uint32_t max)
 {
     uring_disk *d = (uring_disk *)disk;
     struct __kernel_timespec time = {.tv_sec = (long long)(timeout_ns / 1000000000),
@@ -158,7 +158,7 @@ static const char *remedy_for(int error)
 
 hearth_status hth_disk_open_uring(hth_disk **out, hearth_error *err)
 {
-    static const hth_disk_ops ops = {start, wait, wake, now, close_uring};
+    static const hth_disk_ops ops = {start, wait_uring, wake, now, close_uring};
     char reason[100];
     *out = NULL;
     uring_disk *d = hth_alloc(1, sizeof *d);
