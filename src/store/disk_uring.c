@@ -4,12 +4,12 @@
 #define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/format_errno.h"
 #include "store/disk.h"
 
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -159,7 +159,6 @@ static const char *remedy_for(int error)
 hearth_status hth_disk_open_uring(hth_disk **out, hearth_error *err)
 {
     static const hth_disk_ops ops = {start, wait_uring, wake, now, close_uring};
-    char reason[100];
     *out = NULL;
     uring_disk *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "a ring for reads");
@@ -171,7 +170,7 @@ hearth_status hth_disk_open_uring(hth_disk **out, hearth_error *err)
         if (d->event_fd >= 0) close(d->event_fd);
         hth_free(d);
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "io_uring is refused: %s%s",
-                        strerror_r(-r, reason, sizeof reason), remedy_for(-r));
+                        hth_format_errno(-r).text, remedy_for(-r));
     }
     *out = &d->disk;
     return HEARTH_OK;
