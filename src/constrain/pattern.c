@@ -306,9 +306,9 @@ static bool take_number(parser *p, uint32_t *n)
 /* Behind {. */
 static hearth_status take_bounds(parser *p, uint32_t *min, uint32_t *max)
 {
-    if (!take_number(p, min))
-        return bad(p, HEARTH_ERROR_FORMAT, "a { that is no quantifier; \\{ is the character");
+    bool is_quantifier = take_number(p, min);
     *max = *min;
+    if (!is_quantifier) return bad(p, HEARTH_ERROR_FORMAT, "a { that is no quantifier; \\{ is the character");
     bool is_open = take(p, ",") && !take_number(p, max);
     if (!take(p, "}")) return bad(p, HEARTH_ERROR_FORMAT, "a quantifier is not closed");
     if (*min == HTH_GRAMMAR_UNBOUNDED || (!is_open && *max == HTH_GRAMMAR_UNBOUNDED))
