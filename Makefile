@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 600
 SUITE ?= short
 SEED ?= 1
 
-configure = cmake --preset release --log-level=WARNING -DCMAKE_INSTALL_PREFIX
+configure = cmake --preset release --log-level=NOTICE -DCMAKE_INSTALL_PREFIX
 
 .PHONY: help run build test test-levels test-long test-peers fuzz coverage bench install uninstall deb clean
 .NOTPARALLEL:

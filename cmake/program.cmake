@@ -89,3 +89,33 @@ if(HEARTH_APP_SOURCES)
   set_source_files_properties(${PROJECT_SOURCE_DIR}/apps/cli/sparsity/study_page.c PROPERTIES
     COMPILE_DEFINITIONS HEARTH_STUDY_PAGE="${page}" OBJECT_DEPENDS ${page})
 endif()
+
+# What the options ask for and the system lacks. hearth_say_missing(PART OPTION VARIABLE NAME...): a part of Hearth, and
+# for each library the variable that is true if it was found.
+function(hearth_say_missing part option)
+  set(missing "")
+  while(ARGN)
+    list(POP_FRONT ARGN found name)
+    if(NOT ${found})
+      list(APPEND missing "${name}")
+    endif()
+  endwhile()
+  if(${option} AND missing)
+    list(LENGTH missing n)
+    list(JOIN missing " and " names)
+    if(n GREATER 1)
+      message(NOTICE "built without ${part}: ${names} are missing")
+    else()
+      message(NOTICE "built without ${part}: ${names} is missing")
+    endif()
+  endif()
+endfunction()
+hearth_say_missing("WordPiece tokenizers" HEARTH_UTF8PROC HEARTH_UTF8PROC_LIBRARY_FOUND "libutf8proc 2.3")
+hearth_say_missing("reads by io_uring" HEARTH_LIBURING HEARTH_LIBURING_LIBRARY_FOUND "liburing 2.3")
+hearth_say_missing("line editing in chat" HEARTH_LIBEDIT HEARTH_LIBEDIT_LIBRARY_FOUND "libedit")
+hearth_say_missing("JSON schemas" HEARTH_JANSSON HEARTH_JANSSON_LIBRARY_FOUND "jansson 2.10")
+hearth_say_missing("hearth pull" HEARTH_CURL HEARTH_CURL_LIBRARY_FOUND "libcurl 7.85"
+  HEARTH_JANSSON_LIBRARY_FOUND "jansson 2.10")
+hearth_say_missing("hearth serve" HEARTH_SERVE HEARTH_JANSSON_LIBRARY_FOUND "jansson 2.10"
+  HEARTH_LIBUV_LIBRARY_FOUND "libuv 1.40" HEARTH_HAS_HTTP "llhttp 9 (or http-parser)")
+hearth_say_missing("GPUs" HEARTH_VULKAN VULKAN_HEADERS "vulkan/vulkan_core.h" GLSLC "glslc")
