@@ -67,15 +67,16 @@ inside() {
 # make_root SYSTEM: a bare system, once.
 make_root() {
     test ! -e "$folder/$1.made" || return 0
-    components=main
+    components=main script=
     case $1 in
-    noble) components=main,universe from=${MIRROR_UBUNTU:-$(mirror Ubuntu)} name=MIRROR_UBUNTU keyring=$(ubuntu_keyring) ;;
+    noble) components=main,universe script=gutsy from=${MIRROR_UBUNTU:-$(mirror Ubuntu)} name=MIRROR_UBUNTU keyring=$(ubuntu_keyring) ;;
     *) from=${MIRROR_DEBIAN:-$(mirror Debian)} name=MIRROR_DEBIAN keyring=/usr/share/keyrings/debian-archive-keyring.gpg ;;
     esac
     test -n "$from" || skip "$1" "apt has no mirror of it, and $name names none" || return
     test -e "$keyring" || skip "$1" "there is no keyring of its packages" || return
     rm -rf --one-file-system "${folder:?}/$1"
-    debootstrap --variant=minbase --components="$components" --keyring="$keyring" "$1" "$folder/$1" "$from" \
+    # Older debootstraps do not know noble, which is made as gutsy was.
+    debootstrap --variant=minbase --components="$components" --keyring="$keyring" "$1" "$folder/$1" "$from" ${script:+"$script"} \
         >"$folder/$1.debootstrap.log" 2>&1 ||
         skip "$1" "debootstrap from $from: $(tail -n 1 "$folder/$1.debootstrap.log")" || return
     cp /etc/resolv.conf "$folder/$1/etc/resolv.conf"
