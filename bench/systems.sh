@@ -128,7 +128,7 @@ run_system() {
     rm -rf --one-file-system "$folder/$1/hearth"
     git clone -q --no-hardlinks "$source" "$folder/$1/hearth" || return
     ok=true
-    timed run "$1" make -C /hearth run "JOBS=$jobs" || ok=false
+    timed run "$1" make --no-print-directory -C /hearth run "JOBS=$jobs" || ok=false
     if $ok && test "${TESTS-}" != -; then
         timed tests "$1" sh -c "$test_script" sh "${TESTS-}" "$jobs" || ok=false
     fi
