@@ -102,7 +102,7 @@ test_script='
     cd /hearth && cmake/install-packages.sh test && cmake --preset release --log-level=WARNING || exit 1
     targets=all
     if [ -n "$1" ]; then
-        targets=hearth_program
+        targets="hearth_program test_data"
         for name in $(ctest --test-dir build -N -R "$1" | sed -n "s/^ *Test *#[0-9]*: //p" | tr / _); do
             ninja -C build -t query "test_$name" >/dev/null 2>&1 && targets="$targets test_$name"
         done
