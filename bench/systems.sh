@@ -142,13 +142,15 @@ run_musl() {
     rm -rf --one-file-system "$folder/musl"
     mkdir -p "$folder/musl/headers"
     for header in linux asm-generic vulkan vk_video liburing liburing.h xxhash.h pcre2.h utf8proc.h jansson.h uv uv.h \
-        llhttp.h http_parser.h editline "$(gcc -print-multiarch)/asm" "$(gcc -print-multiarch)/curl" jansson_config.h; do
+        llhttp.h http_parser.h editline histedit.h "$(gcc -print-multiarch)/asm" "$(gcc -print-multiarch)/curl" jansson_config.h; do
         test ! -e "/usr/include/$header" || ln -s "/usr/include/$header" "$folder/musl/headers/"
     done
     log=$folder/musl.log
     CC=musl-gcc CFLAGS="-idirafter $folder/musl/headers" cmake -S . -B "$folder/musl/build" -G Ninja -DHEARTH_TESTS=OFF \
         -DHEARTH_BENCH=OFF -DCMAKE_BUILD_TYPE=Release >"$log" 2>&1 || skip musl "it cannot be configured: $log" || return
-    sed -i 's/^  FLAGS = /  FLAGS = -fsyntax-only /' "$folder/musl/build/build.ninja"
+    # pkg-config names a folder of glibc's headers for libcurl.
+    sed -i "s/^  FLAGS = /  FLAGS = -fsyntax-only /; s, -isystem /usr/include/$(gcc -print-multiarch),,g" \
+        "$folder/musl/build/build.ninja"
     objects=$(ninja -C "$folder/musl/build" -t targets all | sed -n 's/^\(.*\.c\.o\): .*/\1/p')
     # Names of objects have no spaces.
     # shellcheck disable=SC2086
