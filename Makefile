@@ -10,9 +10,9 @@ FUZZ_SECONDS ?= 600
 SUITE ?= short
 SEED ?= 1
 
-configure = cmake --preset release --log-level=WARNING -DCMAKE_INSTALL_PREFIX
+configure = cmake --preset release --log-level=NOTICE -DCMAKE_INSTALL_PREFIX
 
-.PHONY: help run build test test-levels test-long test-peers fuzz coverage bench install uninstall deb clean
+.PHONY: help run build test test-levels test-long test-peers test-systems fuzz coverage bench install uninstall deb clean
 .NOTPARALLEL:
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo 'make test-levels  the same tests as CPUs with AVX2 only, and without it, have them'
 	@echo 'make test-long  every sanitizer, clang, Arm under qemu, fuzzing: an hour or more'
 	@echo 'make test-peers the same answers as llama.cpp, and clients of the server (SEED=1)'
+	@echo 'make test-systems  make run and the tests on bare Debian and Ubuntu, by debootstrap; as root'
 	@echo 'make fuzz       every fuzz target for ten minutes (FUZZ_SECONDS=600)'
 	@echo 'make coverage   share of the lines of src/file and src/text that their tests run'
 	@echo 'make bench      speed of generation and prompts (MODEL=file.gguf)'
@@ -53,6 +54,9 @@ test-long:
 test-peers:
 	@cmake/install-packages.sh test-peers
 	@JOBS=$(JOBS) SEED=$(SEED) tests/suite.sh peers
+
+test-systems:
+	@JOBS=$(JOBS) bench/systems.sh
 
 fuzz:
 	@cmake/install-packages.sh test-long

@@ -3,6 +3,7 @@
 #include "common/input.h"
 
 #include "base/format_bytes.h"
+#include "base/format_errno.h"
 #include "base/status.h"
 #include "common/output.h"
 
@@ -33,7 +34,7 @@ char *read_whole(const char *path, size_t *n)
     char *bytes = NULL;
     size_t used = 0, capacity = 0, got;
     if (!f) {
-        report_text("%s: %s", path, strerror(errno));
+        report_text("%s: %s", path, hth_format_errno(errno).text);
         return NULL;
     }
     if (refuse_odd_file(f, path)) goto fail;
@@ -55,7 +56,7 @@ char *read_whole(const char *path, size_t *n)
         used += got;
     } while (got > 0 && !feof(f)); /* a terminal would be read past its end */
     if (ferror(f)) {
-        report_text("%s: %s", path, strerror(errno));
+        report_text("%s: %s", path, hth_format_errno(errno).text);
         goto fail;
     }
     if (!from_stdin) fclose(f);

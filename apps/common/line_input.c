@@ -5,6 +5,7 @@
 #include "common/line_input.h"
 
 #include "base/folder.h"
+#include "base/format_errno.h"
 #include "common/input.h"
 #include "common/output.h"
 #include "common/text_file.h"
@@ -285,7 +286,7 @@ static lines_status plain_line(lines *l, const char *prompt, char **line, size_t
         return LINES_INTERRUPTED;
     }
     if (got < 0 && !feof(stdin)) { /* out of memory sets neither the error nor the end flag */
-        report_text("stdin: %s", strerror(errno));
+        report_text("stdin: %s", hth_format_errno(errno).text);
         return LINES_FAILED;
     }
     if (got < 0) {

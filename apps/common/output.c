@@ -3,6 +3,7 @@
 #include "common/output.h"
 
 #include "base/clock.h"
+#include "base/format_errno.h"
 #include "base/same.h"
 #include "common/live_line.h"
 #include "common/options.h"
@@ -125,7 +126,7 @@ int finish_stdout(void)
 {
     if (flush_stdout() && !ferror(stdout)) return 0;
     if (write_errno == EPIPE) return EXIT_SIGNAL + SIGPIPE; /* the reader, for example head, has closed the pipe */
-    fprintf(stderr, "hearth: stdout: %s\n", write_errno ? strerror(write_errno) : "write failed");
+    fprintf(stderr, "hearth: stdout: %s\n", write_errno ? hth_format_errno(write_errno).text : "write failed");
     return EXIT_OTHER;
 }
 

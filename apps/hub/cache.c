@@ -5,6 +5,7 @@
  *   .locks/models--ORG--NAME/ETAG.lock             locked (flock) during the download of a blob
  * Only complete, verified contents get the name of a blob. */
 #define _GNU_SOURCE
+#include "base/format_errno.h"
 #include "hub/parts.h"
 
 #include "base/folder.h"
@@ -65,7 +66,7 @@ hearth_status hub_cache_lock(const char *repo, const char *etag, int *fd, hearth
     hearth_status st = hth_folder_make_parents(path, 0777, err);
     if (st != HEARTH_OK) return st;
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (*fd < 0) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, strerror(errno));
+    if (*fd < 0) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, hth_format_errno(errno).text);
     if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return HEARTH_OK;
     /* On a file system without locks two programs could corrupt a part; its hash would show that. */
     if (errno != EWOULDBLOCK && errno != EINTR) return HEARTH_OK;
@@ -88,7 +89,7 @@ static hearth_status write_small(const char *path, const char *text, hearth_erro
     if (done && rename(part, path) != 0) done = false, why = errno;
     if (done) return HEARTH_OK;
     if (fd >= 0) unlink(part);
-    return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, strerror(why));
+    return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, hth_format_errno(why).text);
 }
 
 static hearth_status write_ref(const hub_request *request, const char *folder, const char *commit,
@@ -127,5 +128,5 @@ hearth_status hub_cache_link(const hub_request *request, const hub_files *files,
     if (symlink(target, part) == 0 && rename(part, path) == 0) return HEARTH_OK;
     int why = errno;
     unlink(part);
-    return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, strerror(why));
+    return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, hth_format_errno(why).text);
 }

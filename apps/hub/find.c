@@ -1,6 +1,7 @@
 /* Finds models in the places where programs keep them. A model has the name that its program uses, so that the
  * user can use the same name here. A file that is linked in two places is listed once. */
 #define _GNU_SOURCE
+#include "base/format_errno.h"
 #include "hub/parts.h"
 
 #include "base/log.h"
@@ -111,7 +112,7 @@ static void search_folders(search *s)
         DIR *opened = fits ? opendir(folder) : NULL;
         if (n > 0 && !opened)
             hth_log(HEARTH_LOG_WARN, "HEARTH_MODELS: %.*s: %s", (int)n, list,
-                    strerror(fits ? errno : ENAMETOOLONG));
+                    hth_format_errno(fits ? errno : ENAMETOOLONG).text);
         if (opened) closedir(opened);
         if (opened) search_folder(s, HUB_PLACE_FOLDER, 3, folder);
         list += n;
@@ -318,7 +319,7 @@ hearth_status hub_list_folder(const char *folder, hub_models *out, hearth_error 
     search s = {.out = out};
     *out = (hub_models){.n = 0};
     DIR *opened = opendir(folder);
-    if (!opened) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", folder, strerror(errno));
+    if (!opened) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", folder, hth_format_errno(errno).text);
     closedir(opened);
     search_folder(&s, HUB_PLACE_FOLDER, 0, folder);
     free(s.files);

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "base/folder.h"
 #include "base/format_bytes.h"
+#include "base/format_errno.h"
 #include "base/same.h"
 #include "hub/api.h"
 #include "hub/json_in.h"
@@ -69,7 +70,8 @@ static hearth_status hash_part(part *t)
         if (got < 0 && errno == EINTR) got = 0;
         else if (got <= 0)
             st =
-                hth_fail(t->p->err, HEARTH_ERROR_IO, "%s: %s", t->path, got ? strerror(errno) : "ends early");
+                hth_fail(t->p->err, HEARTH_ERROR_IO, "%s: %s", t->path,
+                         got ? hth_format_errno(errno).text : "ends early");
         if (got > 0) sha256_add(&t->hash, bytes, (size_t)got), at += (uint64_t)got;
         if (st == HEARTH_OK && !w->progress(w->user, at, t->at))
             st = hth_fail(t->p->err, HEARTH_ERROR_CANCELLED, "stopped");
@@ -95,10 +97,10 @@ static hearth_status open_part(part *t)
     t->fd = open(t->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (t->fd < 0 || fstat(t->fd, &st) != 0 || !S_ISREG(st.st_mode))
         return hth_fail(t->p->err, HEARTH_ERROR_IO, "%s: %s", t->path,
-                        t->fd < 0 ? strerror(errno) : "is no file");
+                        t->fd < 0 ? hth_format_errno(errno).text : "is no file");
     t->at = t->from = (uint64_t)st.st_size;
     if (t->at > t->file->size && !restart(t))
-        return hth_fail(t->p->err, HEARTH_ERROR_IO, "%s: %s", t->path, strerror(t->why));
+        return hth_fail(t->p->err, HEARTH_ERROR_IO, "%s: %s", t->path, hth_format_errno(t->why).text);
     if (t->at > 0) {
         char line[200];
         snprintf(line, sizeof line, "%s of %s are there already", hth_format_bytes(t->at).text,
@@ -173,7 +175,7 @@ static hearth_status refuse_part(part *t)
             err, HEARTH_ERROR_IO,
             "%s: %s: %s more are needed; %s are kept, and the same command goes on from there; HF_HUB_CACHE "
             "names another folder",
-            t->path, strerror(t->why), hth_format_bytes(t->file->size - t->at).text,
+            t->path, hth_format_errno(t->why).text, hth_format_bytes(t->file->size - t->at).text,
             hth_format_bytes(t->at).text);
     if (t->problem == PART_OTHER_SIZE)
         return hth_fail(
@@ -243,7 +245,7 @@ static hearth_status finish(part *t)
             t->file->path, hex, t->file->etag);
     }
     if (fsync(t->fd) != 0 || rename(t->path, t->blob) != 0)
-        return hth_fail(t->p->err, HEARTH_ERROR_IO, "%s: %s", t->path, strerror(errno));
+        return hth_fail(t->p->err, HEARTH_ERROR_IO, "%s: %s", t->path, hth_format_errno(errno).text);
     if (hub_path(folder, "%.*s", (int)(strrchr(t->blob, '/') - t->blob), t->blob)) {
         int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd >= 0) fsync(fd), close(fd);

@@ -1,6 +1,7 @@
 /* Removes a model from the cache: first links, then blobs without links. Folders are removed only if they are
  * empty, or contain only records about removed files. */
 #define _GNU_SOURCE
+#include "base/format_errno.h"
 #include "hub/parts.h"
 
 #include <dirent.h>
@@ -41,7 +42,7 @@ static hearth_status remove_file(removal *r, const char *path)
     struct stat st;
     uint64_t size = lstat(path, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
     if (unlink(path) == 0) r->freed += size;
-    else if (errno != ENOENT) return hth_fail(r->err, HEARTH_ERROR_IO, "%s: %s", path, strerror(errno));
+    else if (errno != ENOENT) return hth_fail(r->err, HEARTH_ERROR_IO, "%s: %s", path, hth_format_errno(errno).text);
     return HEARTH_OK;
 }
 

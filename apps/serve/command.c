@@ -1,5 +1,6 @@
 /* hearth serve: options, access, the model, and the two threads. */
 #define _GNU_SOURCE
+#include "base/format_errno.h"
 #include "cli/commands.h"
 #include "common/chat_format.h"
 #include "common/draft_args.h"
@@ -220,7 +221,7 @@ static hearth_status make_kept_folder(const char *folder, hearth_error *err)
     free(path);
     if (fd >= 0) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_IO, "--kv-dir %s: nothing can be written there: %s", folder,
-                    strerror(reason));
+                    hth_format_errno(reason).text);
 }
 
 static hearth_status list_models(const args *a, const chat_format *format, model_list *l, hearth_error *err)
@@ -370,8 +371,8 @@ static int run(const args *a)
 {
     (void)a;
     return report_text(
-        "this hearth was built without libuv, http-parser and jansson, which serve needs: install them with "
-        "their headers, and build again");
+        "this hearth was built without libuv, jansson, or llhttp (or http-parser), which serve needs: install "
+        "them with their headers, and build again");
 }
 
 #endif

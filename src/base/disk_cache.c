@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/folder.h"
+#include "base/format_errno.h"
 #include "base/hash.h"
 #include "base/log.h"
 
@@ -125,13 +126,11 @@ uint8_t *hth_diskcache_get(const char *name, uint64_t key, size_t *n)
 /* Warns with the reason in errno; returns false. */
 static bool warn_not_cached(const char *what)
 {
-    char reason[100];
-    int why = errno;
     hth_log(
         HEARTH_LOG_WARN,
         "%s: %s: nothing is kept there for later runs; HEARTH_CACHE names another folder, or none where it "
         "is empty",
-        what, strerror_r(why, reason, sizeof reason));
+        what, hth_format_errno(errno).text);
     return false;
 }
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/folder.h"
 
+#include "base/format_errno.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@ hearth_status hth_folder_make(const char *path, unsigned mode, hearth_error *err
         if (S_ISDIR(there.st_mode)) return HEARTH_OK;
         why = ENOTDIR;
     }
-    (void)hth_fail(err, HEARTH_ERROR_IO, "%s: cannot be made: %s", path, strerror(why));
+    (void)hth_fail(err, HEARTH_ERROR_IO, "%s: cannot be made: %s", path, hth_format_errno(why).text);
     errno = why;
     return HEARTH_ERROR_IO;
 }

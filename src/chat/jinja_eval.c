@@ -40,7 +40,8 @@ static bool lookup(hth_jinja *j, hth_str name, hth_jinja_value *out)
     return hth_jinja_count_steps(j, steps / 64) && hth_jinja_undefined(j, name.bytes, name.n, out);
 }
 
-static bool bind(hth_jinja *j, const hth_jinja_function *f, const hth_jinja_value *self, hth_jinja_value *out)
+static bool bind_method(hth_jinja *j, const hth_jinja_function *f, const hth_jinja_value *self,
+                        hth_jinja_value *out)
 {
     hth_jinja_bound *bound = hth_jinja_alloc(j, 1, sizeof *bound);
     if (!bound) return false;
@@ -78,7 +79,7 @@ static bool loop_member(hth_jinja *j, const hth_jinja_loop *loop, hth_str name, 
 static bool method_or_undefined(hth_jinja *j, const hth_jinja_value *v, hth_str name, hth_jinja_value *out)
 {
     const hth_jinja_function *f = hth_jinja_method(v, name);
-    return f ? bind(j, f, v, out) : hth_jinja_undefined(j, name.bytes, name.n, out);
+    return f ? bind_method(j, f, v, out) : hth_jinja_undefined(j, name.bytes, name.n, out);
 }
 
 static bool dict_item(hth_jinja *j, const hth_jinja_value *v, const hth_jinja_value *key, bool *found,

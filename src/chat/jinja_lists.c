@@ -128,7 +128,7 @@ static JINJA_FUNCTION(filter_items)
 
 /* ---- order ------------------------------------------------------------------------------------------- */
 
-typedef struct entry {
+typedef struct {
     hth_jinja_value key, value;
 } entry;
 

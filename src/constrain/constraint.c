@@ -246,7 +246,7 @@ static uint32_t follow(shared *s, uint32_t state, const char *bytes, size_t n)
     return state;
 }
 
-static hearth_status accept(hearth_constraint *c, int32_t id, hearth_error *err)
+static hearth_status accept_token(hearth_constraint *c, int32_t id, hearth_error *err)
 {
     shared *s = c->shared;
     const hth_token_trie *t = s->trie;
@@ -277,7 +277,7 @@ static hearth_status accept(hearth_constraint *c, int32_t id, hearth_error *err)
 hearth_status hearth_constraint_accept(hearth_constraint *c, int32_t id, hearth_error *err)
 {
     pthread_mutex_lock(&c->shared->lock);
-    hearth_status st = accept(c, id, err);
+    hearth_status st = accept_token(c, id, err);
     pthread_mutex_unlock(&c->shared->lock);
     return st;
 }

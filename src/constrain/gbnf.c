@@ -17,7 +17,7 @@ typedef struct rule {
     bool is_defined;
 } rule;
 
-typedef struct group {
+typedef struct {
     uint32_t head; /* the point before it */
     hth_grammar_fork fork;
     size_t at;

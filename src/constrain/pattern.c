@@ -9,7 +9,7 @@
 /* Open groups. */
 enum { MAX_DEPTH = 200 };
 
-typedef struct group {
+typedef struct {
     uint32_t head; /* the point before it */
     hth_grammar_fork fork;
     hth_pattern_lengths before; /* of what comes before it in its alternative */
@@ -65,7 +65,7 @@ static uint32_t add_lengths(uint32_t a, uint32_t b)
                : a + b;
 }
 
-static uint32_t times(uint32_t a, uint32_t n)
+static uint32_t multiply_lengths(uint32_t a, uint32_t n)
 {
     uint64_t all = (uint64_t)a * n;
     return all > HTH_GRAMMAR_MAX_COUNT ? HTH_GRAMMAR_UNBOUNDED : (uint32_t)all;
@@ -306,9 +306,9 @@ static bool take_number(parser *p, uint32_t *n)
 /* Behind {. */
 static hearth_status take_bounds(parser *p, uint32_t *min, uint32_t *max)
 {
-    if (!take_number(p, min))
-        return bad(p, HEARTH_ERROR_FORMAT, "a { that is no quantifier; \\{ is the character");
+    bool is_quantifier = take_number(p, min);
     *max = *min;
+    if (!is_quantifier) return bad(p, HEARTH_ERROR_FORMAT, "a { that is no quantifier; \\{ is the character");
     bool is_open = take(p, ",") && !take_number(p, max);
     if (!take(p, "}")) return bad(p, HEARTH_ERROR_FORMAT, "a quantifier is not closed");
     if (*min == HTH_GRAMMAR_UNBOUNDED || (!is_open && *max == HTH_GRAMMAR_UNBOUNDED))
@@ -322,9 +322,9 @@ static hearth_status quantify(parser *p, uint32_t min, uint32_t max)
     if (!p->has_part) return bad(p, HEARTH_ERROR_FORMAT, "there is nothing to repeat");
     take(p, "?"); /* lazy */
     p->tail = hth_grammar_repeat_since(p->g, p->head, p->tail, min, max);
-    p->part.min = times(p->part.min, min);
+    p->part.min = multiply_lengths(p->part.min, min);
     if (p->part.max > 0 && max == HTH_GRAMMAR_UNBOUNDED) p->part.max = HTH_GRAMMAR_UNBOUNDED;
-    else p->part.max = times(p->part.max, max);
+    else p->part.max = multiply_lengths(p->part.max, max);
     end_part(p);
     return HEARTH_OK;
 }

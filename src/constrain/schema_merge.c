@@ -264,13 +264,13 @@ static uint32_t count_of(hth_schema_compiler *c, const hth_json *schema, const c
     return v->real > (double)HTH_GRAMMAR_MAX_COUNT ? HTH_GRAMMAR_MAX_COUNT : (uint32_t)v->real;
 }
 
-static void raise(hth_schema_compiler *c, const hth_json *schema, const char *keyword, uint32_t *min)
+static void raise_min(hth_schema_compiler *c, const hth_json *schema, const char *keyword, uint32_t *min)
 {
     uint32_t n = count_of(c, schema, keyword);
     if (n != HTH_GRAMMAR_UNBOUNDED && n > *min) *min = n;
 }
 
-static void lower(hth_schema_compiler *c, const hth_json *schema, const char *keyword, uint32_t *max)
+static void lower_max(hth_schema_compiler *c, const hth_json *schema, const char *keyword, uint32_t *max)
 {
     uint32_t n = count_of(c, schema, keyword);
     if (n < *max) *max = n;
@@ -378,12 +378,12 @@ void hth_schema_get_facts(hth_schema_compiler *c, const hth_schema_set *set, hth
                             .max_properties = HTH_GRAMMAR_UNBOUNDED};
     for (uint32_t i = 0; i < set->n; i++) {
         const hth_json *schema = set->entry[i].schema;
-        raise(c, schema, "minLength", &f->min_length);
-        lower(c, schema, "maxLength", &f->max_length);
-        raise(c, schema, "minItems", &f->min_items);
-        lower(c, schema, "maxItems", &f->max_items);
-        raise(c, schema, "minProperties", &f->min_properties);
-        lower(c, schema, "maxProperties", &f->max_properties);
+        raise_min(c, schema, "minLength", &f->min_length);
+        lower_max(c, schema, "maxLength", &f->max_length);
+        raise_min(c, schema, "minItems", &f->min_items);
+        lower_max(c, schema, "maxItems", &f->max_items);
+        raise_min(c, schema, "minProperties", &f->min_properties);
+        lower_max(c, schema, "maxProperties", &f->max_properties);
         set_text(c, schema, "pattern", &f->pattern);
         set_text(c, schema, "format", &f->format);
         set_values(c, schema, f);

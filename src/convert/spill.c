@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/checked_math.h"
+#include "base/format_errno.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,9 +24,8 @@ struct hth_spill {
 
 static hearth_status fail(const hth_spill *s, const char *what, int error, hearth_error *err)
 {
-    char reason[80];
     return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot %s what is kept of the text beside it: %s", s->path, what,
-                    strerror_r(error, reason, sizeof reason));
+                    hth_format_errno(error).text);
 }
 
 /* Opens a file without a name if the file system supports it. Otherwise it has a name for a moment, stored in

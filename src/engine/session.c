@@ -25,7 +25,7 @@ struct hearth_batch {
     uint32_t n_new;      /* tokens since the last check of the device's budget */
     uint32_t n_tok_max, n_tok, n_entry;
     hth_batch_token *tokens; /* [n_tok_max] */
-    struct entry {
+    struct batch_entry {
         hearth_session *session;
         uint32_t n_token, n_draft; /* n_draft: the last ones of them */
         bool wants;                /* logits of its last token before a draft, and of that */
@@ -173,7 +173,7 @@ hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *t
                                                   .token = tokens[i],
                                                   .position = s->position + (uint32_t)i,
                                                   .want_logits = wants && i + 1 == n};
-    b->entries[b->n_entry++] = (struct entry){.session = s, .n_token = (uint32_t)n, .wants = wants};
+    b->entries[b->n_entry++] = (struct batch_entry){.session = s, .n_token = (uint32_t)n, .wants = wants};
     s->pending_in = b;
     return HEARTH_OK;
 }
@@ -181,7 +181,7 @@ hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *t
 void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, const hth_drafter *d,
                          uint32_t i_row)
 {
-    struct entry *e = &b->entries[b->n_entry - 1];
+    struct batch_entry *e = &b->entries[b->n_entry - 1];
     hearth_session *s = e->session;
     assert(e->wants && n <= b->n_tok_max - b->n_tok && s->position + e->n_token + n <= s->seq.options.n_ctx);
     assert(i_row + n <= d->n_row && (!d->states || e->n_token == 1));
@@ -197,7 +197,7 @@ void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, cons
 
 void hth_batch_set_hidden(hearth_batch *b, uint32_t first, uint32_t n, const float *rows)
 {
-    const struct entry *e = &b->entries[b->n_entry - 1];
+    const struct batch_entry *e = &b->entries[b->n_entry - 1];
     hth_batch_token *tokens = b->tokens + b->n_tok - e->n_token + first;
     size_t d = b->model->model->hparams.d_model;
     assert(first + n <= e->n_token);
@@ -406,7 +406,7 @@ static hearth_status store_entry_logits(void *user, uint32_t i_want, const float
 {
     (void)err;
     const hearth_batch *b = user;
-    const struct entry *e = b->entries;
+    const struct batch_entry *e = b->entries;
     for (uint32_t n; (n = e->wants ? 1 + e->n_draft : 0) <= i_want; e++) i_want -= n;
     size_t n_vocab = b->model->model->hparams.n_vocab;
     if (i_want == 0) store_logits(e->session, logits);
@@ -415,7 +415,7 @@ static hearth_status store_entry_logits(void *user, uint32_t i_want, const float
 }
 
 /* The position is that before the draft. */
-static void end_entry(const struct entry *e)
+static void end_entry(const struct batch_entry *e)
 {
     hearth_session *s = e->session;
     uint32_t n = e->n_token - e->n_draft;

@@ -6,6 +6,7 @@
  * logits[n_vocab] if HAS_LOGITS, the state, the pages of each class in ascending order, and the hash of everything
  * before it, by blocks of BLOCK_SIZE bytes. Positions of a page behind the last token are zero. */
 #define _POSIX_C_SOURCE 200809L
+#include "base/format_errno.h"
 #include "engine/session_int.h"
 
 #include "base/hash.h"
@@ -267,7 +268,7 @@ static hearth_status read_all(input *in, void *to, size_t n)
     while (n > 0) {
         ssize_t got = read(in->fd, p, n);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return hth_fail(in->err, HEARTH_ERROR_IO, "%s: %s", in->path, strerror(errno));
+        if (got < 0) return hth_fail(in->err, HEARTH_ERROR_IO, "%s: %s", in->path, hth_format_errno(errno).text);
         if (got == 0) return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: the file ends early", in->path);
         p += got, n -= (size_t)got;
     }
@@ -298,7 +299,7 @@ static hearth_status rewind_input(input *in, uint64_t size)
 {
     in->at = in->n = 0, in->hash = 0, in->left = size - sizeof(uint64_t);
     if (lseek(in->fd, 0, SEEK_SET) == 0) return HEARTH_OK;
-    return hth_fail(in->err, HEARTH_ERROR_IO, "%s: %s", in->path, strerror(errno));
+    return hth_fail(in->err, HEARTH_ERROR_IO, "%s: %s", in->path, hth_format_errno(errno).text);
 }
 
 /* Reads the hash, which follows what was read. */
@@ -410,7 +411,7 @@ hearth_status hearth_session_restore(hearth_session *s, const char *path, hearth
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
     struct stat stat;
     input in = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .err = err};
-    if (in.fd < 0) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, strerror(errno));
+    if (in.fd < 0) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, hth_format_errno(errno).text);
     if (fstat(in.fd, &stat) != 0 || !S_ISREG(stat.st_mode)) {
         close(in.fd);
         return hth_fail(err, HEARTH_ERROR_IO, "%s: not a regular file", path);

@@ -93,6 +93,7 @@ static hearth_status fill(hth_gguf_cursor *c, size_t n)
 hearth_status hth_gguf_read_bytes(hth_gguf_cursor *c, uint64_t n, const char *what,
                                   const unsigned char **bytes)
 {
+    *bytes = NULL;
     if (n > hth_gguf_remaining(c))
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
                               "%s takes %" PRIu64 " bytes from byte %" PRIu64

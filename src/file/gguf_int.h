@@ -122,7 +122,7 @@ typedef struct hth_gguf_cursor {
 
 static inline uint64_t hth_gguf_remaining(const hth_gguf_cursor *c) { return c->source->size - c->offset; }
 
-/* The next n bytes, valid until the next read. `what` names them in the error if the file ends. */
+/* The next n bytes, valid until the next read; NULL after an error. `what` names them in it if the file ends. */
 hearth_status hth_gguf_read_bytes(hth_gguf_cursor *c, uint64_t n, const char *what, const unsigned char **bytes);
 hearth_status hth_gguf_read_int(hth_gguf_cursor *c, size_t size, const char *what, uint64_t *word);
 /* Reads a length or count. FORMAT if it is below min or above max, or more than the rest of the file can hold when

@@ -81,6 +81,7 @@ static hearth_status take_type(hth_gguf_cursor *c, const char *what, hth_gguf_ty
 {
     uint64_t at = c->offset, word;
     hearth_status status = hth_gguf_read_int(c, 4, what, &word);
+    *type = HTH_GGUF_U8; /* if this fails */
     if (status != HEARTH_OK) return status;
     if (word >= N_KIND)
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT,

@@ -3,6 +3,7 @@
  * hth_gguf_read. The file may shrink at any time: sizes are those at opening, and a read past the new end is an error
  * and never blocks. */
 #define _POSIX_C_SOURCE 200809L
+#include "base/format_errno.h"
 #include "base/log.h"
 #include "file/gguf_int.h"
 #include "file/read_failure.h"
@@ -53,11 +54,9 @@ static ssize_t read_once(int fd, void *dst, size_t size, uint64_t at)
 
 hearth_status hth_gguf_fail_errno(hearth_error *err, const char *path, const char *what, int error)
 {
-    char reason[100];
-    if (strerror_r(error, reason, sizeof reason) != 0)
-        snprintf(reason, sizeof reason, "system error %d", error);
     const char *remedy = error == EMFILE ? " (raise the limit of open files: ulimit -n)" : "";
-    return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot %s: %s%s", path, what, reason, remedy);
+    return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot %s: %s%s", path, what,
+                    hth_format_errno(error).text, remedy);
 }
 
 static const char *kind_of(mode_t mode)

@@ -16,7 +16,7 @@ typedef struct pair {
     hth_str raw;
 } pair;
 
-typedef struct entry {
+typedef struct {
     hth_str name; /* must be first: the name index reads it */
     hth_type type;
     uint32_t n_dim;

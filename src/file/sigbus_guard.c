@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-typedef struct entry {
+typedef struct {
     atomic_bool taken, broken;
     _Atomic uintptr_t begin; /* 0: unused */
     _Atomic size_t size;

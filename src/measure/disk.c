@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/format_errno.h"
 #include "measure/machine.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@ static hearth_status read_all(int fd, const char *path, uint8_t *block, uint64_t
             return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: its file system has no direct reads", path);
         if (n < 0)
             return hth_fail(err, HEARTH_ERROR_IO, "%s: reading at %llu: %s", path,
-                            (unsigned long long)*n_read, strerror(errno));
+                            (unsigned long long)*n_read, hth_format_errno(errno).text);
         *n_read += (uint64_t)n;
         if (n < BLOCK_SIZE) break; /* end of the file */
     }
@@ -38,7 +39,7 @@ hearth_status hth_disk_read_rate(const char *path, uint64_t limit, double *rate,
     if (fd < 0) {
         if (errno == EINVAL)
             return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: its file system has no direct reads", path);
-        return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, strerror(errno));
+        return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, hth_format_errno(errno).text);
     }
     uint8_t *block = hth_pages_alloc(BLOCK_SIZE); /* aligned to a page of its size */
     hearth_status st = HEARTH_OK;

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "forward/gpu/shader_params.h"
 #include "base/format_bytes.h"
+#include "base/format_errno.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -325,16 +326,14 @@ bool hth_placement_arg_is_path(const char *placement)
 hearth_status hth_placement_arg_check(const char *placement, hearth_error *err)
 {
     struct stat about;
-    char why[100] = "it is a folder";
     if (!hth_placement_arg_is_path(placement)) return HEARTH_OK;
     bool there = stat(placement, &about) == 0 && access(placement, R_OK) == 0;
     if (there && !S_ISDIR(about.st_mode)) return HEARTH_OK;
-    if (!there && strerror_r(errno, why, sizeof why) != 0) snprintf(why, sizeof why, "it cannot be read");
     return hth_fail(err, HEARTH_ERROR_IO,
                     "%.200s: no such placement: neither plan, even nor layers:N, nor a file that can be read "
                     "(%s); hearth "
                     "plan -o FILE makes one",
-                    *placement ? placement : "''", why);
+                    *placement ? placement : "''", there ? "it is a folder" : hth_format_errno(errno).text);
 }
 
 /* Checks that everything the file places can be offloaded. */

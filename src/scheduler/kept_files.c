@@ -4,6 +4,7 @@
 #include "scheduler/kept_files.h"
 
 #include "base/alloc.h"
+#include "base/format_errno.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "engine/session_int.h"
@@ -101,7 +102,7 @@ hearth_status hth_kept_list_files(const char *folder, hth_kept_file **files, siz
     hearth_status st = HEARTH_OK;
     *files = NULL, *n = 0;
     DIR *dir = opendir(folder);
-    if (!dir) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", folder, strerror(errno));
+    if (!dir) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", folder, hth_format_errno(errno).text);
     for (const struct dirent *e; st == HEARTH_OK && (e = readdir(dir));)
         st = add_file(folder, e->d_name, files, n, err);
     closedir(dir);

@@ -95,7 +95,7 @@ static void take_inner(faulty_disk *d, uint64_t timeout_ns)
     }
 }
 
-static uint32_t wait(hth_disk *disk, uint64_t timeout_ns, hth_disk_result *results, uint32_t max)
+static uint32_t wait_faults(hth_disk *disk, uint64_t timeout_ns, hth_disk_result *results, uint32_t max)
 {
     faulty_disk *d = (faulty_disk *)disk;
     pthread_mutex_lock(&d->lock);
@@ -133,7 +133,7 @@ static void close_faults(hth_disk *disk)
 
 hearth_status hth_disk_open_faults(hth_disk *inner, const hth_disk_faults *faults, hth_disk **out, hearth_error *err)
 {
-    static const hth_disk_ops ops = {start, wait, wake, now, close_faults};
+    static const hth_disk_ops ops = {start, wait_faults, wake, now, close_faults};
     *out = NULL;
     faulty_disk *d = hth_alloc(1, sizeof *d);
     if (!d) {

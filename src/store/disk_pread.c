@@ -72,7 +72,7 @@ static bool start(hth_disk *disk, const hth_disk_read *read)
     return ok;
 }
 
-static uint32_t wait(hth_disk *disk, uint64_t timeout_ns, hth_disk_result *results, uint32_t max)
+static uint32_t wait_pread(hth_disk *disk, uint64_t timeout_ns, hth_disk_result *results, uint32_t max)
 {
     pread_disk *d = (pread_disk *)disk;
     uint64_t start_ns = hth_clock_ns();
@@ -128,7 +128,7 @@ static void close_pread(hth_disk *disk)
 
 hearth_status hth_disk_open_pread(uint32_t n_thread, hth_disk **out, hearth_error *err)
 {
-    static const hth_disk_ops ops = {start, wait, wake, now, close_pread};
+    static const hth_disk_ops ops = {start, wait_pread, wake, now, close_pread};
     *out = NULL;
     pread_disk *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "threads for reads");

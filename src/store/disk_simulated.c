@@ -112,7 +112,7 @@ static void sleep_until(simulated_disk *d, uint64_t end_ns)
     pthread_mutex_unlock(&d->lock);
 }
 
-static uint32_t wait(hth_disk *disk, uint64_t timeout_ns, hth_disk_result *results, uint32_t max)
+static uint32_t wait_simulated(hth_disk *disk, uint64_t timeout_ns, hth_disk_result *results, uint32_t max)
 {
     simulated_disk *d = (simulated_disk *)disk;
     uint64_t start_ns = now(disk), end_ns = timeout_ns < UINT64_MAX - start_ns ? start_ns + timeout_ns : UINT64_MAX;
@@ -144,7 +144,7 @@ static void close_simulated(hth_disk *disk)
 hearth_status hth_disk_open_simulated(const hth_disk_model *model, uint64_t seed, bool virtual_clock, hth_disk **out,
                                       hearth_error *err)
 {
-    static const hth_disk_ops ops = {start, wait, wake, now, close_simulated};
+    static const hth_disk_ops ops = {start, wait_simulated, wake, now, close_simulated};
     *out = NULL;
     simulated_disk *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "a simulated disk");

@@ -4,12 +4,12 @@
 #define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/format_errno.h"
 #include "store/disk.h"
 
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -70,7 +70,7 @@ static uint32_t take_results(uring_disk *d, hth_disk_result *results, uint32_t m
     return n;
 }
 
-static uint32_t wait(hth_disk *disk, uint64_t timeout_ns, hth_disk_result *results, uint32_t max)
+static uint32_t wait_uring(hth_disk *disk, uint64_t timeout_ns, hth_disk_result *results, uint32_t max)
 {
     uring_disk *d = (uring_disk *)disk;
     struct __kernel_timespec time = {.tv_sec = (long long)(timeout_ns / 1000000000),
@@ -158,8 +158,7 @@ static const char *remedy_for(int error)
 
 hearth_status hth_disk_open_uring(hth_disk **out, hearth_error *err)
 {
-    static const hth_disk_ops ops = {start, wait, wake, now, close_uring};
-    char reason[100];
+    static const hth_disk_ops ops = {start, wait_uring, wake, now, close_uring};
     *out = NULL;
     uring_disk *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "a ring for reads");
@@ -171,7 +170,7 @@ hearth_status hth_disk_open_uring(hth_disk **out, hearth_error *err)
         if (d->event_fd >= 0) close(d->event_fd);
         hth_free(d);
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "io_uring is refused: %s%s",
-                        strerror_r(-r, reason, sizeof reason), remedy_for(-r));
+                        hth_format_errno(-r).text, remedy_for(-r));
     }
     *out = &d->disk;
     return HEARTH_OK;

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/checked_math.h"
+#include "base/format_errno.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "file/read_failure.h"
@@ -108,11 +109,10 @@ static void queue_pop(load_queue *q)
  * alignment. */
 static bool buffer_size_of(const hth_extent *e, size_t *size)
 {
-    uint64_t n;
-    bool ok = hth_add_u64(e->offset % HTH_BUFFER_ALIGN, e->size, &n) &&
-              hth_align_u64(n, HTH_BUFFER_ALIGN, &n) && n <= SIZE_MAX;
-    if (ok) *size = (size_t)n;
-    return ok;
+    uint64_t n = e->offset % HTH_BUFFER_ALIGN;
+    if (!hth_add_u64(n, e->size, &n) || !hth_align_u64(n, HTH_BUFFER_ALIGN, &n) || n > SIZE_MAX) return false;
+    *size = (size_t)n;
+    return true;
 }
 
 bool hth_reader_buffer_size(const hth_extent *extents, uint32_t n, size_t *size)
@@ -239,12 +239,11 @@ static void count(hth_reader *r, uint64_t *counter)
 /* From now on a file is read through the page cache. */
 static void use_buffered(hth_reader *r, reader_file *f, int error)
 {
-    char reason[100];
     if (!f->direct) return;
     f->direct = false;
     count(r, &r->stats.n_buffered_file);
     hth_log(HEARTH_LOG_WARN, "%s: direct reads are refused (%s); they go through the page cache", f->path,
-            strerror_r(error, reason, sizeof reason));
+            hth_format_errno(error).text);
 }
 
 /* Whole pages: what the range has of the ones at its ends is read again, if at all. */

@@ -81,12 +81,14 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* The byte of "<0xHH>", or -1 for any other text. */
-static int byte_of(hth_str t)
+/* The byte of "<0xHH>"; false for any other text. */
+static bool byte_of(hth_str t, uint8_t *byte)
 {
-    if (t.n != 6 || memcmp(t.bytes, "<0x", 3) != 0 || t.bytes[5] != '>') return -1;
+    if (t.n != 6 || memcmp(t.bytes, "<0x", 3) != 0 || t.bytes[5] != '>') return false;
     int high = hex_digit(t.bytes[3]), low = hex_digit(t.bytes[4]);
-    return high < 0 || low < 0 ? -1 : 16 * high + low;
+    if (high < 0 || low < 0) return false;
+    *byte = (uint8_t)(16 * high + low);
+    return true;
 }
 
 /* Without types, byte tokens are told by their texts; vocab_special.c tells special ones. */
@@ -98,7 +100,8 @@ static hearth_status read_kinds(hth_tokenizer *tok, const hth_gguf *file, hearth
         hth_gguf_get_array(file, key, HTH_GGUF_I32, (uint64_t)tok->n_vocab, &array, err);
     if (status != HEARTH_OK) return status;
     for (int32_t i = 0; i < tok->n_vocab; i++) {
-        int64_t without = byte_of(tok->token[i].entry) >= 0 ? HTH_TOKEN_BYTE : HTH_TOKEN_NORMAL;
+        uint8_t byte;
+        int64_t without = byte_of(tok->token[i].entry, &byte) ? HTH_TOKEN_BYTE : HTH_TOKEN_NORMAL;
         int64_t kind = array ? hth_gguf_element_int(array, (uint64_t)i) : without;
         if (kind < HTH_TOKEN_NORMAL || kind > HTH_TOKEN_BYTE)
             return hth_fail(err, HEARTH_ERROR_FORMAT,
@@ -146,8 +149,8 @@ static void find_byte_tokens(hth_tokenizer *tok, const hth_gguf *file)
     for (int b = 0; b < 256; b++) tok->byte_id[b] = -1;
     for (int32_t i = 0; i < tok->n_vocab; i++) {
         if (tok->token[i].kind != HTH_TOKEN_BYTE) continue;
-        int b = byte_of(tok->token[i].entry);
-        if (b >= 0 && tok->byte_id[b] < 0) tok->byte_id[b] = i;
+        uint8_t b = 0;
+        if (byte_of(tok->token[i].entry, &b) && tok->byte_id[b] < 0) tok->byte_id[b] = i;
         else n_odd++;
     }
     for (int b = 0; b < 256; b++) {
@@ -202,11 +205,12 @@ static size_t decode(const hth_tokenizer *tok, hth_str t, char *out, size_t *n_o
 static hearth_status make_piece(hth_tokenizer *tok, hth_text_token *t, size_t *n_other,
                                 hearth_error *err)
 {
-    int byte = t->kind == HTH_TOKEN_BYTE ? byte_of(t->entry) : -1;
+    uint8_t byte = 0;
+    bool is_byte = t->kind == HTH_TOKEN_BYTE && byte_of(t->entry, &byte);
     bool escaped = t->kind == HTH_TOKEN_NORMAL || t->kind == HTH_TOKEN_UNUSED ||
-                   (t->kind == HTH_TOKEN_BYTE && byte < 0);
-    t->piece = byte >= 0 ? &all_bytes[byte] : t->entry.bytes;
-    t->n_chunk = byte >= 0 ? 1 : (uint32_t)t->entry.n;
+                   (t->kind == HTH_TOKEN_BYTE && !is_byte);
+    t->piece = is_byte ? &all_bytes[byte] : t->entry.bytes;
+    t->n_chunk = is_byte ? 1 : (uint32_t)t->entry.n;
     size_t n = t->n_chunk;
     *n_other = 0;
     if (escaped) n = decode(tok, t->entry, NULL, n_other);

@@ -48,12 +48,13 @@ hearth_status hth_text_read_wordpiece(hth_tokenizer *tok, const hth_gguf *file, 
 
 /* ---- words ------------------------------------------------------------------------------------------- */
 
-/* The longest piece at the start of n bytes, or -1; *length is its length. */
+/* The longest piece at the start of n bytes, or -1; *length is its length, or 0. */
 static int32_t longest_piece(const hth_tokenizer *tok, const char *bytes, size_t n, size_t *length)
 {
     int32_t best = -1;
     hth_prefix_iter iter;
     bool on = hth_prefix_iter_begin(&iter, &tok->words, (unsigned char)bytes[0]);
+    *length = 0;
     while (on) {
         const int32_t id = hth_prefix_iter_token(&iter, &tok->words, tok->token);
         if (id >= 0) {

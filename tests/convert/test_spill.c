@@ -13,7 +13,7 @@
 
 /* ---- what the system answers --------------------------------------------------------------------- */
 
-typedef enum answer { FAILS, INTERRUPTED, SHORT, EMPTY } answer;
+typedef enum answer { FAILS, INTERRUPTED, SHORT, NOTHING } answer;
 
 static struct {
     uint64_t n, at; /* calls since it was set; the one that is answered otherwise */
@@ -28,7 +28,7 @@ ssize_t __wrap_pwrite(int fd, const void *from, size_t size, off_t at);
 ssize_t __wrap_pread(int fd, void *to, size_t size, off_t at)
 {
     if (++reads.n != reads.at) return __real_pread(fd, to, size, at);
-    if (reads.how == EMPTY) return 0;
+    if (reads.how == NOTHING) return 0;
     if (reads.how == SHORT) return __real_pread(fd, to, (size + 1) / 2, at);
     errno = reads.how == FAILS ? ENODEV : EINTR; /* a failure that a model does not try again */
     return -1;
@@ -37,7 +37,7 @@ ssize_t __wrap_pread(int fd, void *to, size_t size, off_t at)
 ssize_t __wrap_pwrite(int fd, const void *from, size_t size, off_t at)
 {
     if (++writes.n != writes.at) return __real_pwrite(fd, from, size, at);
-    if (writes.how == EMPTY) return 0;
+    if (writes.how == NOTHING) return 0;
     if (writes.how == SHORT) return __real_pwrite(fd, from, (size + 1) / 2, at);
     errno = writes.how == FAILS ? ENOSPC : EINTR;
     return -1;
@@ -157,11 +157,11 @@ TEST(answers_that_fail_are_errors_of_the_call)
     unsigned char bytes[PIECE] = {0};
     for (int how = 0; how < 2; how++) {
         CLOSED(hth_spill) *s = OPENED(hth_spill, N_STREAM, STREAM_SIZE, 0, in_folder(folder));
-        fail_write(5, how ? EMPTY : FAILS);
+        fail_write(5, how ? NOTHING : FAILS);
         CHECK_FAILS(fill(s, err), HEARTH_ERROR_IO, "out.gguf: cannot write what is kept of the text");
         fail_write(0, FAILS);
         CHECK_OK(fill(s, err));
-        fail_read(1, how ? EMPTY : FAILS);
+        fail_read(1, how ? NOTHING : FAILS);
         CHECK_FAILS(hth_spill_get(s, 1, 7, bytes, PIECE, err), HEARTH_ERROR_IO,
                     "out.gguf: cannot read what is kept of the text");
         fail_read(0, FAILS);
@@ -212,7 +212,7 @@ TEST(predictors_survive_every_answer_of_their_file_that_fails)
     tiny_model m = tiny_new();
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
     tiny_save(&m, model_path);
-    uint64_t n_write = survive(fail_write, FAILS), n_empty = survive(fail_write, EMPTY);
+    uint64_t n_write = survive(fail_write, FAILS), n_empty = survive(fail_write, NOTHING);
     uint64_t n_read = survive(fail_read, FAILS);
     printf("     %llu writes and %llu reads, each failed\n", (unsigned long long)n_write, (unsigned long long)n_read);
     /* Inputs and active sets of each token and layer; reads are those of the model too. */

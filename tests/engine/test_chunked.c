@@ -13,7 +13,7 @@ typedef struct fixture {
 } fixture;
 
 /* window > 0: of all layers. */
-static void open(fixture *f, uint32_t window, uint32_t n_batch, uint32_t n_thread)
+static void open_session(fixture *f, uint32_t window, uint32_t n_batch, uint32_t n_thread)
 {
     tiny_model m;
     tiny_begin(&m);
@@ -51,14 +51,14 @@ TEST(a_chunk_is_a_window_that_reaches_back_to_its_start)
     int32_t ids[N];
     for (int i = 0; i < N; i++) ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
     fixture by_window;
-    open(&by_window, WIDE, 1, 1);
+    open_session(&by_window, WIDE, 1, 1);
     for (uint32_t i = 0; i < N; i++) {
         set(&by_window, i % CHUNK + 1, 0);
         CHECK_OK(hearth_session_eval(by_window.session, ids + i, 1, err));
     }
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         fixture chunked;
-        open(&chunked, WIDE, ways[w].n_batch, ways[w].n_thread);
+        open_session(&chunked, WIDE, ways[w].n_batch, ways[w].n_thread);
         set(&chunked, WIDE, CHUNK);
         CHECK_OK(hearth_session_eval(chunked.session, ids, N, err));
         const float *want = hearth_session_logits(by_window.session), *got = hearth_session_logits(chunked.session);

@@ -20,7 +20,7 @@ static const char *const templates[] = {"",
                                         HTH_DEEPSEEK_OPEN,
                                         "<|start_header_id|> \"parameters\"",
                                         "<|channel|> tools"};
-enum { N_TEMPLATE = sizeof templates / sizeof *templates, MAX_INPUT = 4096, MAX_OUTPUT = 8 * MAX_INPUT };
+enum { N_TEMPLATE = sizeof templates / sizeof *templates, MAX_SIZE = 4096, MAX_OUTPUT = 8 * MAX_SIZE };
 
 typedef struct output {
     char bytes[MAX_OUTPUT]; /* the kind, then text, for each stretch of a kind */
@@ -66,7 +66,7 @@ static void divide(const char *source, bool in_reasoning, const char *text, size
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static output whole, cut;
-    if (n < 2 || n > MAX_INPUT) return 0;
+    if (n < 2 || n > MAX_SIZE) return 0;
     const char *source = templates[data[0] / 2 % N_TEMPLATE], *text = (const char *)data + 2;
     size_t n_text = n - 2;
     divide(source, data[0] & 1, text, n_text, n_text, &whole);

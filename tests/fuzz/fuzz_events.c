@@ -15,10 +15,19 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-enum { MAX_INPUT = 600, N_HEAD = 3, MAX_LINE = 1 << 16 };
+enum { MAX_SIZE = 600, N_HEAD = 3, MAX_LINE = 1 << 16 };
 
 typedef enum api { CHAT, COMPLETIONS, RESPONSES, MESSAGES, OLLAMA, OLLAMA_PLAIN, N_API } api;
-enum { PROBS = 1, USAGE = 2, TIMINGS = 4, REASONING = 8, FUNCTIONS = 16, TWO = 32, ECHO = 64, LENGTH = 128 };
+enum {
+    PROBS = 1,
+    USAGE = 2,
+    TIMINGS = 4,
+    REASONING = 8,
+    FUNCTIONS = 16,
+    TWO = 32,
+    WITH_ECHO = 64,
+    LENGTH = 128
+};
 
 #define expect(HOLDS) expect_at(HOLDS, __LINE__)
 static void expect_at(bool holds, int line)
@@ -215,7 +224,7 @@ static generation *begin(exchange *x, const uint8_t *wanted, bool is_stream)
     g->is_plain = a == OLLAMA_PLAIN;
     g->include_usage = flags & USAGE, g->each_timings = flags & TIMINGS;
     g->in_reasoning = flags & REASONING && a != COMPLETIONS;
-    g->echo = flags & ECHO && a == COMPLETIONS;
+    g->echo = flags & WITH_ECHO && a == COMPLETIONS;
     g->functions = flags & FUNCTIONS && a != COMPLETIONS ? strdup(functions) : NULL;
     g->probs.wanted = flags & PROBS && (has_choices || a == RESPONSES);
     g->probs.n_top = g->probs.wanted ? wanted[2] % 6 : 0;
@@ -301,7 +310,7 @@ static void run(const uint8_t *data, size_t n, bool is_stream)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    if (n < N_HEAD || n > MAX_INPUT) return 0;
+    if (n < N_HEAD || n > MAX_SIZE) return 0;
     open_model();
     run(data, n, true);
     run(data, n, false);

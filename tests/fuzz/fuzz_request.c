@@ -1,5 +1,5 @@
 /* A fuzz target for requests: the first byte says where the rest is cut in two pieces. What is promised of all bytes:
- * pieces make no difference; what the checks of framing.h pass, http-parser reads with the same end, so that no bytes
+ * pieces make no difference; what the checks of framing.h pass, the parser reads with the same end, so that no bytes
  * of a body can become a request; no text of a head lies outside it. Built with libFuzzer by the preset `fuzz`;
  * test_request.c replays the corpus and mutations of it. */
 #include "serve/http/access.h"
@@ -59,25 +59,20 @@ static scan_end scan_both(scan_fn *scan, size_t size, const char *bytes, size_t 
     return whole;
 }
 
-static int on_complete(http_parser *p)
+static bool take_body(void *user, const char *bytes, size_t n)
 {
-    *(bool *)p->data = true;
-    http_parser_pause(p, 1);
-    return 0;
+    (void)bytes;
+    *(size_t *)user += n;
+    return true;
 }
 
-static void check_chunks(http_parser *p, const char *bytes, size_t n, size_t cut)
+static void check_chunks(message_reader *m, const char *bytes, size_t n, size_t cut)
 {
-    http_parser_settings settings = {.on_message_complete = on_complete};
-    bool is_complete = false;
+    size_t n_read, n_body = 0;
     scan_end end = scan_both(scan_chunks, sizeof(chunk_scan), bytes, n, cut);
-    if (end.status != 0 || end.n_used == 0) return; /* no bytes mean the end of the input to http-parser */
-    p->data = &is_complete;
-    size_t n_read = http_parser_execute(p, &settings, bytes, end.n_used);
-    enum http_errno error = HTTP_PARSER_ERRNO(p);
-    expect(n_read <= end.n_used);
-    if (error != HPE_OK && error != HPE_PAUSED) return; /* refused by the stricter of the two */
-    expect(is_complete == end.is_complete && n_read == end.n_used);
+    if (end.status != 0 || end.n_used == 0) return; /* no bytes mean the end of the input to the parser */
+    if (!body_read(m, bytes, end.n_used, take_body, &n_body, &n_read)) return; /* refused by the stricter of the two */
+    expect(m->is_complete == end.is_complete && n_read == end.n_used && n_body <= n_read);
 }
 
 static void check_head(const head *h, const char *bytes, size_t n)
@@ -105,7 +100,7 @@ static void check_head(const head *h, const char *bytes, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    http_parser p;
+    message_reader m;
     head h;
     const char *why;
     if (n == 0) return 0;
@@ -114,8 +109,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     n--;
     scan_end end = scan_both(scan_head, sizeof(head_scan), bytes, n, cut);
     if (end.status != 0 || !end.is_complete) return 0;
-    if (!head_read(&p, bytes, end.n_used, &h, &why)) return 0;
+    if (!head_read(&m, bytes, end.n_used, &h, &why)) return 0;
     check_head(&h, bytes, end.n_used);
-    if (h.chunked) check_chunks(&p, bytes + end.n_used, n - end.n_used, cut);
+    if (h.chunked) check_chunks(&m, bytes + end.n_used, n - end.n_used, cut);
     return 0;
 }

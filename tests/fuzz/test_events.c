@@ -36,7 +36,7 @@ TEST(seeded_streams_pass_the_target)
     enum { N_PIECE = sizeof pieces / sizeof *pieces };
     test_random r = {97};
     for (int i = 0; i < 6000; i++) {
-        char text[MAX_INPUT] = {(char)test_random_below(&r, N_API), (char)test_random_below(&r, 256),
+        char text[MAX_SIZE] = {(char)test_random_below(&r, N_API), (char)test_random_below(&r, 256),
                                 (char)test_random_below(&r, 256)};
         size_t n = N_HEAD;
         for (uint32_t k = test_random_below(&r, 14); k > 0; k--) {

@@ -50,7 +50,7 @@ static void flip_bytes(test_random *r, gguf_bytes *b)
 }
 
 /* Moves the tail of the file forward or back: bytes missing, or there twice. */
-static void splice(test_random *r, gguf_bytes *b)
+static void move_tail(test_random *r, gguf_bytes *b)
 {
     if (b->n < 64) return;
     size_t from = test_random_below(r, (uint32_t)b->n), n = test_random_below(r, 64);
@@ -64,7 +64,7 @@ static void mutate(test_random *r, gguf_bytes *b, const gguf_field *fields, size
     for (uint32_t n = test_random_below(r, 3) + 1; n > 0; n--) {
         switch (test_random_below(r, 20)) {
         case 0: flip_bytes(r, b); break;
-        case 1: splice(r, b); break;
+        case 1: move_tail(r, b); break;
         case 2: b->n = test_random_below(r, (uint32_t)b->n + 1); break;
         case 3: swap_fields(r, b, fields, n_field); break;
         default: spoil_field(r, b, fields, n_field); break;

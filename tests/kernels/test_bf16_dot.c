@@ -5,12 +5,13 @@
 #include "base/bits.h"
 #include "kernels/kernels.h"
 
-enum { MAX_ROW = 64, MAX_COL = 4200, MAX_TOK = 140, MAX_WEIGHT = 1 << 18, MAX_INPUT = 1 << 17 };
+enum { MAX_ROW = 64, MAX_COL = 4200, MAX_TOK = 140, MAX_WEIGHT = 1 << 18, MAX_INPUT_SIZE = 1 << 17 };
 
 static uint16_t weights[MAX_WEIGHT];
 static uint8_t panels[2 * MAX_WEIGHT];
 _Alignas(64) static uint8_t work[HTH_PANEL_WORK];
-static float x[MAX_INPUT], tiled[2 * MAX_INPUT], got[2][MAX_ROW * MAX_TOK], exact[MAX_ROW * MAX_TOK];
+static float x[MAX_INPUT_SIZE], tiled[2 * MAX_INPUT_SIZE];
+static float got[2][MAX_ROW * MAX_TOK], exact[MAX_ROW * MAX_TOK];
 
 typedef struct shape {
     size_t n_row, n_col, n_tok;

@@ -2,7 +2,7 @@
  * the reference's rows, for every type and level that has such kernels. */
 #include "support/kernels/rows_case.h"
 
-enum { MAX_WEIGHT = 1 << 20, MAX_INPUT = 1 << 19, MAX_Y = 1 << 15 };
+enum { MAX_WEIGHT = 1 << 20, MAX_INPUT_SIZE = 1 << 19, MAX_Y = 1 << 15 };
 
 static rows_case the_case;
 static guard panel_memory, mul_mat_q, tile_d, tile_sums;
@@ -10,11 +10,11 @@ static float expected[MAX_Y], got[MAX_Y];
 
 static void open_all(void)
 {
-    rows_case_open(&the_case, MAX_WEIGHT, MAX_INPUT);
+    rows_case_open(&the_case, MAX_WEIGHT, MAX_INPUT_SIZE);
     guard_open(&panel_memory, MAX_WEIGHT + 64);
-    guard_open(&mul_mat_q, 4 * MAX_INPUT);
-    guard_open(&tile_d, MAX_INPUT / 2);
-    guard_open(&tile_sums, MAX_INPUT / 2);
+    guard_open(&mul_mat_q, 4 * MAX_INPUT_SIZE);
+    guard_open(&tile_d, MAX_INPUT_SIZE / 2);
+    guard_open(&tile_sums, MAX_INPUT_SIZE / 2);
 }
 
 static void close_all(void)

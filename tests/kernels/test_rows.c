@@ -5,7 +5,7 @@
 
 #include "base/bits.h"
 
-enum { MAX_WEIGHT = 1 << 19, MAX_INPUT = 1 << 18, MAX_Y = 1 << 14 };
+enum { MAX_WEIGHT = 1 << 19, MAX_INPUT_SIZE = 1 << 18, MAX_Y = 1 << 14 };
 
 static rows_case the_case;
 static float expected[MAX_Y], got[MAX_Y];
@@ -88,7 +88,7 @@ static void for_each_level(void (*check)(hth_cpu level, hth_type type, test_rand
 {
     hth_cpu levels[PROOF_MAX_LEVEL];
     int n_level = proof_levels(levels);
-    rows_case_open(&the_case, MAX_WEIGHT, MAX_INPUT);
+    rows_case_open(&the_case, MAX_WEIGHT, MAX_INPUT_SIZE);
     for (int l = 0; l < n_level; l++) {
         test_random r = proof_random();
         for (int t = 0; t < ROWS_N_TYPE; t++) check(levels[l], rows_types[t], &r);
@@ -230,7 +230,7 @@ static void check_against_double(test_random *r, hth_type type)
 TEST(quantised_rows_are_the_product_in_double)
 {
     test_random r = proof_random();
-    rows_case_open(&the_case, MAX_WEIGHT, MAX_INPUT);
+    rows_case_open(&the_case, MAX_WEIGHT, MAX_INPUT_SIZE);
     for (int t = 0; t < ROWS_N_TYPE; t++)
         if (rows_quantised(rows_types[t])) check_against_double(&r, rows_types[t]);
     rows_case_close(&the_case);

@@ -180,6 +180,103 @@ def run_names_no_architecture():
     assert_none(architecture_branches(sources("src/forward"), names))
 
 
+# Headers of C and POSIX, and what other libraries include beside them. A newer version of one of these may include any
+# of them, as liburing 2.9 does <sys/wait.h>, so no name of theirs is free at file scope in any file of the project.
+SYSTEM_HEADERS = """aio.h arpa/inet.h complex.h ctype.h dirent.h dlfcn.h errno.h fcntl.h fenv.h fnmatch.h ftw.h getopt.h glob.h
+    grp.h iconv.h inttypes.h langinfo.h libgen.h libintl.h limits.h locale.h malloc.h math.h monetary.h mqueue.h net/if.h netdb.h
+    netinet/in.h netinet/tcp.h nl_types.h poll.h pthread.h pwd.h regex.h sched.h search.h semaphore.h setjmp.h signal.h
+    spawn.h stdio.h stdlib.h string.h strings.h sys/epoll.h sys/eventfd.h sys/ioctl.h sys/ipc.h sys/mman.h sys/msg.h
+    sys/random.h sys/resource.h sys/select.h sys/sem.h sys/shm.h sys/socket.h sys/stat.h sys/statvfs.h sys/syscall.h sys/time.h
+    sys/times.h sys/types.h sys/uio.h sys/un.h sys/utsname.h sys/wait.h syslog.h termios.h threads.h time.h uchar.h
+    ucontext.h unistd.h utime.h utmpx.h wchar.h wctype.h wordexp.h""".split()
+# Functions of C23, POSIX.1-2017 and 2024 and newer C libraries that the headers of this machine may lack.
+NEWER_FUNCTIONS = set("""acospi asinpi atanpi atan2pi cospi sinpi tanpi exp2m1 exp10m1 log2p1 log10p1 logp1 compoundn pown powr
+    rootn rsqrt fmaximum fminimum fmaximum_mag fminimum_mag fmaximum_num fminimum_num roundeven strlcpy strlcat wcslcpy wcslcat
+    memset_explicit memccpy strdup strndup memalignment free_sized free_aligned_sized timegm timespec_getres uabs ulabs ullabs
+    umaxabs call_once mtx_lock thrd_join tss_get strfromd posix_getdents sig2str str2sig dup3 pipe2 accept4 ppoll mkostemp qsort_r
+    reallocarray secure_getenv getentropy getlocalename_l tcgetwinsize tcsetwinsize posix_devctl posix_close close_range
+    closefrom fdclosedir openat2 sched_setattr sched_getattr pidfd_open pidfd_spawn mseal epoll_pwait2 statx copy_file_range
+    arc4random arc4random_buf arc4random_uniform getmsg putmsg getpmsg putpmsg fattach fdetach isastream gets bcopy bcmp bzero
+    index rindex gamma scalb ftime ulimit sigpause bsd_signal usleep ualarm vfork wcswcs getwd mktemp ecvt fcvt gcvt gethostbyname
+    dbm_open splice tee vmsplice sendfile signalfd timerfd_create memfd_create""".split())
+
+
+def declared(text):
+    """What a file declares at its scope: names of functions, objects and types, and tags as "struct NAME"; tags and enumerators
+    of any scope, and macros in small letters."""
+    text = re.sub(r'"(?:\\.|[^"\\\n])*"|' + r"'(?:\\.|[^'\\\n])+'|/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
+    names = set(re.findall(r"^[ \t]*#[ \t]*define[ \t]+([a-z]\w*)", text, re.M))
+    text = re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", " ", text, flags=re.M)
+    text = re.sub(r"\b(?:__attribute__|__asm__|__extension__|__restrict|__inline|_Noreturn|_Alignas)\b", " ", text)
+    names |= {"struct " + tag for tag in re.findall(r"\b(?:struct|union|enum)\s+(\w+)\s*\{", text)}
+    for body in re.findall(r"\benum\b[\s\w]*\{([^{}]*)\}", text):
+        names |= set(re.findall(r"(?:^|,)\s*([A-Za-z_]\w*)", body))
+    n = 1
+    while n:
+        text, n = re.subn(r"\{[^{}]*\}", "@", text)
+    text = re.sub(r"^TEST\((\w+)\)", r"void \1()", text, flags=re.M)
+    text = re.sub(r"\)\s*@", ");", text)  # the body of a function
+    text = re.sub(r"\(\s*\*\s*(?:const\s+)?(\w+)\s*\)", r" \1 ", text)  # a pointer to a function
+    n = 1
+    while n:
+        text, n = re.subn(r"\([^()]*\)|\[[^\[\]]*\]", " ", text)
+    for declaration in text.replace("@", " ").split(";"):
+        first, *others = [re.findall(r"[A-Za-z_]\w*", part.split("=")[0]) for part in declaration.split(",")]
+        if len(first) > 1 and first[-2] not in ("struct", "union", "enum"):
+            names |= {words[-1] for words in (first, *others) if words}
+    return names
+
+
+def system_names():
+    """(declared names, macros) of the headers of this machine, and of newer ones."""
+    lines = "".join(f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in SYSTEM_HEADERS)
+    texts = [subprocess.run(["gcc", "-std=c17", "-D_GNU_SOURCE", "-E", *option, "-x", "c", "-"], input=lines, check=True,
+                            capture_output=True, text=True).stdout for option in (("-P",), ("-dM",))]
+    macros = set(re.findall(r"^#define ([A-Za-z]\w*)[ (]", texts[1], re.M))
+    names = declared(texts[0]) | NEWER_FUNCTIONS
+    assert {"wait", "accept", "random", "struct stat", "uint"} <= names and {"ECHO", "MAX_INPUT", "I"} <= macros, "no headers were read"
+    return names, macros - names
+
+
+def taken_names(files, names, macros):
+    """Names at file scope that a header of the system may declare, too. main() has one meaning, and tests/preload stands
+    in for functions of the C library."""
+    wrong = []
+    for path, text in files.items():
+        if path.startswith("tests/preload/"):
+            continue
+        found = declared(text)
+        wrong += [f"{path}: declares '{name}', a name of C or POSIX" for name in sorted(found & (names | macros) - {"main"})]
+    return wrong
+
+
+@case
+def no_file_scope_name_is_one_of_c_or_posix():
+    """So that every file compiles behind any of these headers, whichever of them those of libraries include."""
+    names, macros = system_names()
+    for bad in ("static uint32_t wait(int n)\n{\n    return 1;\n}\n", "static bool\nbind(void *p) { if (p) { f(p); } return 1; }\n",
+                "static const char *index = 0, *b;\n", "int a, wait;\n", "typedef struct random {\n    int x;\n} generator, random;\n",
+                "typedef struct group {\n    int n;\n} my_group;\n", "typedef void (*signal)(int);\n", "struct a {\n    struct entry {\n        int n;\n    } *e;\n};\n", "TEST(raise)\n{\n}\n",
+                "enum { MAX_ROW = 3, ECHO = 4 };\n", "#define send 3\n", "static int I;\n", "enum kind { A, MAX_INPUT };\n", "static int stat[3] = {1, 2};\n",
+                "static double rootn(double x) { return x; }\n", "static inline void posix_close(int a) {}\nint b;\n"):
+        assert len(taken_names({"a.c": bad}, names, macros)) >= 1, bad
+    for good in ("static int f(int wait, struct stat *s)\n{\n    int index = wait;\n    return bind(index, s->time);\n}\n",
+                 "typedef struct hth_ops {\n    int (*wait)(int);\n} hth_ops;\n", "/* int wait; */ int a;\n#define X(wait) wait\n",
+                 "static const hth_ops ops = {start, wait, .raise = 1};\n", "int main(void) { return 0; }\n", "struct stat;\n",
+                 "void f(void)\n{\n    g(\"http://a\");\n    setenv(1);\n}\n",
+                 "static struct timespec t;\nextern void f(struct stat *s);\nstatic FILE *out;\n", "static const char *s = \"int wait;\";\n"):
+        assert not taken_names({"a.c": good}, names, macros), (good, taken_names({"a.c": good}, names, macros))
+    assert_none(taken_names(sources("src", "apps", "include", "tests", "bench", "examples"), names, macros))
+
+
+@case
+def one_function_has_the_texts_of_system_errors():
+    """strerror shares a buffer between threads, and strerror_r is two functions: src/base/format_errno.h."""
+    callers = [path for path, text in sources("src", "apps").items()
+               if re.search(r"\b(?:strerror\w*|perror)\s*\(", without_comments(text))]
+    assert callers == ["src/base/format_errno.c"], callers
+
+
 def vulkan_includes(files):
     """Files that read Vulkan's headers outside its back end, but for the layer of tests below it, and what compiles its
     shaders for GPUs that are not there."""

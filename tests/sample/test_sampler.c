@@ -14,7 +14,7 @@ static hearth_sampler_options neutral(void)
 
 /* ---- the reference ------------------------------------------------------------ */
 
-typedef struct entry {
+typedef struct {
     double logit, p, distance;
     int32_t id;
 } entry;

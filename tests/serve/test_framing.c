@@ -109,6 +109,7 @@ TEST(chunks_end_where_they_end_in_any_pieces)
         {"3\r\nabc\r\n0\r\n\r\nGET", 0, 3},
         {"a;x=y\r\n0123456789\r\n00;z\r\nT: u\r\nV: w\r\n\r\n", 0, 0},
         {"3\r\n\r\n\r\r\n0\r\n\r\n", 0, 0},
+        {"0;a=b;c\r\nTransfer: u\r\nContent-Lengths:\r\n\r\n", 0, 0},
         {"3\r\nabc\r\n0\r\n", 0, SIZE_MAX},
         {"3\r\nab", 0, SIZE_MAX},
         {"fffffffffffffff\r\nabc", 0, SIZE_MAX},
@@ -125,6 +126,19 @@ TEST(chunks_end_where_they_end_in_any_pieces)
         {"3\r\nabc\n0\r\n", 400, 0},
         {"3\r\nabc\rX", 400, 0},
         {"3;\x01\r\n", 400, 0},
+        {"3;\r\n", 400, 0},
+        {"3;a=\r\n", 400, 0},
+        {"3;a=b=c\r\n", 400, 0},
+        {"3; a\r\n", 400, 0},
+        {"3;a\xc2\r\n", 400, 0},
+        {"3;a=\"b\"\r\n", 400, 0},
+        {"3;a;;b\r\n", 400, 0},
+        {"0\r\nA\r\n\r\n", 400, 0},
+        {"0\r\n: a\r\n\r\n", 400, 0},
+        {"0\r\nA: b\r\n\tc\r\n\r\n", 400, 0},
+        {"0\r\nA : b\r\n\r\n", 400, 0},
+        {"0\r\nTransfer-ENCODING: gzip\r\n\r\n", 400, 0},
+        {"0\r\nA: b\r\ncontent-length:3\r\n\r\n", 400, 0},
         {"0\r\nA: \x01\r\n\r\n", 400, 0},
         {"0\r\nA: b\n\r\n", 400, 0},
         {"0\r\n\rX", 400, 0},
@@ -170,10 +184,10 @@ TEST(heads_are_read_as_they_are)
     static const char text[] =
         "POST /x?y HTTP/1.1\r\nHost:  a:1 \r\ncontent-TYPE:application/json\r\nContent-Length: 12\r\n"
         "Expect:\r\nHOST: b\r\nX: y\r\nOrigin: http://o\r\n\r\n";
-    http_parser p;
+    message_reader m;
     head h;
     const char *why;
-    CHECK(head_read(&p, text, sizeof text - 1, &h, &why));
+    CHECK(head_read(&m, text, sizeof text - 1, &h, &why));
     CHECK_INT(h.method, HTTP_POST);
     CHECK(h.is_http_1_1 && h.keep_alive && !h.chunked);
     CHECK_INT(h.content_length, 12);
@@ -181,7 +195,86 @@ TEST(heads_are_read_as_they_are)
     CHECK_INT(h.n_field[HEAD_HOST], 2);
     CHECK(text_is(h.field[HEAD_HOST], "b") && text_is(h.field[HEAD_ORIGIN], "http://o"));
     CHECK(h.n_field[HEAD_EXPECT] == 1 && h.field[HEAD_EXPECT].n == 0 && h.n_field[HEAD_API_KEY] == 0);
-    CHECK(!head_read(&p, "FLY / HTTP/1.1\r\n\r\n", 18, &h, &why) && strstr(why, "method"));
+    CHECK(!head_read(&m, "FLY / HTTP/1.1\r\n\r\n", 18, &h, &why) && strstr(why, "method"));
+}
+
+/* Whatever the parser of this build takes of these. */
+TEST(heads_whose_bodies_could_end_in_two_places_are_refused)
+{
+    static const char *const refused[] = {
+        "Transfer-Encoding: chunked, chunked",
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: chunked, identity",
+        "Transfer-Encoding: chunked,",
+        "Transfer-Encoding: ,chunked",
+        "Transfer-Encoding:",
+        "Transfer-Encoding: identity",
+        "Transfer-Encoding: \"chunked\"",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding:\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 3",
+        "Content-Length: 3\r\nTransfer-Encoding: chunked",
+        "Content-Length: 3\r\nContent-Length: 3",
+        "Content-Length: 3, 3",
+        "Content-Length:",
+        "Content-Length: +3",
+        "Content-Length: 3 3",
+        "Content-Length: 18446744073709551616",
+    };
+    static const char *const methods[] = {"QUERY", "PRI", "DESCRIBE", "get", "GETX"};
+    message_reader m;
+    head h;
+    const char *why;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char text[200];
+        why = "";
+        int n = snprintf(text, sizeof text, "POST / HTTP/1.1\r\n%s\r\n\r\n", refused[i]);
+        if (head_read(&m, text, (size_t)n, &h, &why) || !*why) test_fail(__FILE__, __LINE__, "%s", refused[i]);
+    }
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        char text[200];
+        int n = snprintf(text, sizeof text, "%s / HTTP/1.1\r\n\r\n", methods[i]);
+        why = "";
+        if (head_read(&m, text, (size_t)n, &h, &why) || !*why) test_fail(__FILE__, __LINE__, "%s", methods[i]);
+    }
+}
+
+static bool count_bytes(void *user, const char *bytes, size_t n)
+{
+    (void)bytes;
+    *(size_t *)user += n;
+    return true;
+}
+
+/* Trailers come to the callbacks of heads, when the head is gone. What follows the end is not read. */
+TEST(bodies_end_where_they_end_in_any_pieces)
+{
+    static const struct {
+        const char *head, *body;
+        size_t n_data, n_rest;
+    } cases[] = {
+        {"Transfer-Encoding: Chunked", "3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nHost: u\r\nV: w\r\n\r\nGET / HTTP/1.1\r\n", 5, 16},
+        {"Content-Length: 5\r\nConnection: Upgrade\r\nUpgrade: h2c", "abcdeGET", 5, 3},
+        {"Content-Length: 5\r\nConnection: close", "abcde", 5, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[200];
+        size_t n_body = strlen(cases[i].body);
+        size_t n = (size_t)snprintf(text, sizeof text, "POST / HTTP/1.1\r\n%s\r\n\r\n", cases[i].head);
+        for (size_t step = 1; step <= n_body; step++) {
+            message_reader m;
+            head h;
+            const char *why;
+            size_t at = 0, n_data = 0, used;
+            CHECK(head_read(&m, text, n, &h, &why));
+            memset(&h, 0xff, sizeof h);
+            for (; at < n_body && !m.is_complete; at += used) {
+                size_t some = n_body - at < step ? n_body - at : step;
+                if (!CHECK(body_read(&m, cases[i].body + at, some, count_bytes, &n_data, &used))) return;
+            }
+            CHECK(m.is_complete && n_data == cases[i].n_data && n_body - at == cases[i].n_rest);
+        }
+    }
 }
 
 static answer_fn answer;

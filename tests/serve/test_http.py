@@ -38,6 +38,13 @@ HOSTILE = {
     "content-length with a space inside": posted(b"Content-Length: 3 1"),
     "transfer-encoding xchunked": posted(b"Transfer-Encoding: xchunked", body=b"0\r\n\r\n" + SECOND),
     "transfer-encoding chunked, identity": posted(b"Transfer-Encoding: chunked, identity", body=b"0\r\n\r\n" + SECOND),
+    "transfer-encoding gzip, chunked": posted(b"Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n" + SECOND),
+    "transfer-encoding twice": posted(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked", body=b"0\r\n\r\n" + SECOND),
+    "transfer-encoding that is empty": posted(b"Transfer-Encoding:", b"Content-Length: 31"),
+    "transfer-encoding in a trailer":
+        posted(b"Transfer-Encoding: chunked", body=b"0\r\nTransfer-Encoding: gzip\r\n\r\n" + SECOND),
+    "content-length in a trailer": posted(b"Transfer-Encoding: chunked", body=b"0\r\nContent-Length: 3\r\n\r\n" + SECOND),
+    "an extension without a name": posted(b"Transfer-Encoding: chunked", body=b"0;\r\n\r\n" + SECOND),
     "transfer-encoding gzip": posted(b"Transfer-Encoding: gzip", body=b"0\r\n\r\n" + SECOND),
     "a space before the colon": posted(b"Transfer-Encoding : chunked", body=b"0\r\n\r\n" + SECOND),
     "a tab before the colon": posted(b"Content-Length\t: 31"),

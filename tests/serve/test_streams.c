@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
 enum { PART = 1000, MILLISECOND = 1000000 };
 

@@ -5,7 +5,7 @@
 
 #define MARK "\xE2\x96\x81"
 
-enum { UNK, CLS, SEP, THE, CAFE, S, RE, ING, DOT, I, ZHONG, A_UMLAUT, HANGUL_G, HANGUL_A, DOLLAR, X, CONT_X };
+enum { UNK, CLS, SEP, THE, CAFE, S, RE, ING, DOT, LETTER_I, ZHONG, A_UMLAUT, HANGUL_G, HANGUL_A, DOLLAR, X, CONT_X };
 
 static bool has_characters(void)
 {
@@ -91,7 +91,7 @@ TEST(texts_are_normalised_as_bert_has_it)
     IDS("\xEF\xBF\xBDthe\xFF the", 0, THE, THE); /* U+FFFD, an ill-formed byte */
     IDS("\xE4\xB8\xADthe\xE4\xB8\xAD\xE4\xB8\xAD", 0, ZHONG, THE, ZHONG, ZHONG);
     IDS("\xEA\xB0\x80", 0, HANGUL_G, HANGUL_A); /* a Hangul syllable as letters */
-    IDS("\xC4\xB0", 0, I);                      /* U+0130: I and a dot */
+    IDS("\xC4\xB0", 0, LETTER_I);               /* U+0130: I and a dot */
     none(" \t\r\n\x01\xCC\x81");
 }
 

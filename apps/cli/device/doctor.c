@@ -26,11 +26,10 @@ static const uint64_t disk_sample = (uint64_t)512 << 20;
 
 /* ---- facts ---------------------------------------------------------------------------------- */
 
-static uint64_t limit_of(int resource)
+/* got: what getrlimit returned. */
+static uint64_t limit_of(int got, const struct rlimit *r)
 {
-    struct rlimit r;
-    if (getrlimit((__rlimit_resource_t)resource, &r) != 0 || r.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
-    return r.rlim_cur;
+    return got != 0 || r->rlim_cur == RLIM_INFINITY ? UINT64_MAX : r->rlim_cur;
 }
 
 static hearth_status measure_bandwidth(hth_bandwidth_probe *region, uint32_t n_thread, hth_sample_stats *out,
@@ -50,14 +49,15 @@ static hearth_status measure_bandwidth(hth_bandwidth_probe *region, uint32_t n_t
 static hearth_status look_at_machine(system_info *f, hearth_error *err)
 {
     hth_bandwidth_probe region = {0};
+    struct rlimit locked, address;
     hearth_status st = hth_cpu_choose(&f->level, err);
     if (st != HEARTH_OK) return st;
     f->machine_level = hth_cpu_detect();
     f->lack = hth_cpu_missing_feature();
     f->load_known = hth_cpu_load_sample(WATCH_MS, &f->load); /* before this process adds load */
     hth_machine_read("", &f->machine);
-    f->locked_limit = limit_of(RLIMIT_MEMLOCK);
-    f->address_limit = limit_of(RLIMIT_AS);
+    f->locked_limit = limit_of(getrlimit(RLIMIT_MEMLOCK, &locked), &locked);
+    f->address_limit = limit_of(getrlimit(RLIMIT_AS, &address), &address);
     if ((st = hth_bandwidth_open(&region, REGION_SIZE, err)) != HEARTH_OK) return st;
     st = measure_bandwidth(&region, 1, &f->one, err);
     if (st == HEARTH_OK && f->n_thread > 1) st = measure_bandwidth(&region, f->n_thread, &f->all, err);

@@ -471,7 +471,7 @@ static void cancel(generation *g)
         if (ids[i]) hearth_scheduler_cancel(s, ids[i]);
 }
 
-static void pause(generation *g, bool is_paused)
+static void pause_choices(generation *g, bool is_paused)
 {
     for (size_t i = 0; i < generation_count(g); i++)
         if (g->choices[i].id) hearth_scheduler_pause(g->served->scheduler, g->choices[i].id, is_paused);
@@ -515,7 +515,7 @@ uint64_t generations_tend(served_model *served)
             set_late(g, &g->problem);
             cancel(g);
         } else {
-            pause(g, call_is_paused(g->call));
+            pause_choices(g, call_is_paused(g->call));
             if (progress_is_wanted(g)) progress_look(g);
             if (g->scores) go_on_scoring(g), next_ns = now;
             else if (g->n_begun < generation_count(g)) begin_others(g);

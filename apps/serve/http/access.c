@@ -3,6 +3,7 @@
  * machine (hence the names in Host), or across origins (hence Origin). */
 #define _GNU_SOURCE
 #include "serve/http/access.h"
+#include "base/format_errno.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -46,7 +47,7 @@ static hearth_status add_lines(access_rules *a, FILE *f, const char *path, heart
         snprintf(where, sizeof where, "%.250s, line %u", path, i);
         if (n > 0 && *line != '#') st = access_add_key(a, line, n, where, err);
     }
-    if (st == HEARTH_OK && ferror(f)) st = hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, strerror(errno));
+    if (st == HEARTH_OK && ferror(f)) st = hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, hth_format_errno(errno).text);
     return st;
 }
 
@@ -55,7 +56,7 @@ hearth_status access_read_keys(access_rules *a, const char *path, hearth_error *
     struct stat info;
     size_t before = a->n_key;
     FILE *f = fopen(path, "re");
-    if (!f) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, strerror(errno));
+    if (!f) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, hth_format_errno(errno).text);
     hearth_status st = HEARTH_OK;
     if (fstat(fileno(f), &info) != 0 || !S_ISREG(info.st_mode))
         st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: it is no regular file", path);

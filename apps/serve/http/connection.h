@@ -18,9 +18,9 @@ typedef enum connection_state {
 
 /* A request, from its first byte until its answer is sent. */
 typedef struct active_request {
-    unsigned method; /* of http_parser.h */
+    unsigned method; /* as in head */
     bool has_method; /* the head was parsed */
-    bool is_http_1_1, keep_alive, chunked, complete;
+    bool is_http_1_1, keep_alive, chunked;
     uint64_t content_length;
     const route *route; /* NULL: none */
     size_t i_route;
@@ -51,7 +51,7 @@ struct connection {
     connection *next, *previous, *next_idle, *previous_idle;
     active_request *request; /* NULL: idle, or after the answer */
     connection_state state;
-    http_parser parser;
+    message_reader reader;
     head_scan scan;
     buffer input;      /* what was read and not used */
     size_t n_scanned;  /* bytes of it */

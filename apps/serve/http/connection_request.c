@@ -31,7 +31,7 @@ void active_request_free(connection *c)
     connection_leave_call(c);
     c->request = NULL;
     c->server->n_body_bytes -= r->n_body;
-    const char *method = r->has_method ? http_method_str((enum http_method)r->method) : "-";
+    const char *method = r->has_method ? parser_method_name(r->method) : "-";
     server_count(c->server, r->i_route, r->status);
     if (!(r->route && r->route->is_quiet && r->status == 200))
         server_log(c->server, "%s %.200s %d%s %llu bytes %.1f ms %s", method, r->n_path > 0 ? r->path : "-",
@@ -272,7 +272,7 @@ bool connection_read_head(connection *c)
                                  &is_complete, &why);
     c->n_scanned += n_used;
     if (status == 0 && !is_complete) return false;
-    if (status == 0 && !head_read(&c->parser, c->input.bytes, c->n_scanned, &h, &why)) status = 400;
+    if (status == 0 && !head_read(&c->reader, c->input.bytes, c->n_scanned, &h, &why)) status = 400;
     if (status != 0) {
         connection_refuse(c, status, "", "%s", why);
         return true;
@@ -285,30 +285,22 @@ bool connection_read_head(connection *c)
 
 /* ---- bodies -------------------------------------------------------------------------------------------- */
 
-static int on_body(http_parser *p, const char *at, size_t n)
+static bool take_body(void *user, const char *at, size_t n)
 {
-    connection *c = p->data;
+    connection *c = user;
     active_request *r = c->request;
     const server_limits *limits = &c->server->options.limits;
     if (r->n_body + n > limits->max_body) {
         r->refusal = 413;
-        return 1;
+        return false;
     }
     if (c->server->n_body_bytes + n > limits->max_bodies || (r->route->run && !buffer_add(&r->body, at, n))) {
         r->refusal = 503;
-        return 1;
+        return false;
     }
     r->n_body += n;
     c->server->n_body_bytes += n;
-    return 0;
-}
-
-static int on_complete(http_parser *p)
-{
-    connection *c = p->data;
-    c->request->complete = true;
-    http_parser_pause(p, 1); /* what follows is the next request */
-    return 0;
+    return true;
 }
 
 static void refuse_body(connection *c, const char *why)
@@ -323,9 +315,8 @@ static void refuse_body(connection *c, const char *why)
 
 bool connection_read_body(connection *c)
 {
-    static const http_parser_settings settings = {.on_body = on_body, .on_message_complete = on_complete};
     active_request *r = c->request;
-    size_t n = c->input.n, n_scanned;
+    size_t n = c->input.n, n_scanned, n_read;
     bool is_complete = false;
     const char *why = "the body cannot be parsed";
     if (n == 0) return false;
@@ -334,16 +325,13 @@ bool connection_read_body(connection *c)
         return true;
     }
     if (r->chunked) n = n_scanned;
-    c->parser.data = c;
-    size_t n_read = http_parser_execute(&c->parser, &settings, c->input.bytes, n);
-    enum http_errno error = HTTP_PARSER_ERRNO(&c->parser);
-    bool ok = error == HPE_OK || (error == HPE_PAUSED && r->complete);
-    if (!ok || (r->chunked && is_complete != r->complete)) {
+    bool ok = body_read(&c->reader, c->input.bytes, n, take_body, c, &n_read);
+    if (!ok || (r->chunked && is_complete != c->reader.is_complete)) {
         refuse_body(c, why);
         return true;
     }
     connection_use_input(c, n_read);
-    if (!r->complete) return false;
+    if (!c->reader.is_complete) return false;
     dispatch(c);
     return true;
 }

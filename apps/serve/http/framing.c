@@ -132,7 +132,7 @@ static int hex_digit(unsigned char c)
 
 static int scan_chunk_size(chunk_scan *k, unsigned char c, const char **why)
 {
-    int digit = k->state == CHUNK_SIZE ? hex_digit(c) : -1;
+    int digit = hex_digit(c);
     if (digit >= 0) {
         if (++k->n_digit > 15) return bad(why, "the size of a chunk is too long");
         k->left = k->left << 4 | (unsigned)digit;
@@ -143,18 +143,46 @@ static int scan_chunk_size(chunk_scan *k, unsigned char c, const char **why)
         k->state = CHUNK_SIZE_LF;
         return 0;
     }
-    if (k->state == CHUNK_SIZE && c != ';') return bad(why, "the size of a chunk is not hexadecimal");
+    if (c != ';') return bad(why, "the size of a chunk is not hexadecimal");
     k->state = CHUNK_EXTENSION;
-    return !is_control(c) && ++k->n_line <= MAX_EXTENSION
-               ? 0
-               : bad(why, "the extension of a chunk is not allowed");
+    return 0;
+}
+
+static int scan_extension(chunk_scan *k, unsigned char c, const char **why)
+{
+    bool ends = (c == '\r' || c == ';' || (c == '=' && !k->in_value));
+    if ((ends && k->n_part == 0) || (!ends && !is_token_byte(c)) || ++k->n_line > MAX_EXTENSION)
+        return bad(why, "the extension of a chunk is not allowed");
+    k->n_part = ends ? 0 : k->n_part + 1;
+    if (ends) k->in_value = c == '=';
+    if (c == '\r') k->state = CHUNK_SIZE_LF;
+    return 0;
+}
+
+/* One byte of a trailer's name. False: the name has ended, and is one of those that say how the body comes. */
+static bool match_field(chunk_scan *k, unsigned char c)
+{
+    static const char *const refused[] = {"transfer-encoding", "content-length"};
+    if (k->n_line == 0) k->fields = 3;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        if (!(k->fields >> i & 1)) continue;
+        char expected = refused[i][k->n_line]; /* within the word: all bytes before were the same */
+        if (c == ':' && expected == '\0') return false;
+        if (expected == '\0' || expected != (c >= 'A' && c <= 'Z' ? c + 32 : c)) k->fields &= ~(1u << i);
+    }
+    return true;
 }
 
 static int scan_trailer(chunk_scan *k, unsigned char c, const char **why)
 {
+    bool ok = c == '\r' ? k->n_line == 0 || k->in_value : !is_control(c) && ++k->n_trailer <= MAX_TRAILERS;
+    if (k->n_line == 0) k->in_value = false;
+    if (ok && c != '\r' && !k->in_value) {
+        k->in_value = c == ':' && k->n_line > 0;
+        ok = (k->in_value || is_token_byte(c)) && match_field(k, c);
+    }
+    if (!ok) return bad(why, "a trailer of the body is not allowed");
     if (c == '\r') k->state = CHUNK_TRAILER_LF;
-    else if (is_control(c) || ++k->n_trailer > MAX_TRAILERS)
-        return bad(why, "a trailer of the body is not allowed");
     else k->n_line++;
     return 0;
 }
@@ -163,8 +191,8 @@ static int scan_trailer(chunk_scan *k, unsigned char c, const char **why)
 static int scan_chunk_byte(chunk_scan *k, unsigned char c, bool *is_complete, const char **why)
 {
     switch (k->state) {
-    case CHUNK_SIZE:
-    case CHUNK_EXTENSION: return scan_chunk_size(k, c, why);
+    case CHUNK_SIZE: return scan_chunk_size(k, c, why);
+    case CHUNK_EXTENSION: return scan_extension(k, c, why);
     case CHUNK_TRAILER: return scan_trailer(k, c, why);
     case CHUNK_DATA_CR:
         k->state = CHUNK_DATA_LF;

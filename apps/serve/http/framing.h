@@ -1,7 +1,8 @@
-/* Where a request's head ends, and checks of its bytes that http-parser leaves out: line ends are CR LF and nothing
- * else, no header line is continued, names are tokens that end at the colon, the version is 1.0 or 1.1, and nothing is
- * larger than its limit. The same for the lines of chunked bodies. http-parser parses what passes here; bytes that two
- * programs may read in two ways do not reach it. */
+/* Where a request's head ends, and checks of its bytes that parsers leave out: line ends are CR LF and nothing else, no
+ * header line is continued, names are tokens that end at the colon, the version is 1.0 or 1.1, and nothing is larger
+ * than its limit. The same for the lines of chunked bodies, whose extensions are ";name" or ";name=token", and whose
+ * trailers do not say how the body comes. The parser (parser.h) gets what passes here; bytes that two programs may
+ * read in two ways do not reach it. */
 #ifndef HEARTH_APPS_SERVE_HTTP_FRAMING_H
 #define HEARTH_APPS_SERVE_HTTP_FRAMING_H
 
@@ -35,6 +36,9 @@ typedef struct chunk_scan {
     unsigned state;
     unsigned n_digit;
     size_t n_line, n_trailer;
+    size_t n_part;   /* bytes of a name or value of an extension */
+    bool in_value;   /* of an extension or trailer */
+    unsigned fields; /* bits of the refused trailers with this beginning */
     uint64_t left; /* bytes of the chunk */
 } chunk_scan;
 

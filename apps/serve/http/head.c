@@ -1,5 +1,5 @@
-/* Callbacks of http-parser for heads. A head is parsed in one piece, so a name or value that comes in several calls
- * continues the last one in place. */
+/* Callbacks of the parser. A head is parsed in one piece, so a name or value that comes in several calls continues the
+ * last one in place. */
 #include "serve/http/head.h"
 
 #include <string.h>
@@ -14,6 +14,8 @@ static const char *const field_names[N_HEAD_FIELD] = {
     [HEAD_EXPECT] = "expect",
     [HEAD_REQUEST_ID] = "x-request-id",
     [HEAD_REQUEST_HEADERS] = "access-control-request-headers",
+    [HEAD_CONTENT_LENGTH] = "content-length",
+    [HEAD_TRANSFER_ENCODING] = "transfer-encoding",
 };
 
 bool text_is(text_part text, const char *word)
@@ -34,25 +36,30 @@ static void extend(text_part *part, const char *at, size_t n)
     else part->n = (size_t)(at - part->text) + n;
 }
 
-static int on_url(http_parser *p, const char *at, size_t n)
+/* NULL: behind the head; fields are trailers then, which are not used. */
+static head *head_of(const parser_state *s) { return ((const message_reader *)s->data)->head; }
+
+static int on_url(parser_state *s, const char *at, size_t n)
 {
-    head *h = p->data;
+    head *h = head_of(s);
     extend(&h->target, at, n);
     return 0;
 }
 
-static int on_field(http_parser *p, const char *at, size_t n)
+static int on_field(parser_state *s, const char *at, size_t n)
 {
-    head *h = p->data;
+    head *h = head_of(s);
+    if (!h) return 0;
     if (h->in_value) h->name = (text_part){0};
     h->in_value = false;
     extend(&h->name, at, n);
     return 0;
 }
 
-static int on_value(http_parser *p, const char *at, size_t n)
+static int on_value(parser_state *s, const char *at, size_t n)
 {
-    head *h = p->data;
+    head *h = head_of(s);
+    if (!h) return 0;
     if (!h->in_value) {
         h->value = NULL;
         for (int i = 0; i < N_HEAD_FIELD; i++) {
@@ -67,34 +74,73 @@ static int on_value(http_parser *p, const char *at, size_t n)
     return 0;
 }
 
-static int on_complete(http_parser *p)
+static int on_head(parser_state *s)
 {
-    head *h = p->data;
-    h->method = p->method;
-    h->is_http_1_1 = p->http_minor == 1;
-    h->keep_alive = http_should_keep_alive(p) != 0;
-    h->chunked = (p->flags & F_CHUNKED) != 0;
-    h->content_length = p->content_length == UINT64_MAX ? 0 : p->content_length;
-    p->upgrade = 0; /* an offer to change the protocol is not taken: the request is answered as it is */
+    head *h = head_of(s);
+    h->method = s->method;
+    h->is_http_1_1 = s->http_minor == 1;
+    h->keep_alive = parser_keeps_alive(s);
+    h->chunked = (s->flags & F_CHUNKED) != 0;
+    h->content_length = s->content_length == UINT64_MAX ? 0 : s->content_length;
+    s->upgrade = 0; /* an offer to change the protocol is not taken: the request is answered as it is */
     return 0;
 }
 
-bool head_read(http_parser *parser, const char *bytes, size_t n, head *out, const char **why)
+static int on_body(parser_state *s, const char *at, size_t n)
 {
-    static const http_parser_settings settings = {.on_url = on_url,
-                                                  .on_header_field = on_field,
-                                                  .on_header_value = on_value,
-                                                  .on_headers_complete = on_complete};
+    message_reader *m = s->data;
+    return m->take_body(m->user, at, n) ? 0 : -1;
+}
+
+/* What follows is the next request. */
+static int on_complete(parser_state *s)
+{
+    message_reader *m = s->data;
+    m->is_complete = true;
+    return parser_stop(s);
+}
+
+static const parser_callbacks callbacks = {.on_url = on_url,
+                                           .on_header_field = on_field,
+                                           .on_header_value = on_value,
+                                           .on_headers_complete = on_head,
+                                           .on_body = on_body,
+                                           .on_message_complete = on_complete};
+
+/* What the parsers do not all refuse: other codings than chunked, which is not decoded here, and fields that come twice,
+ * which another program could understand differently. NULL: nothing. */
+static const char *unclear_body(const head *h)
+{
+    unsigned n_length = h->n_field[HEAD_CONTENT_LENGTH], n_coding = h->n_field[HEAD_TRANSFER_ENCODING];
+    text_part coding = h->field[HEAD_TRANSFER_ENCODING];
+    if (n_coding > 0 && (n_coding > 1 || !h->chunked || !text_is(coding, "chunked")))
+        return "request has invalid transfer-encoding";
+    if (n_length > 0 && (n_length > 1 || h->chunked)) return "unexpected content-length header";
+    return NULL;
+}
+
+bool head_read(message_reader *m, const char *bytes, size_t n, head *out, const char **why)
+{
+    size_t n_read;
     *out = (head){0};
-    http_parser_init(parser, HTTP_REQUEST);
-    parser->data = out;
-    size_t n_read = http_parser_execute(parser, &settings, bytes, n);
-    enum http_errno error = HTTP_PARSER_ERRNO(parser);
-    if (error == HPE_OK && n_read == n) {
-        for (int i = 0; i < N_HEAD_FIELD; i++)
-            if (out->field[i].text) out->field[i] = text_trim(out->field[i]);
-        return true;
-    }
-    *why = error == HPE_OK ? "the request cannot be parsed" : http_errno_description(error);
-    return false;
+    *m = (message_reader){.head = out};
+    parser_begin(&m->parser, &callbacks, m);
+    bool ok = parser_run(&m->parser, bytes, n, &n_read, why);
+    m->head = NULL;
+    if (!ok) return false;
+    for (int i = 0; i < N_HEAD_FIELD; i++)
+        if (out->field[i].text) out->field[i] = text_trim(out->field[i]);
+    bool has_body = out->chunked || out->content_length > 0, has_end = n_read == n && m->is_complete != has_body;
+    const char *wrong = out->method > HTTP_SOURCE ? "invalid HTTP method" /* the last one that http-parser has */
+                                                  : unclear_body(out);
+    if (wrong) *why = wrong;
+    return has_end && !wrong;
+}
+
+bool body_read(message_reader *m, const char *bytes, size_t n, body_fn *take, void *user, size_t *n_used)
+{
+    const char *why;
+    m->take_body = take;
+    m->user = user;
+    return parser_run(&m->parser, bytes, n, n_used, &why);
 }

@@ -1,9 +1,10 @@
-/* What a request's head says, read by http-parser: the method, the target, how its body comes, and the headers that
- * the server uses. Texts are parts of the bytes that were read, and live as long as they. */
+/* What a request's head says: the method, the target, how its body comes, and the headers that the server uses; then
+ * the body. Texts are parts of the bytes that were read, and live as long as they. */
 #ifndef HEARTH_APPS_SERVE_HTTP_HEAD_H
 #define HEARTH_APPS_SERVE_HTTP_HEAD_H
 
-#include <http_parser.h>
+#include "serve/http/parser.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,11 +23,13 @@ typedef enum head_field {
     HEAD_EXPECT,
     HEAD_REQUEST_ID,      /* x-request-id */
     HEAD_REQUEST_HEADERS, /* access-control-request-headers */
+    HEAD_CONTENT_LENGTH,
+    HEAD_TRANSFER_ENCODING,
     N_HEAD_FIELD
 } head_field;
 
 typedef struct head {
-    unsigned method; /* of http_parser.h */
+    unsigned method; /* HTTP_GET ... of the parser's header */
     bool is_http_1_1, keep_alive;
     bool chunked;
     uint64_t content_length; /* of the body, unless it is chunked */
@@ -39,9 +42,22 @@ typedef struct head {
     bool in_value;
 } head;
 
-/* Reads a head of n bytes, which head_scan_bytes passed. The parser is then ready for the body. False: *why says what
- * is wrong. */
-bool head_read(http_parser *parser, const char *bytes, size_t n, head *out, const char **why);
+/* Gets the next bytes of a body. False: they are refused. */
+typedef bool body_fn(void *user, const char *bytes, size_t n);
+
+/* Reads a request: its head, then its body. */
+typedef struct message_reader {
+    parser parser;
+    head *head; /* while it is read */
+    body_fn *take_body;
+    void *user;
+    bool is_complete;
+} message_reader;
+
+/* Reads a head of n bytes, which head_scan_bytes passed. The body can be read then. False: *why says what is wrong. */
+bool head_read(message_reader *m, const char *bytes, size_t n, head *out, const char **why);
+/* Reads the next n > 0 bytes of a body. *n_used: up to its end. False: they were refused, or are no body. */
+bool body_read(message_reader *m, const char *bytes, size_t n, body_fn *take, void *user, size_t *n_used);
 
 /* Whether a text is this word, letters in any case. */
 bool text_is(text_part text, const char *word);

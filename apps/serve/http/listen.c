@@ -1,5 +1,6 @@
 /* Addresses on which the server listens. */
 #define _GNU_SOURCE
+#include "base/format_errno.h"
 #include "serve/http/server_int.h"
 
 #include <arpa/inet.h>
@@ -194,7 +195,7 @@ static hearth_status remove_stale(const char *path, hearth_error *err)
     if (fd >= 0) close(fd);
     if (used) return hth_fail(err, HEARTH_ERROR_IO, "--unix-socket %s: another program listens there", path);
     if (unlink(path) != 0)
-        return hth_fail(err, HEARTH_ERROR_IO, "--unix-socket %s: %s", path, strerror(errno));
+        return hth_fail(err, HEARTH_ERROR_IO, "--unix-socket %s: %s", path, hth_format_errno(errno).text);
     return HEARTH_OK;
 }
 

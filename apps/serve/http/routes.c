@@ -43,7 +43,7 @@ static void allow(route_match *m, const route *r)
 {
     size_t n = strlen(m->allow);
     snprintf(m->allow + n, sizeof m->allow - n, "%s%s", n > 0 ? ", " : "",
-             r->method == HTTP_GET ? "GET, HEAD" : http_method_str((enum http_method)r->method));
+             r->method == HTTP_GET ? "GET, HEAD" : parser_method_name(r->method));
 }
 
 static api_form form_of(const char *path)

@@ -3,6 +3,7 @@
  * range-checked. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
+#include "base/format_errno.h"
 #include "device/simulated/simulated_int.h"
 
 #include <errno.h>
@@ -261,10 +262,7 @@ hearth_status hth_sim_describe_text(const char *path, const char *text, size_t n
 
 static hearth_status fail_errno(hearth_error *err, const char *path, const char *what)
 {
-    char why[100] = "";
-    int error = errno;
-    if (strerror_r(error, why, sizeof why) != 0) snprintf(why, sizeof why, "error %d", error);
-    return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot %s it: %s", path, what, why);
+    return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot %s it: %s", path, what, hth_format_errno(errno).text);
 }
 
 /* Reads at most `capacity` bytes, from the beginning. */

@@ -222,13 +222,13 @@ static uint32_t mark_word(const hth_dispatch_args *c, const hth_push_active_mask
     const float *scores = (const float *)c->bind[2] + t * push->score_stride + first;
     const float *thresholds = (const float *)c->bind[3] + first;
     size_t n = push->n - first < 32 ? push->n - first : 32;
-    bool by_half = c->consts[HTH_ACTIVE_MASK_HALF];
     uint32_t select = c->consts[HTH_ACTIVE_MASK_SELECT], word = 0;
-    float activated[32];
-    if (by_half && select == HTH_SELECT_THRESHOLD) activate(NULL, half, n, activated);
+    bool by_half = c->consts[HTH_ACTIVE_MASK_HALF], by_threshold = by_half && select == HTH_SELECT_THRESHOLD;
+    float activated[32] = {0.0f};
+    if (by_threshold) activate(NULL, half, n, activated);
     for (size_t i = 0; i < n; i++) {
         bool out = select == HTH_SELECT_PREDICTOR && scores[i] < push->min_score;
-        if (by_half && select == HTH_SELECT_THRESHOLD) out = __builtin_fabsf(activated[i]) < thresholds[i];
+        if (by_threshold) out = __builtin_fabsf(activated[i]) < thresholds[i];
         else if (by_half) out |= half[i] <= 0.0f;
         word |= (uint32_t)!out << i;
     }

@@ -15,27 +15,27 @@
 
 enum { WIDTH = HTH_TEST_WIDTH, MASK_AT = HTH_TEST_MASK_AT };
 
-typedef struct random {
+typedef struct generator {
     uint64_t state;
-} random;
+} generator;
 
 /* xorshift64*, upper half (Vigna, An experimental exploration of Marsaglia's xorshift generators). */
-static uint32_t next(random *r)
+static uint32_t next(generator *r)
 {
     r->state ^= r->state >> 12, r->state ^= r->state << 25, r->state ^= r->state >> 27;
     return (uint32_t)(r->state * 0x2545f4914f6cdd1du >> 32);
 }
 
-static uint32_t below(random *r, uint32_t n) { return next(r) % n; }
+static uint32_t below(generator *r, uint32_t n) { return next(r) % n; }
 
 /* Magnitude in [2^low, 2^high). */
-static float between(random *r, int32_t low, int32_t high)
+static float between(generator *r, int32_t low, int32_t high)
 {
     uint32_t exponent = (uint32_t)(127 + low) + below(r, (uint32_t)(high - low));
     return hth_float_of((next(r) & 0x807fffffu) | exponent << 23);
 }
 
-static float signed_zero(random *r) { return next(r) % 2 ? 0.0f : -0.0f; }
+static float signed_zero(generator *r) { return next(r) % 2 ? 0.0f : -0.0f; }
 
 /* The page tables of the second hth_kv_class hold the same pages in reverse order. */
 static void fill_step(const hth_gpu_testcase *t, uint32_t *step)
@@ -59,7 +59,7 @@ static void fill_step(const hth_gpu_testcase *t, uint32_t *step)
 }
 
 /* Includes the values that others are compared with: 0.25 and zeros. */
-static void fill_floats(random *r, const hth_gpu_test_input *g, float *x)
+static void fill_floats(generator *r, const hth_gpu_test_input *g, float *x)
 {
     for (size_t i = 0; i < g->size / 4; i++) {
         uint32_t pick = below(r, 16);
@@ -71,7 +71,7 @@ static void fill_floats(random *r, const hth_gpu_test_input *g, float *x)
 
 /* Of each eight: a subnormal and 1, a large float, another subnormal, a normal one; two whose product or whose
  * difference is subnormal; a product and a sum that are ties. width: which of a pair. */
-static void fill_rules(random *r, const hth_gpu_test_input *g, float *x)
+static void fill_rules(generator *r, const hth_gpu_test_input *g, float *x)
 {
     static const struct {
         uint32_t base, mask; /* bits that are set, bits that may be */
@@ -88,7 +88,7 @@ static void fill_rules(random *r, const hth_gpu_test_input *g, float *x)
 
 static bool is_tie_block(size_t at, uint32_t width) { return at / width % 8 == 1; }
 
-static float value_of_block(random *r, const hth_gpu_test_input *g, uint32_t kind, size_t i)
+static float value_of_block(generator *r, const hth_gpu_test_input *g, uint32_t kind, size_t i)
 {
     switch (kind) {
     case 1:
@@ -100,7 +100,7 @@ static float value_of_block(random *r, const hth_gpu_test_input *g, uint32_t kin
     }
 }
 
-static void fill_blocks(random *r, const hth_gpu_test_input *g, float *x)
+static void fill_blocks(generator *r, const hth_gpu_test_input *g, float *x)
 {
     size_t n = g->size / 4;
     for (size_t b = 0; b < n; b += g->width)
@@ -119,7 +119,7 @@ static float before_activation(const hth_gpu_testcase *t, float x)
 
 /* Halves of neurons, WIDTH of each: blocks as above, but ties are chosen to remain ties after the activation:
  * gates of 32 times ties, or ties of 64. (A square is not a tie.) */
-static void fill_halves_of_ffn(random *r, const hth_gpu_testcase *t, const hth_gpu_test_input *g, float *x)
+static void fill_halves_of_ffn(generator *r, const hth_gpu_testcase *t, const hth_gpu_test_input *g, float *x)
 {
     bool gated = g->fill == HTH_FILL_GATE_UP;
     for (size_t i = 0; i < g->size / 4; i++) {
@@ -132,7 +132,7 @@ static void fill_halves_of_ffn(random *r, const hth_gpu_testcase *t, const hth_g
 }
 
 /* Scores of neurons: floats, but no neuron of a tie block is left out. */
-static void fill_scores(random *r, const hth_gpu_test_input *g, float *x)
+static void fill_scores(generator *r, const hth_gpu_test_input *g, float *x)
 {
     fill_floats(r, g, x);
     for (size_t i = 0; i < g->size / 4; i++)
@@ -140,7 +140,7 @@ static void fill_scores(random *r, const hth_gpu_test_input *g, float *x)
 }
 
 /* Angles: those of the first token are 0, so that rotation leaves its values unchanged. */
-static void fill_table(random *r, const hth_gpu_test_input *g, float *x)
+static void fill_table(generator *r, const hth_gpu_test_input *g, float *x)
 {
     fill_floats(r, g, x);
     float *cosine = x + g->min_exponent, *sine = cosine + (g->size / 4 - (uint64_t)g->min_exponent + 1) / 2;
@@ -161,7 +161,7 @@ static float power_of(const hth_gpu_test_input *g, const hth_quant_desc *f)
 
 /* Every fifth row has no active neuron; every second has none of the largest magnitude. Values with few bits
  * make ties: odd multiples of either power of two (fill_cluster_scales) and 2^-4 end in a half. */
-static void fill_neurons(random *r, const hth_gpu_testcase *t, const hth_gpu_test_input *g, float *h)
+static void fill_neurons(generator *r, const hth_gpu_testcase *t, const hth_gpu_test_input *g, float *h)
 {
     const float unit = 8.0f / power_of(g, &t->desc), units[] = {0.25f, unit, 4.0f * unit, unit};
     for (size_t i = 0; i < g->size / 4; i++) {
@@ -177,7 +177,7 @@ static void fill_neurons(random *r, const hth_gpu_testcase *t, const hth_gpu_tes
 /* One token in three has only large values, so that its sums exceed 2^24 where weights are large too; one
  * makes ties with rows of a single weight (is_tie_row): sums of 2^24 and more that are 1 above a multiple of
  * 4. */
-static void fill_q(random *r, const hth_gpu_test_input *g, int8_t *q)
+static void fill_q(generator *r, const hth_gpu_test_input *g, int8_t *q)
 {
     for (size_t i = 0; i < g->size; i++) {
         int large = 127 - (int)below(r, 16), any = (int)below(r, 255) - 127, tie = i % 256 == 0 ? 124 : 127;
@@ -194,7 +194,7 @@ static bool is_tie_row(const hth_quant_desc *f, uint32_t i)
 static uint32_t tie_weight(const hth_quant_desc *f) { return f->table ? 10 : f->offset + 15; }
 static uint8_t tie_scale(const hth_quant_desc *f) { return f->table ? 29 : 63; }
 
-static void fill_scales(random *r, size_t n, float *d)
+static void fill_scales(generator *r, size_t n, float *d)
 {
     for (size_t i = 0; i < n; i++) d[i] = __builtin_fabsf(between(r, -10, -1));
 }
@@ -208,7 +208,7 @@ static void fill_q_sums(const hth_gpu_test_input *g, const int8_t *q, int32_t *s
 }
 
 /* A scale or minimum; includes powers of two and subnormals. */
-static uint16_t half(random *r, size_t i)
+static uint16_t half(generator *r, size_t i)
 {
     uint32_t bits = next(r), sign = bits & 0x8000u, mantissa = bits & 0x3ffu;
     if (i % 7 == 3) return (uint16_t)(sign | mantissa);
@@ -216,7 +216,7 @@ static uint16_t half(random *r, size_t i)
     return (uint16_t)(sign | (4 + below(r, 13)) << 10 | (i % 3 ? mantissa : 0));
 }
 
-static void fill_halves(random *r, uint16_t *to, size_t n)
+static void fill_halves(generator *r, uint16_t *to, size_t n)
 {
     for (size_t i = 0; i < n; i++) to[i] = half(r, i);
 }
@@ -232,13 +232,13 @@ static size_t plane_size(const hth_soa_layout *p, uint32_t at)
     return end - (size_t)at * 4;
 }
 
-static void fill_bytes(random *r, uint8_t *to, size_t n, uint32_t or_with)
+static void fill_bytes(generator *r, uint8_t *to, size_t n, uint32_t or_with)
 {
     for (size_t i = 0; i < n; i++) to[i] = (uint8_t)(next(r) | or_with);
 }
 
 /* Every fourth row has only large weights. */
-static void fill_quants(random *r, const hth_gpu_testcase *t, uint32_t bits, uint8_t *to)
+static void fill_quants(generator *r, const hth_gpu_testcase *t, uint32_t bits, uint8_t *to)
 {
     size_t size = (size_t)t->n_block * t->desc.block * bits / 8;
     uint32_t shift = bits == t->desc.low_bits ? 0 : t->desc.low_bits, mask = (1u << bits) - 1;
@@ -249,7 +249,7 @@ static void fill_quants(random *r, const hth_gpu_testcase *t, uint32_t bits, uin
     }
 }
 
-static void fill_parts(random *r, const hth_gpu_testcase *t, uint8_t *part)
+static void fill_parts(generator *r, const hth_gpu_testcase *t, uint8_t *part)
 {
     size_t n = (size_t)t->n_block * (t->desc.block / t->desc.part);
     uint32_t max = largest_part(&t->desc);
@@ -265,7 +265,7 @@ static void fill_parts(random *r, const hth_gpu_testcase *t, uint8_t *part)
 
 /* Groups of `width` rows: all set, none, one, every second; then random. Bits before the first row are
  * set. */
-static void fill_mask(random *r, const hth_gpu_test_input *g, uint32_t *words)
+static void fill_mask(generator *r, const hth_gpu_test_input *g, uint32_t *words)
 {
     memset(words, 0, (size_t)g->size);
     for (uint32_t i = 0; i < g->size * 8; i++) {
@@ -291,7 +291,7 @@ static void fill_tie_scales(const hth_gpu_testcase *t, uint8_t *scale)
             hth_store_u16(scale + i * row + 2 * b, 0x2c00);
 }
 
-static void fill_planes(random *r, const hth_gpu_testcase *t, uint8_t *to)
+static void fill_planes(generator *r, const hth_gpu_testcase *t, uint8_t *to)
 {
     const hth_soa_layout *p = &t->layout;
     uint8_t *scale = to + (size_t)p->offsets.scale * 4, *sub_min = to + (size_t)p->offsets.sub_min * 4;
@@ -309,7 +309,7 @@ static void fill_planes(random *r, const hth_gpu_testcase *t, uint8_t *to)
                     plane_size(p, p->offsets.minimum) / 2);
 }
 
-static uint32_t four_integers(random *r)
+static uint32_t four_integers(generator *r)
 {
     uint32_t word = 0;
     for (int i = 0; i < 4; i++) word |= (uint32_t)(uint8_t)((int)below(r, 255) - 127) << 8 * i;
@@ -317,7 +317,7 @@ static uint32_t four_integers(random *r)
 }
 
 /* Word i of a cache position. The scale is a bf16 value, as in the cache. */
-static uint32_t cache_word(random *r, hearth_kv_type kv, uint32_t d, uint32_t i)
+static uint32_t cache_word(generator *r, hearth_kv_type kv, uint32_t d, uint32_t i)
 {
     if (kv == HEARTH_KV_F16) return half(r, i) | (uint32_t)half(r, i + 1) << 16;
     if (kv == HEARTH_KV_F32) return hth_bits_of(between(r, -7, 1));
@@ -325,7 +325,7 @@ static uint32_t cache_word(random *r, hearth_kv_type kv, uint32_t d, uint32_t i)
     return hth_bits_of(between(r, -9, -5)) & 0x7fff0000u;
 }
 
-static void fill_cache(random *r, const hth_gpu_testcase *t, const hth_gpu_test_input *g, uint32_t *words)
+static void fill_cache(generator *r, const hth_gpu_testcase *t, const hth_gpu_test_input *g, uint32_t *words)
 {
     const hearth_kv_type kv = (hearth_kv_type)t->consts[HTH_ATTN_KV];
     bool keys = g->fill == HTH_FILL_KEYS;
@@ -335,14 +335,14 @@ static void fill_cache(random *r, const hth_gpu_testcase *t, const hth_gpu_test_
     }
 }
 
-static void fill_rounded(random *r, const hth_gpu_test_input *g, uint32_t *words)
+static void fill_rounded(generator *r, const hth_gpu_test_input *g, uint32_t *words)
 {
     size_t n = g->size / 4;
     for (size_t i = 0; i < n && i < g->width; i++) words[i] = four_integers(r);
     for (size_t i = g->width; i < n; i++) words[i] = hth_bits_of(between(r, -9, -5)) & 0x7fffffffu;
 }
 
-static void fill_parts_of_splits(random *r, const hth_gpu_test_input *g, float *x)
+static void fill_parts_of_splits(generator *r, const hth_gpu_test_input *g, float *x)
 {
     for (size_t i = 0; i < g->size / 8; i++)
         x[2 * i] = between(r, -4, 4), x[2 * i + 1] = __builtin_fabsf(between(r, 0, 8));
@@ -356,11 +356,11 @@ static void fill_cluster_scales(const hth_gpu_test_input *g, const hth_quant_des
 }
 
 /* An odd 25-bit value: a tie when converted to float. */
-static int32_t tie(random *r) { return (int32_t)((1u << 23 | below(r, 1u << 23)) << 1 | 1u); }
+static int32_t tie(generator *r) { return (int32_t)((1u << 23 | below(r, 1u << 23)) << 1 | 1u); }
 
 /* For every third output all parts but the first split are zero: a tie; for the next third all are zero: only
  * the host's sum contributes. */
-static void fill_sums(random *r, const hth_gpu_test_input *g, int32_t *sums)
+static void fill_sums(generator *r, const hth_gpu_test_input *g, int32_t *sums)
 {
     for (size_t i = 0; i < g->size / 4; i++) {
         size_t o = i % g->width, split = i / g->width % 3;
@@ -369,7 +369,7 @@ static void fill_sums(random *r, const hth_gpu_test_input *g, int32_t *sums)
     }
 }
 
-static void fill_host(random *r, const hth_gpu_test_input *g, uint32_t *words)
+static void fill_host(generator *r, const hth_gpu_test_input *g, uint32_t *words)
 {
     int64_t *sums = (int64_t *)(void *)(words + HTH_HOST_SUMS);
     memset(words, 0, (size_t)g->size);
@@ -380,7 +380,7 @@ static void fill_host(random *r, const hth_gpu_test_input *g, uint32_t *words)
     }
 }
 
-static void fill(random *r, const hth_gpu_testcase *t, uint32_t i, uint8_t *const bind[])
+static void fill(generator *r, const hth_gpu_testcase *t, uint32_t i, uint8_t *const bind[])
 {
     const hth_gpu_test_input *g = &t->bind[i];
     void *to = bind[i];
@@ -416,6 +416,6 @@ static void fill(random *r, const hth_gpu_testcase *t, uint32_t i, uint8_t *cons
 void hth_gpu_testcase_fill(const hth_gpu_testcase *t, uint8_t *const bind[])
 {
     const char *name = hth_shader_infos[t->id].name; /* shader numbers change when shaders are added */
-    random r = {hth_hash(name, strlen(name)) | 1};
+    generator r = {hth_hash(name, strlen(name)) | 1};
     for (uint32_t i = 0; i < t->n_bind; i++) fill(&r, t, i, bind);
 }

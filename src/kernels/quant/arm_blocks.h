@@ -3,7 +3,7 @@
 #include "kernels/quant/arm.h"
 #include "kernels/quant/row_sums.h"
 
-typedef struct group {
+typedef struct {
     int8x16_t w[16];
     float32x4_t d_low, d_high;
 #if HAS_MINIMUM

@@ -6,7 +6,7 @@
 
 #include "kernels/quant/row_sums.h"
 
-typedef struct group {
+typedef struct {
     __m256i w[8];
     __m256 d;
 #if HAS_MINIMUM

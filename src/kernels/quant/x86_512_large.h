@@ -2,7 +2,7 @@
  * weights: 128 is added to them and subtracted by the sums of the activations. A register holds two blocks. */
 #include "kernels/axpy/axpy_avx512.h"
 
-typedef struct group {
+typedef struct {
     __m512i w[4]; /* blocks 2i and 2i + 1, weight + 128 */
     __m256 d;
 } group;

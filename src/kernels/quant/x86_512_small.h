@@ -8,7 +8,7 @@
 
 #include "kernels/quant/row_sums.h"
 
-typedef struct group {
+typedef struct {
     __m512i w[4]; /* blocks 2i and 2i + 1 */
     __m256 d;
 #if HAS_MINIMUM

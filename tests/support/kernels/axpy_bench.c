@@ -9,7 +9,7 @@
 enum { N_ROUND = 5, N_OUT = 4096, GROUP = 256 };
 static const size_t weight_size = (size_t)17 << 26;
 
-typedef struct entry {
+typedef struct {
     hth_cpu level; /* GENERIC: only load */
     double seconds[N_ROUND], bytes[N_ROUND];
 } entry;

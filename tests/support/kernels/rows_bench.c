@@ -12,7 +12,7 @@
 enum { N_ROUND = 5, N_COL = 4096, N_TOK = 64 };
 static const size_t weight_size = (size_t)1 << 30, cached_size = (size_t)1 << 20;
 
-typedef struct entry {
+typedef struct {
     char name[48];
     hth_rows_fn *f; /* NULL: only load */
     hth_rows job;

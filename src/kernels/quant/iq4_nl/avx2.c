@@ -5,7 +5,7 @@
 
 enum { BLOCK_SIZE = 18, PAIR_SHIFT = -1 };
 
-typedef struct group {
+typedef struct {
     __m256i w[8];
     __m256 d;
 } group;

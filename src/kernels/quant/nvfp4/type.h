@@ -84,7 +84,7 @@ HTH_INLINE partials add_sub_blocks(partials p, __m256 d, const float *dx, __m256
 
 #ifdef HTH_LEVEL_AVX2
 /* Four blocks; 32 weights in a register. */
-typedef struct group {
+typedef struct {
     __m256i w[8];
     __m256 d[2];
 } group;
@@ -133,7 +133,7 @@ HTH_INLINE partials add_terms(partials p, const group *g, const int8_t *q, const
 
 #ifdef HTH_LEVEL_AVX512
 /* Four blocks; 64 weights in a register. */
-typedef struct group {
+typedef struct {
     __m512i w[4];
     __mmask64 minus[4];
     __m256 d[2];
@@ -185,7 +185,7 @@ HTH_INLINE partials add_terms(partials p, const group *g, const int8_t *q, const
 #include "kernels/quant/arm.h"
 
 /* Four blocks; a sub-block of 16 in a register. */
-typedef struct group {
+typedef struct {
     int8x16_t w[16];
     float d[16];
 } group;

@@ -4,7 +4,7 @@
 
 enum { BLOCK_SIZE = 34, PAIR_SHIFT = -1 };
 
-typedef struct group {
+typedef struct {
     const uint8_t *p;
     __m256 d;
 } group;
