@@ -55,8 +55,7 @@ foreach(source IN LISTS HEARTH_SOURCES)
   endif()
 endforeach()
 # Arithmetic is worth more optimisation than the rest, whatever the build type is called, but for debuggers and the
-# checks of sanitizers, which compile slowly enough. So are the plan's table, whose loop goes several cells at a time
-# then, and the products of the device that computes on the CPU.
+# checks of sanitizers, which compile slowly enough. So is the plan's table: its loop goes several cells at a time then.
 set(arithmetic "")
 if(NOT HEARTH_SANITIZE AND NOT HEARTH_FUZZ AND NOT HEARTH_GIVEN_LEVEL MATCHES "^-O[0g]$")
   set(arithmetic $<$<NOT:$<CONFIG:Debug>>:-O3>)
@@ -67,7 +66,7 @@ foreach(source IN LISTS HEARTH_SOURCES)
     if(HEARTH_SANITIZE OR HEARTH_FUZZ)
       set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS HTH_NO_UNROLL)
     endif()
-  elseif(source MATCHES "/src/(planner/solve|forward/gpu/ref_(rows|attend|down))\\.c$")
+  elseif(source MATCHES "/src/planner/solve\\.c$")
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${arithmetic})
   endif()
 endforeach()
