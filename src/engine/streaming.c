@@ -128,7 +128,7 @@ hearth_status hth_engine_follow_placement(hearth_model *m, hearth_error *err)
 hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err)
 {
     if (!m->streamed.reader) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s reads all weights in memory: leave --ram out",
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s reads all weights in memory: leave model_options.ram out",
                     hth_gguf_path(m->file), what);
 }
 
