@@ -22,6 +22,7 @@ static const struct {
              {"gpu.n_batch", "--batch"},
              {"n_ctx", "-c"},
              {"n_batch", "--batch"},
+             {"quantize_options.imatrix", "--imatrix"},
              {"for_storage", "--for-storage"}};
 enum { N_NAME = sizeof names / sizeof *names };
 

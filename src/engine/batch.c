@@ -34,18 +34,18 @@ static hearth_status use_gpu(hearth_batch *b, hearth_error *err)
 }
 
 hearth_status hth_batch_open_own(const hearth_model *model, uint32_t n_tok, uint32_t n_thread, bool bf16_dot,
-                                hearth_selector requested, hearth_batch **out, hearth_error *err)
+                                 hearth_selector requested, hearth_batch **out, hearth_error *err)
 {
     hearth_selector selector;
     *out = NULL;
     if (n_tok < 1 || n_tok > MAX_BATCH)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a batch of %u tokens: 1 to %d are possible", n_tok,
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "n_batch is %u; it must lie in 1 to %d", n_tok,
                         MAX_BATCH);
     hearth_status st = choose_selector(model, requested, &selector, err);
     if (st != HEARTH_OK) return st;
     hearth_batch *b = hth_alloc(1, sizeof *b);
     if (!b) return hth_fail_memory(err, sizeof *b, "a batch");
-    b->model = model;
+    b->model = hth_engine_hold_model(model);
     b->selector = selector;
     b->kernels = model->kernels;
     b->n_tok_max = n_tok;
@@ -81,9 +81,15 @@ fail:
 hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint32_t n_thread,
                                 hearth_batch **out, hearth_error *err)
 {
-    size_t size = hth_batch_size(model, n_tok, n_thread, model->selector, model->streamed.reader != NULL);
+    if (!out) return hth_fail_null(err, "out");
     *out = NULL;
-    hearth_status st = hth_engine_take_memory(hth_engine_mutable(model), size, err);
+    if (!model) return hth_fail_null(err, "model");
+    hearth_status st = hth_engine_check_threads("n_thread", n_thread, err);
+    if (st == HEARTH_OK && (n_tok < 1 || n_tok > MAX_BATCH))
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "n_tok is %u; it must lie in 1 to %d", n_tok, MAX_BATCH);
+    if (st != HEARTH_OK) return st;
+    size_t size = hth_batch_size(model, n_tok, n_thread, model->selector, model->streamed.reader != NULL);
+    st = hth_engine_take_memory(hth_engine_mutable(model), size, err);
     if (st != HEARTH_OK) return st;
     st = hth_batch_open_own(model, n_tok, n_thread, false, HEARTH_SELECTOR_AUTO, out, err);
     if (st == HEARTH_OK) (*out)->size = size;
@@ -94,28 +100,30 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint3
 void hearth_batch_close(hearth_batch *b)
 {
     if (!b) return;
-    hth_batch_clear(b);
+    hearth_batch_clear(b);
     hth_step_close(b->step);
     hth_pool_close(b->pool);
     hth_free(b->n_active);
     hth_free(b->entries);
     hth_free(b->tokens);
     hth_engine_give_memory(hth_engine_mutable(b->model), b->size);
+    hth_engine_release_model(b->model);
     hth_free(b);
 }
 
-hearth_status hth_session_check_tokens(const hearth_session *s, const int32_t *tokens, size_t n, hearth_error *err)
+hearth_status hth_session_check_tokens(const hearth_session *s, const int32_t *tokens, size_t n,
+                                       hearth_error *err)
 {
     uint32_t n_vocab = s->model->model->hparams.n_vocab;
+    if (!tokens && n > 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "tokens is NULL, but n is %zu", n);
     for (size_t i = 0; i < n; i++)
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= n_vocab)
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %zu is %d: the vocabulary has 0 to %u", i,
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "tokens[%zu] is %d: the vocabulary has 0 to %u", i,
                             tokens[i], n_vocab - 1);
     if (n > s->seq.options.n_ctx - s->position)
-        return hth_fail(
-            err, HEARTH_ERROR_CONTEXT,
-            "context full: %zu tokens from position %u on do not fit into a context of %u; raise -c", n,
-            s->position, s->seq.options.n_ctx);
+        return hth_fail(err, HEARTH_ERROR_CONTEXT,
+                        "%zu tokens from position %u on do not fit into a context of %u; raise n_ctx", n,
+                        s->position, s->seq.options.n_ctx);
     return HEARTH_OK;
 }
 
@@ -128,10 +136,12 @@ hearth_status hearth_batch_add(hearth_batch *b, hearth_session *s, const int32_t
 hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n, bool wants,
                             hearth_error *err)
 {
+    if (!b || !s) return hth_fail_null(err, b ? "session" : "batch");
     if (s->model != b->model)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "session and batch belong to different models");
     if (s->pending_in) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session is already in a batch");
-    if (n == 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "no tokens");
+    if (n == 0)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "n is 0; a session has at least one token in a batch");
     hth_session_settle(s);
     if (n > b->n_tok_max - b->n_tok)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu more tokens do not fit into a batch of %u", n,
@@ -346,7 +356,7 @@ static hearth_status give_rows(const hearth_batch *b, uint32_t n_tok, hearth_err
 
 /* Runs a step over the first n_tok tokens of the batch. */
 hearth_status hth_batch_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn, void *user,
-                              hearth_error *err)
+                             hearth_error *err)
 {
     delivery to = {.fn = fn, .user = user};
     hearth_error why = {0};
@@ -371,7 +381,13 @@ hearth_status hth_batch_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn,
 
 void hth_session_store_logits(hearth_session *s, const float *logits)
 {
-    memcpy(s->logits, logits, s->model->model->hparams.n_vocab * sizeof *s->logits);
+    size_t n_vocab = s->model->model->hparams.n_vocab;
+    memcpy(s->logits + (1 - s->i_logits) * n_vocab, logits, n_vocab * sizeof *logits);
+}
+
+void hth_session_take_logits(hearth_session *s)
+{
+    s->i_logits = 1 - s->i_logits;
     s->has_logits = true;
 }
 
@@ -395,6 +411,8 @@ static void end_entry(const struct batch_entry *e)
     uint32_t n = e->n_token - e->n_draft;
     if (n > 1) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
     s->position += n;
+    if (e->wants) hth_session_take_logits(s);
+    else s->has_logits = false;
     if (e->n_draft == 0) return;
     s->n_ahead = e->n_draft, s->ahead = e->rows;
     hth_sequence_set_ahead(&s->seq, e->n_draft, e->states);
@@ -403,20 +421,17 @@ static void end_entry(const struct batch_entry *e)
 
 hearth_status hearth_batch_run(hearth_batch *b, hearth_error *err)
 {
-    hearth_status st = HEARTH_OK;
-    if (b->n_tok > 0) st = hth_batch_step(b, b->n_tok, store_entry_logits, b, err);
-    for (uint32_t i = 0; i < b->n_entry; i++) {
-        hearth_session *s = b->entries[i].session;
-        s->pending_in = NULL;
-        if (st == HEARTH_OK) end_entry(&b->entries[i]);
-        if (st != HEARTH_OK || !b->entries[i].wants) s->has_logits = false;
-    }
-    b->n_entry = b->n_tok = 0;
-    return st;
+    if (!b) return hth_fail_null(err, "batch");
+    hearth_status st = b->n_tok > 0 ? hth_batch_step(b, b->n_tok, store_entry_logits, b, err) : HEARTH_OK;
+    if (st != HEARTH_OK) return st;
+    for (uint32_t i = 0; i < b->n_entry; i++) end_entry(&b->entries[i]);
+    hearth_batch_clear(b);
+    return HEARTH_OK;
 }
 
-void hth_batch_clear(hearth_batch *b)
+void hearth_batch_clear(hearth_batch *b)
 {
+    if (!b) return;
     for (uint32_t i = 0; i < b->n_entry; i++) b->entries[i].session->pending_in = NULL;
     b->n_entry = b->n_tok = 0;
 }
@@ -455,7 +470,7 @@ void hth_batch_count_active(hearth_batch *b, bool on)
 uint64_t hth_batch_active_shares(const hearth_batch *b, double *share)
 {
     const hth_model *m = b->model->model;
-    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
+    for (uint32_t i = 0; share && i < m->hparams.n_layer; i++) {
         double all = (double)b->n_counted * m->layers[i].ffn.d_ff;
         share[i] = all > 0.0 ? (double)b->n_active[i] / all : 0.0;
     }

@@ -31,12 +31,16 @@ struct hearth_batch {
 hearth_status hth_batch_open_own(const hearth_model *model, uint32_t n_tok, uint32_t n_thread, bool bf16_dot,
                                  hearth_selector requested, hearth_batch **out, hearth_error *err);
 /* Runs a step over the first n_tok tokens of the batch. */
-hearth_status hth_batch_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn, void *user, hearth_error *err);
+hearth_status hth_batch_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn, void *user,
+                             hearth_error *err);
 /* Takes out a session that is being closed. */
 void hth_batch_remove(hearth_batch *b, const hearth_session *s);
 
 /* ARGUMENT: a token is not in the vocabulary; CONTEXT: they do not fit. */
-hearth_status hth_session_check_tokens(const hearth_session *s, const int32_t *tokens, size_t n, hearth_error *err);
+hearth_status hth_session_check_tokens(const hearth_session *s, const int32_t *tokens, size_t n,
+                                       hearth_error *err);
+/* Keeps logits of a step until hth_session_take_logits makes them those of the session: until then its own ones stay. */
 void hth_session_store_logits(hearth_session *s, const float *logits);
+void hth_session_take_logits(hearth_session *s);
 
 #endif

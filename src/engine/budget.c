@@ -145,12 +145,12 @@ static void *watch(void *model)
 static hearth_status refuse(const hearth_model *m, uint64_t size, hearth_error *err)
 {
     const hth_budget *b = &m->budget;
-    return hth_fail(
-        err, HEARTH_ERROR_MEMORY,
-        "%s: a session of %s (%" PRIu64 " bytes) beside %s of other sessions and at least %s "
-        "of weights exceeds the limit of %s; n_ctx and n_batch make it less",
-        hth_gguf_path(m->file), hth_format_bytes(size).text, size, hth_format_bytes(b->sessions).text,
-        hth_format_bytes(b->fixed + b->cap.min).text, hth_format_bytes(b->limit).text);
+    return hth_fail(err, HEARTH_ERROR_MEMORY,
+                    "%s: a session of %s (%" PRIu64 " bytes) beside %s of other sessions and at least %s "
+                    "of weights exceeds the limit of %s; n_ctx and n_batch make it less",
+                    hth_gguf_path(m->file), hth_format_bytes(size).text, size,
+                    hth_format_bytes(b->sessions).text, hth_format_bytes(b->fixed + b->cap.min).text,
+                    hth_format_bytes(b->limit).text);
 }
 
 hearth_status hth_engine_take_memory(hearth_model *m, uint64_t size, hearth_error *err)

@@ -175,12 +175,13 @@ static hearth_status fail_budget(const hearth_model *m, const hth_placement_buil
             "gpu.device none does without it",
             path, name);
     if (min <= is_free)
-        return hth_fail(err, HEARTH_ERROR_MEMORY,
-                        "%s: %s on %s hold no layer of this model: the least is gpu.vram %s%s%s; a smaller n_ctx "
-                        "or n_batch takes less",
-                        path, hth_format_bytes(p->budget).text, name, hth_format_size_arg(min).text,
-                        whole < UINT64_MAX ? ", all of it takes " : "",
-                        whole < UINT64_MAX ? hth_format_size_arg(whole).text : "");
+        return hth_fail(
+            err, HEARTH_ERROR_MEMORY,
+            "%s: %s on %s hold no layer of this model: the least is gpu.vram %s%s%s; a smaller n_ctx "
+            "or n_batch takes less",
+            path, hth_format_bytes(p->budget).text, name, hth_format_size_arg(min).text,
+            whole < UINT64_MAX ? ", all of it takes " : "",
+            whole < UINT64_MAX ? hth_format_size_arg(whole).text : "");
     return hth_fail(
         err, HEARTH_ERROR_MEMORY,
         "%s: no layer of it fits on %s: the least is %s, and of its %s %s are free (a twentieth, at least "

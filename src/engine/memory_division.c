@@ -24,9 +24,8 @@ enum { NEXT_RUN_SIZE = 1 << 20 };
 static hearth_status announced_size(const hearth_model *m, const hearth_model_options *o, uint64_t *size,
                                     hearth_error *err)
 {
-    hearth_session_options s = hearth_session_defaults();
-    s.n_ctx = o->gpu.n_ctx, s.kv = o->gpu.kv, s.n_thread = o->n_thread;
-    if (o->gpu.n_batch > 0) s.n_batch = o->gpu.n_batch;
+    const hearth_session_options s = {
+        .n_ctx = o->gpu.n_ctx, .n_batch = o->gpu.n_batch, .n_thread = o->n_thread, .kv = o->gpu.kv};
     *size = hth_engine_session_size(m, &s, true);
     if (*size > 0) return HEARTH_OK;
     return hth_fail(
@@ -181,7 +180,7 @@ enum { MAX_AUTO_BATCH = 1024, BATCH_PART = 16 };
 static void choose_batch(hearth_model *m, const hearth_model_options *o, hth_memory_division *d)
 {
     const hth_memory_division plain = *d;
-    if (d->fits || m->n_device > 0 || (o->gpu.n_batch > 0 && o->gpu.n_batch != HEARTH_BATCH_AUTO)) return;
+    if (d->fits || m->n_device > 0 || o->gpu.n_batch != HEARTH_BATCH_AUTO) return;
     for (m->n_batch = MAX_AUTO_BATCH; m->n_batch > HTH_DEFAULT_BATCH; m->n_batch /= 2) {
         bool is_small = announced_size(m, o, &d->announced, NULL) == HEARTH_OK &&
                         d->announced >= plain.announced &&

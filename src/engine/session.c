@@ -1,7 +1,6 @@
 /* Sessions of hearth.h: a cache, a position and the last logits, and usually a batch of its own. */
 #include "engine/batch_int.h"
 
-#include "base/bits.h"
 #include "base/checked_math.h"
 
 #include <string.h>
@@ -11,18 +10,12 @@ hearth_model *hth_engine_mutable(const hearth_model *m) { return (hearth_model *
 
 /* ---- sessions ------------------------------------------------------------------ */
 
-hearth_session_options hearth_session_defaults(void)
-{
-    return (hearth_session_options){.n_batch = HEARTH_BATCH_AUTO, .kv = HEARTH_KV_F16};
-}
-
 /* Learned positions, or an indexer, limit the context. */
 static hearth_status check_context(const hearth_model *model, uint32_t n_ctx, hearth_error *err)
 {
     uint32_t n_position = model->model->hparams.n_position;
     if (n_position == 0 || n_ctx <= n_position) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "a context of %u positions: %s is limited to %u; ask for less with -c", n_ctx,
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "n_ctx is %u, but %s is limited to %u positions", n_ctx,
                     hth_gguf_path(model->file), n_position);
 }
 
@@ -35,7 +28,7 @@ static hearth_status open_session(const hearth_model *model, const hearth_sessio
     *out = NULL;
     hearth_session *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a session");
-    s->model = model, s->options = o, s->generation = hth_engine_generation(model);
+    s->model = hth_engine_hold_model(model), s->options = o, s->generation = hth_engine_generation(model);
     s->options.n_ctx = hth_session_context(model, &o);
     uint32_t n_ctx = s->options.n_ctx, n_tok = hth_session_batch(model, &o);
     hearth_status st = check_context(model, n_ctx, err);
@@ -51,7 +44,7 @@ static hearth_status open_session(const hearth_model *model, const hearth_sessio
                   : hth_sequence_open(&s->seq, pool, &sequence, err);
     if (st != HEARTH_OK) goto fail;
     s->tokens = hth_alloc(n_ctx, sizeof *s->tokens);
-    s->logits = hth_alloc(model->model->hparams.n_vocab, sizeof *s->logits);
+    s->logits = hth_alloc(HTH_N_LOGITS * (size_t)model->model->hparams.n_vocab, sizeof *s->logits);
     if (!s->tokens || !s->logits) {
         st = hth_fail_memory(err, model->model->hparams.n_vocab * sizeof *s->logits, "a session");
         goto fail;
@@ -68,7 +61,12 @@ fail:
 hearth_status hearth_session_open(const hearth_model *model, const hearth_session_options *options,
                                   hearth_session **out, hearth_error *err)
 {
-    hearth_session_options o = options ? *options : hearth_session_defaults();
+    hearth_session_options o;
+    if (!out) return hth_fail_null(err, "out");
+    *out = NULL;
+    if (!model) return hth_fail_null(err, "model");
+    hearth_status st = hth_session_read_options(options, &o, err);
+    if (st != HEARTH_OK) return st;
     return open_session(model, &o, NULL, NULL, out, err);
 }
 
@@ -80,7 +78,9 @@ hearth_status hth_session_open_in(const hearth_model *model, const hearth_sessio
 
 hearth_status hearth_session_fork(const hearth_session *from, hearth_session **out, hearth_error *err)
 {
+    if (!out) return hth_fail_null(err, "out");
     *out = NULL;
+    if (!from) return hth_fail_null(err, "session");
     if (from->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
     hearth_status st = open_session(from->model, &from->options, from->seq.options.budget, from, out, err);
@@ -88,7 +88,7 @@ hearth_status hearth_session_fork(const hearth_session *from, hearth_session **o
     hearth_session *s = *out;
     memcpy(s->tokens, from->tokens, from->position * sizeof *s->tokens);
     if (from->has_logits)
-        memcpy(s->logits, from->logits, s->model->model->hparams.n_vocab * sizeof *s->logits);
+        memcpy(s->logits, hearth_session_logits(from), s->model->model->hparams.n_vocab * sizeof *s->logits);
     s->position = from->position, s->has_logits = from->has_logits, s->generation = from->generation;
     if (from->n_ahead > 0) hth_sequence_truncate(&s->seq, s->position);
     return HEARTH_OK;
@@ -104,6 +104,7 @@ void hearth_session_close(hearth_session *s)
     hth_free(s->logits);
     hth_sequence_close(&s->seq);
     hth_engine_give_memory(hth_engine_mutable(s->model), s->size);
+    hth_engine_release_model(s->model);
     hth_free(s);
 }
 
@@ -111,7 +112,7 @@ static hearth_status check_own_batch(const hearth_session *s, hearth_error *err)
 {
     if (!s->own)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "the session was opened with n_batch 0: step it by a batch");
+                        "the session was opened with n_batch HEARTH_BATCH_NONE: evaluate it by a batch");
     if (s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
     return HEARTH_OK;
@@ -121,14 +122,20 @@ typedef struct eval_output {
     hearth_session *session;
     hearth_logits_fn *fn; /* NULL: only the last logits are wanted */
     void *user;
-    size_t first; /* index of the first token of the step */
+    size_t first, n; /* index of the first token of the step; tokens of all steps */
 } eval_output;
 
 static hearth_status store_token_logits(void *user, uint32_t i_want, const float *logits, hearth_error *err)
 {
     const eval_output *output = user;
-    hth_session_store_logits(output->session, logits);
-    return output->fn ? output->fn(output->user, output->first + i_want, logits, err) : HEARTH_OK;
+    if (!output->fn || output->first + i_want + 1 == output->n)
+        hth_session_store_logits(output->session, logits);
+    if (!output->fn) return HEARTH_OK;
+    hearth_error why = {0};
+    hearth_status st = output->fn(output->user, output->first + i_want, logits, &why);
+    st = hth_returned(st, "the function of hearth_session_eval_each", &why);
+    if (st != HEARTH_OK && err) *err = why;
+    return st;
 }
 
 /* The sequence has fewer tokens than the session until the next step completes its cache. */
@@ -136,7 +143,6 @@ static void go_back(hearth_session *s, uint32_t position)
 {
     if (position < s->seq.n_tok) hth_sequence_truncate(&s->seq, hth_sequence_reachable(&s->seq, position));
     s->position = position, s->n_ahead = 0;
-    s->has_logits = false;
 }
 
 void hth_session_settle(hearth_session *s)
@@ -155,6 +161,7 @@ bool hth_session_advance(hearth_session *s, int32_t token)
         return false;
     }
     hth_session_store_logits(s, s->ahead);
+    hth_session_take_logits(s);
     s->ahead += s->model->model->hparams.n_vocab;
     s->position++, s->n_ahead--;
     if (s->n_ahead == 0) hth_sequence_set_ahead(&s->seq, 0, NULL); /* other drafts may take its rows */
@@ -168,13 +175,14 @@ typedef enum wanted_logits { OF_NONE, OF_LAST, OF_EACH } wanted_logits;
 static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_t n, wanted_logits wanted,
                                  hearth_logits_fn *fn, void *user, hearth_error *err)
 {
+    if (!s) return hth_fail_null(err, "session");
     hearth_status st = check_own_batch(s, err);
     if (st != HEARTH_OK || n == 0) return st;
     if ((st = hth_session_check_tokens(s, tokens, n, err)) != HEARTH_OK) return st;
     if (n == 1 && wanted == OF_LAST && s->drafts) return hth_speculation_eval(s, tokens[0], err);
     hth_session_settle(s);
     hearth_batch *b = s->own;
-    eval_output output = {s, fn, user, 0};
+    eval_output output = {s, fn, user, 0, n};
     uint32_t start = s->position, n_tok;
     bool is_text = n > 1; /* rather than a generated token: callers return to where it begins or ends */
     if (is_text && s->seq.n_tok == start) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
@@ -189,9 +197,13 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
         st = hth_batch_step(b, n_tok, store_token_logits, &output, err);
         s->position += n_tok;
     }
+    if (st != HEARTH_OK) {
+        go_back(s, start);
+        return st;
+    }
     if (wanted == OF_NONE) s->has_logits = false;
-    if (st != HEARTH_OK) go_back(s, start);
-    else if (is_text) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
+    else hth_session_take_logits(s);
+    if (is_text) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
     return st;
 }
 
@@ -222,14 +234,19 @@ static hearth_status give_hidden(void *user, uint32_t at, uint32_t n, const floa
         return hth_fail(err, HEARTH_ERROR_NUMERIC,
                         "%s: an output is not finite: the weights hold NaN or infinity, or a sum overflowed",
                         hth_gguf_path(to->session->model->file));
-    for (uint32_t i = 0; st == HEARTH_OK && i < n; i++)
-        st = to->fn(to->user, at - to->start + i, rows + i * d, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n; i++) {
+        hearth_error why = {0};
+        st = hth_returned(to->fn(to->user, at - to->start + i, rows + i * d, &why),
+                          "the function of hearth_session_eval_hidden", &why);
+        if (st != HEARTH_OK && err) *err = why;
+    }
     return st;
 }
 
 hearth_status hearth_session_eval_hidden(hearth_session *s, const int32_t *tokens, size_t n,
                                          hearth_logits_fn *fn, void *user, hearth_error *err)
 {
+    if (!s || !fn) return hth_fail_null(err, s ? "fn" : "session");
     hidden_output to = {s, fn, user, s->position};
     hth_hidden_fn *before = s->hidden_fn;
     void *user_before = s->hidden_user;
@@ -242,26 +259,34 @@ hearth_status hearth_session_eval_hidden(hearth_session *s, const int32_t *token
     return st;
 }
 
-const float *hearth_session_logits(const hearth_session *s) { return s->has_logits ? s->logits : NULL; }
-uint32_t hearth_session_position(const hearth_session *s) { return s->position; }
-const int32_t *hearth_session_tokens(const hearth_session *s) { return s->tokens; }
+const float *hearth_session_logits(const hearth_session *s)
+{
+    return s && s->has_logits ? s->logits + s->i_logits * (size_t)s->model->model->hparams.n_vocab : NULL;
+}
+
+uint32_t hearth_session_position(const hearth_session *s) { return s ? s->position : 0; }
+const int32_t *hearth_session_tokens(const hearth_session *s) { return s ? s->tokens : NULL; }
 uint32_t hearth_session_n_cached(const hearth_session *s)
 {
+    if (!s) return 0;
     if (s->generation != hth_engine_generation(s->model)) return 0;
     return s->n_ahead > 0 ? s->position : s->seq.n_tok;
 }
-uint32_t hearth_session_n_ctx(const hearth_session *s) { return s->seq.options.n_ctx; }
+uint32_t hearth_session_n_ctx(const hearth_session *s) { return s ? s->seq.options.n_ctx : 0; }
 uint32_t hearth_session_n_thread(const hearth_session *s)
 {
-    return s->own ? hth_pool_n_thread(s->own->pool) : 0;
+    return s && s->own ? hth_pool_n_thread(s->own->pool) : 0;
 }
 
 hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hearth_error *err)
 {
+    if (!s) return hth_fail_null(err, "session");
     if (position > s->position || s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "cannot go back to position %u of %u%s", position,
                         s->position, s->pending_in ? " while the session waits in a batch" : "");
-    if (position < s->position) go_back(s, position);
+    if (position == s->position) return HEARTH_OK;
+    go_back(s, position);
+    s->has_logits = false;
     return HEARTH_OK;
 }
 
@@ -286,6 +311,7 @@ bool hth_session_has_cache(const hearth_session *s) { return hearth_session_n_ca
 void hth_session_reset(hearth_session *s)
 {
     go_back(s, 0);
+    s->has_logits = false, s->i_logits = 0;
     s->generation = hth_engine_generation(s->model);
 }
 
@@ -307,12 +333,13 @@ uint32_t hth_session_n_row(const hearth_session *session)
 
 void hearth_session_enable_sparsity_stats(hearth_session *s, bool on)
 {
-    if (s->own) hth_batch_count_active(s->own, on);
+    if (s && s->own) hth_batch_count_active(s->own, on);
 }
 
 uint64_t hearth_session_sparsity_stats(const hearth_session *s, double *share)
 {
+    if (!s) return 0;
     if (s->own) return hth_batch_active_shares(s->own, share);
-    memset(share, 0, s->model->model->hparams.n_layer * sizeof *share);
+    if (share) memset(share, 0, s->model->model->hparams.n_layer * sizeof *share);
     return 0;
 }

@@ -90,8 +90,8 @@ static hearth_status fail_reserve(const hth_sequence *s, hth_kv_reserved why, he
                         hth_kv_pool_limit(s->pool) * HTH_KV_PAGE);
     if (!hth_sequence_size(model_of(s), hth_kv_pool_type(s->pool), &s->options, &size)) size = SIZE_MAX;
     return hth_fail(err, HEARTH_ERROR_MEMORY,
-                    "no memory for a context of %u positions: %s; ask for less with n_ctx",
-                    s->options.n_ctx, hth_format_bytes(size).text);
+                    "no memory: %s for a context of %u positions; ask for less with n_ctx",
+                    hth_format_bytes(size).text, s->options.n_ctx);
 }
 
 static void hold(hth_page_table *t, uint32_t i, hth_kv_page *page)

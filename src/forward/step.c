@@ -336,8 +336,8 @@ hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, 
     if (!s->memory) {
         hth_free(s);
         return hth_fail(err, HEARTH_ERROR_MEMORY,
-                        "no memory for a workspace of %u rows: %s; ask for a smaller n_batch",
-                        n_row, hth_format_bytes(c.used).text);
+                        "no memory: %s for a workspace of %u rows; ask for a smaller n_batch",
+                        hth_format_bytes(c.used).text, n_row);
     }
     c = (bump){.memory = s->memory};
     alloc_buffers(&c, model, n_row, hth_pool_n_thread(pool), s);

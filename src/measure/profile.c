@@ -237,9 +237,10 @@ static hearth_status resume(job *j, const hth_model *model, hearth_error *err)
     const char *differs = find_difference(state, j->p);
     if (differs) {
         hth_profile_close(state);
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "%s: the state of a run with another %s; remove it to start over, or write to another file",
-                        j->resume_path, differs);
+        return hth_fail(
+            err, HEARTH_ERROR_ARGUMENT,
+            "%s: the state of a run with another %s; remove it to start over, or write to another file",
+            j->resume_path, differs);
     }
     hth_profile_close(j->p);
     j->p = state;

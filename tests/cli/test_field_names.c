@@ -23,8 +23,16 @@ TEST(options_stand_for_fields)
 
 TEST(names_of_files_and_other_words_stay)
 {
-    static const char *const same[] = {"", "n_ctx.gguf", "/models/n_ctx/a", "my-n_ctx", "n_ctx_train", "gpu.n_ctx_max",
-                                       "llama.n_ctx", "n_batches", "gpu.devices", "model_options.ramp"};
+    static const char *const same[] = {"",
+                                       "n_ctx.gguf",
+                                       "/models/n_ctx/a",
+                                       "my-n_ctx",
+                                       "n_ctx_train",
+                                       "gpu.n_ctx_max",
+                                       "llama.n_ctx",
+                                       "n_batches",
+                                       "gpu.devices",
+                                       "model_options.ramp"};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) CHECK_TEXT(with_options(same[i]).text, same[i]);
 }
 

@@ -628,7 +628,7 @@ TEST(a_limit_holds_beside_a_device_and_after_its_loss)
     static const division *const some[] = {&divisions[0], &divisions[2], &divisions[3], &divisions[6]};
     for (int i = 0; i < 4; i++) {
         check_limit(some[i], "null", "; gpu.vram, n_ctx and n_batch make it less");
-        check_limit(some[i], SIM_GPU, "; -c and --batch make it less");
+        check_limit(some[i], SIM_GPU, "; n_ctx and n_batch make it less");
     }
     check_limit(&divisions[0], "vulkan:0", "; gpu.vram, n_ctx and n_batch make it less");
 }

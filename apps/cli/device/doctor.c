@@ -127,7 +127,8 @@ static bool check_model(system_info *f, const args *a)
 static void print_faults(const hth_device_info *info)
 {
     for (const hth_driver_fault *f = NULL; (f = hth_driver_fault_next(info, f));)
-        printf("        driver:     %s. Here: %s. [%s]\n", f->fault, with_options(f->hearth).text, f->sources);
+        printf("        driver:     %s. Here: %s. [%s]\n", f->fault, with_options(f->hearth).text,
+               f->sources);
 }
 
 static void print_text(const system_info *facts, const check_result *list, size_t n)

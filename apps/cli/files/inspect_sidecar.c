@@ -297,7 +297,8 @@ void inspect_print_sidecar(const facts *f)
     if (strcmp(k->name, "placement") == 0) print_placement(file);
     label("use");
     puts(k->use);
-    if (f->no_use.status != HEARTH_OK) printf("\nCannot be used: %s\n", printable(with_options(f->no_use.message).text));
+    if (f->no_use.status != HEARTH_OK)
+        printf("\nCannot be used: %s\n", printable(with_options(f->no_use.message).text));
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------- */

@@ -229,7 +229,8 @@ static void print_ffn(const facts *f)
 static void print_tokenizer(const facts *f)
 {
     label("tokenizer");
-    if (f->no_tokenizer.status != HEARTH_OK) printf("none: %s\n", printable(with_options(f->no_tokenizer.message).text));
+    if (f->no_tokenizer.status != HEARTH_OK)
+        printf("none: %s\n", printable(with_options(f->no_tokenizer.message).text));
     else if (f->cut)
         printf("%s, %d tokens, words cut as \"%s\" by %s\n", f->tokenizer_title, (int)f->n_token, f->cut, f->cut_engine);
     else printf("%s, %d tokens\n", f->tokenizer_title, (int)f->n_token);
