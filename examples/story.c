@@ -21,8 +21,8 @@ typedef struct story {
 static hearth_status story_open(story *s, const char *path, const char *prompt, uint64_t seed,
                                 hearth_error *err)
 {
-    hearth_sampler_options sampling = hearth_sampler_defaults();
-    sampling.seed = seed;
+    const hearth_sampler_options sampling = {
+        .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .seed = seed};
     hearth_status status = hearth_model_open(path, NULL, &s->model, err);
     if (!status) status = hearth_session_open(s->model, NULL, &s->session, err);
     if (!status) status = hearth_sampler_open(s->model, &sampling, &s->sampler, err);

@@ -61,7 +61,7 @@ static hearth_status open_choices(const args *a, const hearth_model *model, text
     while (args_text_at(a, "choice", o.n_choice)) o.n_choice++;
     list = malloc(o.n_choice * sizeof *list);
     if (!list) {
-        *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the choices"};
+        *err = (hearth_error){.status = HEARTH_ERROR_MEMORY, .message = "out of memory for the choices"};
         return err->status;
     }
     for (size_t i = 0; i < o.n_choice; i++) list[i] = args_text_at(a, "choice", i);
@@ -74,7 +74,7 @@ static hearth_status open_choices(const args *a, const hearth_model *model, text
 bool constraint_open(const args *a, const hearth_model *model, text_constraint *c)
 {
     hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_JSON_OBJECT};
-    hearth_error err = {HEARTH_OK, ""};
+    hearth_error err = {.status = HEARTH_OK};
     const char *file = NULL;
     char *text = NULL;
     bool is_schema = args_has(a, "json-schema"), is_grammar = args_has(a, "grammar"),

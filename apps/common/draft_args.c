@@ -16,7 +16,7 @@ static const char *draft_file(const args *a)
 int drafts_check(const args *a)
 {
     if (!draft_file(a)) return 0;
-    if (args_uint(a, "speculate", HEARTH_DRAFT_AUTO) == 0)
+    if (args_uint(a, "speculate", 1) == 0)
         return usage_error("--draft and --speculate 0 contradict each other");
     if (args_has(a, "ram"))
         return usage_error(
@@ -29,7 +29,9 @@ hearth_status drafts_try_open(const args *a, hearth_draft_options *options, hear
 {
     uint64_t n = args_uint(a, "speculate", UINT64_MAX);
     const char *path = draft_file(a);
-    *options = (hearth_draft_options){.n_draft = n == UINT64_MAX ? HEARTH_DRAFT_AUTO : (uint32_t)n,
+    *options = (hearth_draft_options){.n_draft = n == UINT64_MAX ? HEARTH_DRAFT_AUTO
+                                                 : n == 0        ? HEARTH_DRAFT_NONE
+                                                                 : (uint32_t)n,
                                       .no_mtp = args_has(a, "draft")};
     *model = NULL;
     if (!path) return HEARTH_OK;
@@ -58,7 +60,8 @@ bool drafts_use(hearth_session *session, const hearth_draft_options *options, co
 
 void drafts_print(const hearth_session *session)
 {
-    const hearth_draft_stats s = hearth_session_get_draft_stats(session);
+    hearth_draft_stats s = {0};
+    (void)hearth_session_get_draft_stats(session, &s);
     if (s.n_drafted > 0)
         print_requested("drafts: %llu tokens evaluated ahead, %llu of them were the next (%.0f %%)",
                         (unsigned long long)s.n_drafted, (unsigned long long)s.n_accepted,
@@ -67,7 +70,8 @@ void drafts_print(const hearth_session *session)
 
 void drafts_print_json(json *j, const hearth_session *session)
 {
-    const hearth_draft_stats s = hearth_session_get_draft_stats(session);
+    hearth_draft_stats s = {0};
+    (void)hearth_session_get_draft_stats(session, &s);
     json_uint(j, "draft_tokens", s.n_drafted);
     json_uint(j, "draft_tokens_accepted", s.n_accepted);
 }

@@ -22,7 +22,7 @@ static void take_sample(const live_stats *s, live_sample *out)
         for (uint32_t i = 0; i < s->n_layer; i++) out->part[i] *= n, out->whole[i] = n;
     }
     for (uint32_t i = 0; s->streamed && i < s->n_layer; i++) {
-        hearth_storage_stats layer;
+        hearth_storage_stats layer = {0};
         hearth_model_get_layer_storage(s->model, i, &layer);
         out->part[i] = (double)layer.n_hit, out->whole[i] = (double)(layer.n_hit + layer.n_miss);
     }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/switches.h"
+#include "common/sampling.h"
 #include "engine/engine.h"
 #include "measure/chunks.h"
 
@@ -435,8 +436,7 @@ static int parse_bias(const args *a, const hearth_model *model, hearth_logit_bia
             return usage_error("--logit-bias %s: X is too large", text);
         if (value >= info.n_vocab)
             return usage_error("--logit-bias %s: the vocabulary has the ids 0 to %u", text, info.n_vocab - 1);
-        bias[*n].id = (int32_t)value;
-        bias[*n].bias = ban ? -__builtin_inff() : (float)x;
+        bias[*n] = (hearth_logit_bias){.id = (int32_t)value, .bias = ban ? -__builtin_inff() : (float)x};
     }
     return 0;
 }
@@ -445,7 +445,7 @@ bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sam
 {
     hearth_error err;
     hearth_logit_bias bias[MAX_BIAS];
-    hearth_sampler_options o = hearth_sampler_defaults();
+    hearth_sampler_options o = sampling_defaults();
     *status = parse_bias(a, model, bias, &o.n_bias);
     if (*status) return false;
     o.bias = bias;
@@ -459,6 +459,7 @@ bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sam
     o.frequency_penalty = (float)args_float(a, "frequency-penalty", (double)o.frequency_penalty);
     o.repeat_last_n = (int32_t)args_int(a, "repeat-last-n", o.repeat_last_n);
     o.seed = sampler_seed(a);
+    sampling_finish(&o);
     hearth_status st = hearth_sampler_open(model, &o, sampler, &err);
     if (st != HEARTH_OK)
         *status = st == HEARTH_ERROR_ARGUMENT ? usage_error("%s", err.message) : report(&err);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/format_errno.h"
 #include "base/same.h"
+#include "common/field_names.h"
 #include "common/live_line.h"
 #include "common/options.h"
 #include "text/utf8.h"
@@ -66,8 +67,9 @@ const char *printable(const char *text)
 static void __attribute__((format(printf, 2, 0)))
 print_line(const char *kind, const char *format, va_list list)
 {
-    char line[1000];
-    vsnprintf(line, sizeof line, format, list);
+    char said[1000], line[1000];
+    vsnprintf(said, sizeof said, format, list);
+    name_options(line, sizeof line, said);
     pthread_mutex_lock(&stderr_lock);
     flush_stdout();
     begin_stderr_line();

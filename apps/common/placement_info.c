@@ -1,5 +1,6 @@
 /* Describes the placement of a model for the start line, for tables and for --json. */
 #include "common/placement_info.h"
+#include "common/field_names.h"
 
 #include "base/format_bytes.h"
 #include "base/clock.h"
@@ -42,7 +43,7 @@ void json_placement(json *j, const hearth_model_info *info)
     if (info->gpu_bit_exact_reason[0]) json_word(j, "cpu_bits_note", info->gpu_bit_exact_reason);
     if (info->gpu_predicted_tps > 0.0)
         json_float(j, "predicted_tokens_per_second", info->gpu_predicted_tps, 6);
-    if (info->gpu_note[0]) json_word(j, "note", info->gpu_note);
+    if (info->gpu_note[0]) json_word(j, "note", with_options(info->gpu_note).text);
     json_close(j, '}');
 }
 

@@ -8,7 +8,7 @@
 
 static inline hearth_model_info model_info(const hearth_model *model)
 {
-    hearth_model_info info;
+    hearth_model_info info = {0};
     hearth_model_get_info(model, &info);
     return info;
 }

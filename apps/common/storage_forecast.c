@@ -1,6 +1,7 @@
 /* Asks src/measure/storage_plan.h for the expected speed, and for the least and the most. */
 #define _GNU_SOURCE
 #include "common/storage_forecast.h"
+#include "common/field_names.h"
 
 #include "base/alloc.h"
 #include "device/device.h"
@@ -129,7 +130,7 @@ static storage_expectation expect(const char *path, const hearth_model_options *
         return e;
     }
     if (storage_forecast_open(&f, path, options, &forecast, &err) != HEARTH_OK) {
-        snprintf(e.why, sizeof e.why, "%s", err.message);
+        (void)name_options(e.why, sizeof e.why, err.message);
     } else if (!f.division.fits) {
         e.first = speed_of(f.expected.first_seconds, f.least.first_seconds, f.most.first_seconds);
         e.next = speed_of(f.expected.seconds, f.least.seconds, f.most.seconds);

@@ -57,7 +57,7 @@ bool transcript_add(transcript *t, const char *role, const char *content, size_t
         free(c);
         return report_text("out of memory for the conversation") == 0;
     }
-    t->message[t->n++] = (hearth_message){r, c, n, NULL};
+    t->message[t->n++] = (hearth_message){.role = r, .content = c, .n = n};
     return true;
 }
 

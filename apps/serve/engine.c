@@ -60,7 +60,8 @@ static bool step(engine *e)
     for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m)) {
         has_stepped |= hearth_scheduler_step(m->scheduler);
         has_stepped |= generations_go_on(m);
-        const hearth_scheduler_stats stats = hearth_scheduler_get_stats(m->scheduler);
+        hearth_scheduler_stats stats = {0};
+        (void)hearth_scheduler_get_stats(m->scheduler, &stats);
         figures_add(&sum, &stats);
     }
     figures_update(&e->figures, &sum);

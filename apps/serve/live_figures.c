@@ -81,10 +81,10 @@ void live_figures_take(served_model *m, bool now)
     pthread_mutex_lock(&f->lock);
     live_counts *c = &f->counts;
     c->time_ns = time;
-    c->scheduler = hearth_scheduler_get_stats(m->scheduler);
+    (void)hearth_scheduler_get_stats(m->scheduler, &c->scheduler);
     c->is_streamed = hearth_model_get_storage(m->model, &c->storage);
     for (uint32_t i = 0; c->is_streamed && i < f->n_layer; i++) {
-        hearth_storage_stats layer;
+        hearth_storage_stats layer = {0};
         hearth_model_get_layer_storage(m->model, i, &layer);
         f->layers[i][0] = layer.n_hit, f->layers[i][1] = layer.n_miss;
     }

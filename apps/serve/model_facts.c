@@ -62,7 +62,7 @@ static hearth_status take(model_facts *f, const hth_gguf *file, const hth_model 
 
 hearth_status model_facts_take(model_facts *f, const hearth_model *m, uint32_t n_ctx, hearth_error *err)
 {
-    hearth_model_info info;
+    hearth_model_info info = {0};
     hearth_status st = take(f, m->file, m->model, n_ctx, err);
     if (st != HEARTH_OK) return st;
     hearth_model_get_info(m, &info); /* sidecars are counted too */

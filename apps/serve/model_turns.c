@@ -71,7 +71,8 @@ static served_model *find_idle(const engine *e)
 
 static void unload(engine *e, served_model *m)
 {
-    const hearth_scheduler_stats stats = hearth_scheduler_get_stats(m->scheduler);
+    hearth_scheduler_stats stats = {0};
+    (void)hearth_scheduler_get_stats(m->scheduler, &stats);
     figures_add(&e->ended, &stats);
     e->ended.n_page = e->ended.n_page_used = 0;
     served_model_keep(m, NULL, NULL);

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "serve/reply.h"
 
+#include "common/field_names.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +60,7 @@ void problem_of_error(problem *p, const hearth_error *err)
     if (err->status == HEARTH_ERROR_ARGUMENT || err->status == HEARTH_ERROR_UNSUPPORTED ||
         err->status == HEARTH_ERROR_CONTEXT || err->status == HEARTH_ERROR_FORMAT)
         status = 400;
-    problem_set(p, status, "", "%s", err->message);
+    problem_set(p, status, "", "%s", with_options(err->message).text);
     if (err->status == HEARTH_ERROR_CONTEXT) p->code = "context_length_exceeded";
 }
 

@@ -4,8 +4,30 @@
  * shared. A session is one sequence of inference over it (its own KV cache, one thread at a time). A batch
  * evaluates several sessions at once. A sampler turns logits into a token.
  *
- * Every function that can fail returns a hearth_status and fills in an optional hearth_error with one line for the
- * user. Functions that open something accept NULL for default options. The library never prints, exits or aborts.
+ * Errors. Every function that can fail returns a hearth_status. If that is not HEARTH_OK, and err is not NULL, *err has
+ * the same status and one line for the user, which does not begin with the name of the status; otherwise *err is
+ * unchanged. ARGUMENT is the status of a caller's mistake, and its message names the parameter or the field: NULL
+ * where no comment allows it, an enumerator that does not exist, a number out of range, an unknown size, bits or
+ * reserved fields that are not zero. What a function would give is NULL or 0 then. Functions without a status do
+ * nothing for an object that is NULL, and give NULL, false, -1 for a token, or 0. The library never prints, exits or
+ * aborts.
+ *
+ * Ownership. What is given is copied before a function returns, unless a comment says until when it must stay valid;
+ * so are strings in options. hearth_..._close gives up the caller's reference, and NULL is allowed. Objects hold
+ * references to those that they use: they may be closed in any order, on any thread, and what one of them still uses is
+ * freed with the last of them.
+ *
+ * Options. NULL, a struct of zeros and hearth_..._defaults() mean the same: zero is the default of each field, and
+ * where something else than the default could be meant by zero there is a constant for that.
+ *
+ * Versions. The name of the shared library has the major and the minor version. Within a minor version, structs that
+ * begin with `size` grow only at their end, and are never smaller than in its first release, 0.MINOR.0. size is
+ * sizeof of the struct, as the program was compiled; 0 stands for the fields of 0.MINOR.0. Options: fields that are
+ * missing count as zero, and bytes behind those that the library knows must be zero (ARGUMENT), so that nothing which
+ * was asked for is ignored. Results: the caller sets size, and gets no more than that; what the library does not know
+ * is zero. Structs without size (within others, in arrays, of callbacks, and hearth_error) never change but for their
+ * reserved fields, which are zero.
+ *
  * The bits of a result depend on the file, the tokens and the options that name an approximation (here: the KV
  * type), and on nothing else. */
 #ifndef HEARTH_HEARTH_H
@@ -35,7 +57,7 @@ typedef enum hearth_status {
     HEARTH_OK = 0,
     HEARTH_ERROR_MEMORY,      /* an allocation failed */
     HEARTH_ERROR_IO,          /* a file operation failed */
-    HEARTH_ERROR_FORMAT,      /* a file violates its format */
+    HEARTH_ERROR_FORMAT,      /* a file, or a text that is given, violates its format */
     HEARTH_ERROR_UNSUPPORTED, /* well formed, but not supported by this version */
     HEARTH_ERROR_ARGUMENT,    /* a parameter is out of range */
     HEARTH_ERROR_CONTEXT,     /* the context is full */
@@ -49,9 +71,10 @@ typedef enum hearth_status {
 typedef struct hearth_error {
     hearth_status status;
     char message[600];
+    uint32_t reserved[9];
 } hearth_error;
 
-/* A short English name of a status ("out of memory"). Never NULL. */
+/* A short English name of a status ("out of memory"), or "unknown status". Never NULL. */
 HEARTH_API const char *hearth_status_name(hearth_status status);
 
 /* "0.1.0" */
@@ -68,8 +91,7 @@ HEARTH_API void hearth_log_set(hearth_log_fn *fn, void *user);
 
 /* ---- models ------------------------------------------------------------- */
 
-/* An opened model: weights, vocabulary, hyper-parameters. Immutable; any number of sessions and threads may use
- * it. */
+/* An opened model: weights, vocabulary, hyper-parameters. Immutable; any number of threads may use it. */
 typedef struct hearth_model hearth_model;
 
 /* Progress callback. Called from the opening thread while weights are read; false cancels. The upload to a device
@@ -85,7 +107,7 @@ typedef enum hearth_selector {
     HEARTH_SELECTOR_THRESHOLD, /* those whose activation reaches a threshold: approximate */
 } hearth_selector;
 
-/* "gate" */
+/* "gate", or "unknown selector". Never NULL. */
 HEARTH_API const char *hearth_selector_name(hearth_selector selector);
 
 typedef enum hearth_kv_type {
@@ -112,7 +134,7 @@ typedef struct hearth_gpu_options {
                            those of one session, as in hearth_session_options. If it is not 0, a cache of that
                            size is allocated and freed before weights are read, also without a device, so that
                            one that is too large fails early */
-    uint32_t n_batch;   /* prompt tokens per step; 0 and HEARTH_BATCH_AUTO: as in hearth_session_options */
+    uint32_t n_batch;   /* prompt tokens per step, as in hearth_session_options */
     hearth_kv_type kv;  /* of all sessions */
     /* What is placed on the device if the model does not fit: "plan" (the fastest placement by measurements of
      * this machine, which take some seconds, once), "even" (the same share of each layer), "layers:N" (the first N
@@ -120,12 +142,14 @@ typedef struct hearth_gpu_options {
      * plan for this model and device. NULL: "plan" for GPUs, "even" for devices that compute on the CPU. */
     const char *placement;
     bool bit_exact;     /* fail with UNSUPPORTED if the device would not give the CPU's bits */
+    uint64_t reserved[8];
 } hearth_gpu_options;
 
 /* Value of ram: what the system leaves. */
 #define HEARTH_RAM_AUTO UINT64_MAX
 
 typedef struct hearth_model_options {
+    size_t size;       /* of this struct: see Versions above */
     uint32_t n_thread; /* threads that read the weights; 0: one per physical core */
     bool mmap;         /* map the file instead of reading it, as with io "mmap" */
     hearth_progress_fn *progress; /* may be NULL */
@@ -149,10 +173,12 @@ typedef struct hearth_model_options {
     const char *io;
     bool allow_unused; /* open a file with tensors that this library does not use; results may be wrong */
     /* A flag that a signal handler or another thread may set. While it is not 0, evaluations of this model end
-     * with CANCELLED, within the time of one small unit of work. It must outlive the model. NULL: none */
+     * with CANCELLED, within the time of one small unit of work. It must stay valid until the model and all objects
+     * that use it are closed. NULL: none */
     const volatile int *cancel;
 } hearth_model_options;
 
+/* Zeros, and size. */
 HEARTH_API hearth_model_options hearth_model_defaults(void);
 
 /* For programs that use mmap: a file that shrinks while it is mapped raises SIGBUS. If a handler for it
@@ -162,22 +188,24 @@ HEARTH_API hearth_model_options hearth_model_defaults(void);
 HEARTH_API bool hearth_handle_sigbus(const void *address);
 
 /* Opens a GGUF file (all parts of a split one). An unsupported vocabulary is no error here: only functions on text
- * then fail. */
+ * then fail. IO; FORMAT; UNSUPPORTED; ARGUMENT: an option, also a limit of memory that is too small; MEMORY; NUMERIC;
+ * CANCELLED: by progress; DEVICE: one that was named. */
 HEARTH_API hearth_status hearth_model_open(const char *path, const hearth_model_options *options,
                                            hearth_model **out, hearth_error *err);
 
-/* The same over size bytes in memory, which must stay valid until the model is closed; weights are used in place.
- * name is used in messages. */
+/* The same over size bytes in memory, which must stay valid until the model and all objects that use it are closed;
+ * weights are used in place. name is used in messages. */
 HEARTH_API hearth_status hearth_model_open_memory(const void *data, size_t size, const char *name,
                                                   const hearth_model_options *options,
                                                   hearth_model **out, hearth_error *err);
 
-/* Close all sessions and batches of the model first. NULL is allowed. */
+/* What uses the model keeps it: its memory is freed, and its file closed, with the last of them. */
 HEARTH_API void hearth_model_close(hearth_model *model);
 
-/* Strings stay valid until the model is closed, even if its device is lost meanwhile. Their content may then be
- * out of date: call the function again. */
+/* Strings stay valid until the model and all objects that use it are closed, even if its device is lost meanwhile.
+ * Their content may then be out of date: call the function again. */
 typedef struct hearth_model_info {
+    size_t size;              /* set by the caller: see Versions above */
     const char *path;         /* as given */
     const char *name;         /* general.name, "" if absent; any bytes may occur */
     bool synthetic;           /* the name says that the weights are random: reports must say so */
@@ -213,10 +241,12 @@ typedef struct hearth_model_info {
                                  time of this machine's CPU; 0: measured times are those of this machine */
 } hearth_model_info;
 
-HEARTH_API void hearth_model_get_info(const hearth_model *model, hearth_model_info *info);
+/* ARGUMENT: info->size is too small; nothing is written. Threads: any. */
+HEARTH_API hearth_status hearth_model_get_info(const hearth_model *model, hearth_model_info *info);
 
 /* What was read of weights that are not in memory, since the model was opened. */
 typedef struct hearth_storage_stats {
+    size_t size;                    /* set by the caller: see Versions above */
     uint64_t n_hit, n_miss;         /* experts or pieces that were in memory when a step asked for them, or were not */
     uint64_t n_guess, n_guess_used; /* read before they were asked for, and of those the ones that then were */
     uint64_t weight_bytes;          /* that were read */
@@ -229,7 +259,7 @@ typedef struct hearth_storage_stats {
     uint64_t cache_bytes_max;       /* when the model was opened */
 } hearth_storage_stats;
 
-/* False: all weights are in memory. */
+/* False, and zeros: all weights are in memory, or there is no such layer; or stats->size is too small. Threads: any. */
 HEARTH_API bool hearth_model_get_storage(const hearth_model *model, hearth_storage_stats *stats);
 /* The same for one layer. Its n_read, read_bytes, n_repeated and read_seconds are 0: reads are counted for all layers
  * together. */
@@ -243,40 +273,44 @@ typedef enum hearth_tokenize_flags {
     HEARTH_PARSE_SPECIAL = 2, /* parse the texts of control tokens as these tokens: for trusted text only */
 } hearth_tokenize_flags;
 
-/* Converts n arbitrary bytes into *n_ids ids in *ids, to be freed with hearth_free. A warning counts the bytes
- * that the vocabulary cannot encode. UNSUPPORTED if the kind of the vocabulary is not supported (SentencePiece, BPE,
- * Unigram and WordPiece are; BPE needs a build with PCRE2, WordPiece one with utf8proc). */
+/* Converts n arbitrary bytes (text may be NULL if n is 0) into *n_ids ids in *ids, to be freed with hearth_free.
+ * flags: hearth_tokenize_flags together. A warning counts the bytes that the vocabulary cannot encode. UNSUPPORTED if the
+ * kind of the vocabulary is not supported (SentencePiece, BPE, Unigram and WordPiece are; BPE needs a build with PCRE2,
+ * WordPiece one with utf8proc). */
 HEARTH_API hearth_status hearth_tokenize(const hearth_model *model, const char *text, size_t n,
                                          unsigned flags, int32_t **ids, size_t *n_ids,
                                          hearth_error *err);
+/* Frees what hearth_tokenize, hearth_chat_render and hearth_chat_tokenize gave; not free(). */
 HEARTH_API void hearth_free(void *memory);
 
 /* -1 if the vocabulary has none, or is not supported. */
 HEARTH_API int32_t hearth_token_bos(const hearth_model *model);
+/* The same for the end of a text. */
 HEARTH_API int32_t hearth_token_eos(const hearth_model *model);
 /* True if the token is an end of generation. */
 HEARTH_API bool hearth_token_is_eog(const hearth_model *model, int32_t id);
 
-/* Converts a stream of tokens to text; never splits a UTF-8 character. */
+/* Converts a stream of tokens to text; never splits a UTF-8 character. Used by one thread at a time. */
 typedef struct hearth_detokenizer hearth_detokenizer;
 
 /* at_start: the tokens start a text (the leading space that the vocabulary implies is stripped); false: they
- * continue one. show_special: control tokens appear by name. */
+ * continue one. show_special: control tokens appear by name. UNSUPPORTED: the vocabulary is not; MEMORY. */
 HEARTH_API hearth_status hearth_detokenizer_open(const hearth_model *model, bool at_start,
                                              bool show_special, hearth_detokenizer **out,
                                              hearth_error *err);
+/* Ends the use of what it gave. */
 HEARTH_API void hearth_detokenizer_close(hearth_detokenizer *detokenizer);
 /* The bytes that id completes: *n of them, valid until the next call; none for a row of the model that pads the
  * vocabulary. ARGUMENT if id exceeds the rows. */
 HEARTH_API hearth_status hearth_detokenizer_push(hearth_detokenizer *detokenizer, int32_t id, const char **text,
                                              size_t *n, hearth_error *err);
-/* The held-back bytes of an incomplete character. */
+/* The held-back bytes of an incomplete character, valid as those of a push. */
 HEARTH_API void hearth_detokenizer_flush(hearth_detokenizer *detokenizer, const char **text, size_t *n);
 
 /* ---- chat ----------------------------------------------------------------- */
 
 /* How a conversation becomes the text that a model was trained on: the template in its file, another one, or a
- * format by name. Immutable; close it before the model. */
+ * format by name. Immutable; any number of threads may use it. */
 typedef struct hearth_chat hearth_chat;
 
 /* format NULL: the template in the model's file (tokenizer.chat_template). If it cannot be parsed: a warning, and
@@ -288,6 +322,7 @@ HEARTH_API hearth_status hearth_chat_open(const hearth_model *model, const char 
  * for what this subset does not support, and beyond its limits. */
 HEARTH_API hearth_status hearth_chat_open_template(const hearth_model *model, const char *source,
                                                    size_t n, hearth_chat **out, hearth_error *err);
+/* What was opened with the chat does not need it any more. */
 HEARTH_API void hearth_chat_close(hearth_chat *chat);
 
 /* "template of the file", "template", or the name of a format. */
@@ -303,9 +338,11 @@ typedef struct hearth_message {
     const char *members; /* a JSON object of more members, in OpenAI's form: "name", "reasoning_content", "tool_calls",
                             "tool_call_id"; or NULL. Arguments of calls, which are a text there, become an object for
                             the template, and are written as that text. Formats by name use none of them */
+    const void *reserved[2];
 } hearth_message;
 
 typedef struct hearth_chat_options {
+    size_t size;                /* of this struct: see Versions above */
     bool add_generation_prompt; /* end the text with the prompt for the model's answer */
     const int64_t *local_time;  /* local time in seconds since 1970, for templates that write the date; NULL: they
                                    get none */
@@ -330,7 +367,7 @@ HEARTH_API hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hea
 /* ---- answers ---------------------------------------------------------------- */
 
 /* Divides what a chat model generates into reasoning, text and calls of functions, by the marks that its template has.
- * For one answer. Close it before the chat. */
+ * For one answer. Used by one thread at a time, on which fn runs. */
 typedef struct hearth_answer hearth_answer;
 
 typedef enum hearth_answer_kind {
@@ -345,24 +382,26 @@ typedef enum hearth_answer_kind {
 typedef void hearth_answer_fn(void *user, hearth_answer_kind kind, const char *text, size_t n);
 
 typedef struct hearth_answer_options {
+    size_t size;             /* of this struct: see Versions above */
     const hearth_chat *chat; /* NULL: all is text */
     bool at_start;           /* as of a detokenizer */
-    bool in_reasoning;       /* the prompt has begun the reasoning: hearth_chat_is_reasoning */
+    bool in_reasoning;       /* the prompt has begun the reasoning (hearth_chat_is_reasoning), if the chat has any */
     const char *tools;       /* as given to the chat; NULL: calls of functions are text as any other */
-    hearth_answer_fn *fn;
-    void *user;
+    hearth_answer_fn *fn;    /* gets the parts; must not be NULL */
+    void *user;              /* passed to fn: valid until the answer is closed */
 } hearth_answer_options;
 
-/* Whether a prompt of hearth_chat_tokenize ends within reasoning. */
+/* Whether a prompt of hearth_chat_tokenize ends within reasoning; false also for ids out of range. */
 HEARTH_API bool hearth_chat_is_reasoning(const hearth_chat *chat, const int32_t *ids, size_t n_ids);
 
+/* ARGUMENT; UNSUPPORTED: the vocabulary is not; MEMORY. */
 HEARTH_API hearth_status hearth_answer_open(const hearth_model *model, const hearth_answer_options *options,
                                             hearth_answer **out, hearth_error *err);
-/* NULL is allowed. */
+/* What was kept back is dropped. */
 HEARTH_API void hearth_answer_close(hearth_answer *answer);
 /* Takes a token. What may be the beginning of a mark is kept back. ARGUMENT: as hearth_detokenizer_push; MEMORY. */
 HEARTH_API hearth_status hearth_answer_push(hearth_answer *answer, int32_t id, hearth_error *err);
-/* Gives what was kept back. No token follows. */
+/* Gives what was kept back. No token follows. MEMORY. */
 HEARTH_API hearth_status hearth_answer_finish(hearth_answer *answer, hearth_error *err);
 
 /* ---- sessions ------------------------------------------------------------- */
@@ -375,48 +414,57 @@ typedef struct hearth_session hearth_session;
 /* Value of n_ctx: all positions that the model was trained for. */
 #define HEARTH_CTX_TRAINED UINT32_MAX
 
-/* Value of n_batch: 256; without a GPU, if weights are read when they are needed, 512 or 1024, as far as what a session
- * needs more for them is at most a 16th of the limit of memory (hearth_model_options.ram). */
-#define HEARTH_BATCH_AUTO UINT32_MAX
+/* Values of n_batch. AUTO: 256; without a GPU, if weights are read when they are needed, 512 or 1024, as far as what a
+ * session needs more for them is at most a 16th of the limit of memory (hearth_model_options.ram). NONE: the session is
+ * used in batches only. */
+#define HEARTH_BATCH_AUTO 0
+#define HEARTH_BATCH_NONE UINT32_MAX
 
 typedef struct hearth_session_options {
+    size_t size;       /* of this struct: see Versions above */
     uint32_t n_ctx;    /* positions; 0: as the model was trained, at most 4096; or HEARTH_CTX_TRAINED */
-    uint32_t n_batch;  /* prompt tokens per step; 0: this session is used in batches only */
+    uint32_t n_batch;  /* prompt tokens per step; or HEARTH_BATCH_AUTO, HEARTH_BATCH_NONE */
     uint32_t n_thread; /* 0: one per physical core */
-    hearth_kv_type kv; /* element type of the cache; affects the result */
-    hearth_selector selector; /* AUTO: the model's. Another one is possible only if the model could have been
-                                 opened with it, and is slower */
     bool bf16_dot;     /* compute prompts with BF16 matrices by the CPU's bf16 dot products, with inputs rounded to
                           bf16: an approximation; not in batches of several sessions */
     bool release_window; /* reuse the cache of layers with a window (Gemma, Mistral) behind the window: less memory, but
                             a session that goes back to before the window computes its cache again, and a batch takes
-                            at most n_batch of its tokens (256 if that is 0) */
+                            at most n_batch of its tokens (256 if that is NONE) */
+    hearth_kv_type kv; /* element type of the cache; affects the result */
+    hearth_selector selector; /* AUTO: the model's. Another one is possible only if the model could have been
+                                 opened with it, and is slower */
 } hearth_session_options;
 
-/* n_ctx 0, n_batch HEARTH_BATCH_AUTO, n_thread 0, kv F16. */
+/* Zeros, and size. */
 HEARTH_API hearth_session_options hearth_session_defaults(void);
 
-/* MEMORY: also if it exceeds the limit of the model (hearth_model_options.ram). */
+/* ARGUMENT; UNSUPPORTED: bf16_dot, a selector; MEMORY: also if it exceeds the limit of the model
+ * (hearth_model_options.ram). */
 HEARTH_API hearth_status hearth_session_open(const hearth_model *model,
                                              const hearth_session_options *options,
                                              hearth_session **out, hearth_error *err);
+/* Also takes it out of a batch that was not run: not while another thread uses that batch. */
 HEARTH_API void hearth_session_close(hearth_session *session);
 
-/* Bytes that a session with these options allocates; 0 if that overflows, or if the type of the cache does not
- * suit the model. */
+/* Bytes that a session with these options allocates; 0 if that overflows, if the type of the cache does not suit the
+ * model, or if an option has a size or a value that does not exist. */
 HEARTH_API uint64_t hearth_session_bytes(const hearth_model *model,
                                          const hearth_session_options *options);
 
 /* Appends n tokens and computes the logits after the last one. The bits do not depend on how a text is split into
- * calls. CONTEXT if they do not fit: then nothing is appended. After any other error the position is unchanged. */
+ * calls. CONTEXT if they do not fit; ARGUMENT; CANCELLED; NUMERIC; IO; MEMORY; DEVICE. After an error the position and the
+ * logits are as before. */
 HEARTH_API hearth_status hearth_session_eval(hearth_session *session, const int32_t *tokens, size_t n,
                                              hearth_error *err);
-/* float[n_vocab] after the last token; NULL before the first. Valid until the
- * next call on the session. */
+/* float[n_vocab] after the last token, valid until the next call on the session. NULL: before the first token, and,
+ * until a token is evaluated, after hearth_session_truncate to a smaller position, hearth_session_eval_hidden, and a
+ * hearth_session_restore that failed while it read, or of a session that had none. To have them again, truncate to one
+ * position less and evaluate that token. */
 HEARTH_API const float *hearth_session_logits(const hearth_session *session);
 
-/* As eval, but passes the logits of every token to fn, in order. A status other than HEARTH_OK from fn stops it.
- * fn must not call functions of the model or its sessions. */
+/* As eval, but passes the logits of every token to fn, in order, on the calling thread; fn NULL: as eval. A status other
+ * than HEARTH_OK from fn, which may fill in err, stops it and is returned (ARGUMENT for one that does not exist), with
+ * the position as before. fn must not call functions of the model or its sessions. */
 typedef hearth_status hearth_logits_fn(void *user, size_t i_token, const float *logits,
                                        hearth_error *err);
 HEARTH_API hearth_status hearth_session_eval_each(hearth_session *session, const int32_t *tokens,
@@ -424,22 +472,25 @@ HEARTH_API hearth_status hearth_session_eval_each(hearth_session *session, const
                                                   hearth_error *err);
 
 /* As eval_each, but passes float[d_model] in place of logits: what the last layer makes of each token, normed as for the
- * head. Embeddings of texts are means of them, or the last one. hearth_session_logits is NULL then. UNSUPPORTED with a
- * device. */
+ * head. Embeddings of texts are means of them, or the last one. fn NULL is an error; hearth_session_logits is NULL after
+ * success. UNSUPPORTED with a device. */
 HEARTH_API hearth_status hearth_session_eval_hidden(hearth_session *session, const int32_t *tokens,
                                                     size_t n, hearth_logits_fn *fn, void *user,
                                                     hearth_error *err);
 
+/* The number of its tokens. */
 HEARTH_API uint32_t hearth_session_position(const hearth_session *session);
 /* The tokens before the position: int32_t[position]. Valid until the next call on the session. */
 HEARTH_API const int32_t *hearth_session_tokens(const hearth_session *session);
 /* How many of them, from the first on, are in the cache. Fewer than position after a truncation (recurrent layers;
  * release_window), or if a file without a cache was restored: the next evaluation computes the others again. */
 HEARTH_API uint32_t hearth_session_n_cached(const hearth_session *session);
+/* Its n_ctx and n_thread, as chosen; n_thread 0: it is used in batches only. */
 HEARTH_API uint32_t hearth_session_n_ctx(const hearth_session *session);
 HEARTH_API uint32_t hearth_session_n_thread(const hearth_session *session);
-/* Removes all tokens from position on. ARGUMENT if position exceeds the number of tokens. If the cache before position
- * was released (release_window), the next evaluation computes it again. */
+/* Removes all tokens from position on; the logits are gone, unless position is the number of tokens. ARGUMENT if it
+ * exceeds that, or the session is in a batch that was not run. If the cache before position was released
+ * (release_window), the next evaluation computes it again. */
 HEARTH_API hearth_status hearth_session_truncate(hearth_session *session, uint32_t position,
                                                  hearth_error *err);
 
@@ -459,61 +510,73 @@ HEARTH_API hearth_status hearth_session_restore(hearth_session *session, const c
  * itself (not in batches). Costs a pass over the hidden values. Nothing is counted on a device, nor where weights are read
  * when they are needed. */
 HEARTH_API void hearth_session_enable_sparsity_stats(hearth_session *session, bool on);
-/* share[n_layer]: active neurons per token and layer since counting started, 0 to 1. Returns the number of tokens
- * counted. */
+/* share[n_layer], or NULL: active neurons per token and layer since counting started, 0 to 1. Returns the number of
+ * tokens counted. */
 HEARTH_API uint64_t hearth_session_sparsity_stats(const hearth_session *session, double *share);
 
 /* ---- batches -------------------------------------------------------------- */
 
 /* Evaluates several sessions of one model at once: weights are read once for all. A session's bits do not depend
- * on the other sessions. */
+ * on the other sessions. Used by one thread at a time, which also uses the sessions in it. */
 typedef struct hearth_batch hearth_batch;
 
-/* Up to n_tok tokens per run; n_thread 0: one per physical core. */
+/* Up to n_tok tokens per run, 1 to 65536; n_thread 0: one per physical core. ARGUMENT; MEMORY. */
 HEARTH_API hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint32_t n_thread,
                                            hearth_batch **out, hearth_error *err);
+/* Also takes out the sessions that are in it. */
 HEARTH_API void hearth_batch_close(hearth_batch *batch);
-/* Appends n tokens of a session to the batch, which must have capacity for all. A session can be in a batch only
- * once. Closing it removes it. */
+/* Appends n > 0 tokens of a session to the batch, which must have capacity for all. A session can be in a batch only
+ * once. Closing it removes it. CONTEXT: they do not fit into its context; ARGUMENT. After an error both are as before. */
 HEARTH_API hearth_status hearth_batch_add(hearth_batch *batch, hearth_session *session,
                                           const int32_t *tokens, size_t n, hearth_error *err);
-/* Evaluates the batch. Each session then has the logits after its last token. Empties the batch. */
+/* Evaluates the batch. Each session then has the logits after its last token, and the batch is empty. After an error
+ * (CANCELLED; NUMERIC; IO; MEMORY; DEVICE) the positions and logits of the sessions are as before, and the batch keeps its
+ * tokens: run it again, or clear it. */
 HEARTH_API hearth_status hearth_batch_run(hearth_batch *batch, hearth_error *err);
+/* Takes out all sessions, which are as before they were added. */
+HEARTH_API void hearth_batch_clear(hearth_batch *batch);
 
 /* ---- sampling --------------------------------------------------------------- */
 
 typedef struct hearth_logit_bias {
     int32_t id;
     float bias; /* added to the logit; -infinity bans the token */
+    uint32_t reserved[2];
 } hearth_logit_bias;
 
-/* Applied in this order: bias, penalties, top-k, typical, top-p, min-p, temperature, draw. */
+/* Applied in this order: bias, penalties, top-k, typical, top-p, min-p, temperature, draw. Zero turns each of them off:
+ * {.temperature = 0.7f} draws from all tokens. */
 typedef struct hearth_sampler_options {
-    float temperature;       /* 0: greedy (the largest logit, the lowest id among equals) */
+    size_t size;             /* of this struct: see Versions above */
+    float temperature;       /* 0: greedy (the largest logit, the lowest id among equals); at most 100 */
     int32_t top_k;           /* 0: all */
-    float typical_p;         /* 1: off */
-    float top_p;             /* 1: off */
-    float min_p;             /* 0: off */
-    float repeat_penalty;    /* 1: off */
-    float presence_penalty;  /* 0: off */
-    float frequency_penalty; /* 0: off */
-    int32_t repeat_last_n;   /* tokens that penalties consider; -1: all, 0: none */
+    float typical_p;         /* above 0, to 1; 0 and 1: off */
+    float top_p;             /* above 0, to 1; 0 and 1: off */
+    float min_p;             /* 0 to 1; 0: off */
+    float repeat_penalty;    /* 0.01 to 100; 0 and 1: off */
+    float presence_penalty;  /* -100 to 100; 0: off */
+    float frequency_penalty; /* -100 to 100; 0: off */
+    int32_t repeat_last_n;   /* tokens that penalties consider, at most 1048576; 0: 64, -1: all */
     uint64_t seed;           /* same seed, same text, on every machine */
-    const hearth_logit_bias *bias;
+    const hearth_logit_bias *bias; /* [n_bias] */
     size_t n_bias;
 } hearth_sampler_options;
 
-/* temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, no penalties, seed 0. */
+/* Zeros, and size: greedy. */
 HEARTH_API hearth_sampler_options hearth_sampler_defaults(void);
 
+/* Draws the tokens of one text. Used by one thread at a time. */
 typedef struct hearth_sampler hearth_sampler;
+/* ARGUMENT; MEMORY. */
 HEARTH_API hearth_status hearth_sampler_open(const hearth_model *model,
                                              const hearth_sampler_options *options,
                                              hearth_sampler **out, hearth_error *err);
+/* A session that follows the sampler with drafts keeps it. */
 HEARTH_API void hearth_sampler_close(hearth_sampler *sampler);
-/* Adds a token of the prompt, or a sampled one, to the history of the penalties. */
+/* Adds a token of the prompt, or a sampled one, to the history of the penalties; ids out of range are not added. */
 HEARTH_API void hearth_sampler_accept(hearth_sampler *sampler, int32_t id);
-/* Samples a token from logits[n_vocab]. */
+/* Samples a token from logits[n_vocab]. ARGUMENT: logits is NULL, as hearth_session_logits may be; NUMERIC: one of them is
+ * NaN or +infinity, or all are banned. Nothing is drawn then. */
 HEARTH_API hearth_status hearth_sampler_sample(hearth_sampler *sampler, const float *logits, int32_t *id,
                                              hearth_error *err);
 
@@ -523,7 +586,7 @@ HEARTH_API hearth_status hearth_sampler_sample(hearth_sampler *sampler, const fl
  * text, token by token:
  *     hearth_constraint_mask(c, logits); hearth_sampler_sample(...); hearth_constraint_accept(c, id);
  * until hearth_constraint_get_end says that it is complete. The text is that of a detokenizer which was opened with
- * at_start false. Used by one thread at a time; copies are independent of one another. Close all before the model. */
+ * at_start false. Used by one thread at a time; copies are independent of one another. */
 typedef struct hearth_constraint hearth_constraint;
 
 typedef enum hearth_constraint_kind {
@@ -535,15 +598,17 @@ typedef enum hearth_constraint_kind {
 } hearth_constraint_kind;
 
 typedef struct hearth_constraint_options {
+    size_t size;                /* of this struct: see Versions above */
     hearth_constraint_kind kind;
+    bool one_call;              /* CALLS: exactly one; else one or more, where the template can write several */
+    bool in_reasoning;          /* the text begins within reasoning of the chat (if it has none, this has no effect),
+                                   which is free; the constraint holds behind it */
     const char *text;           /* of the schema, the grammar, or the functions (a JSON array in OpenAI's form): n bytes,
-                                   at most 256 KiB; copied */
+                                   at most 256 KiB */
     size_t n;
     const char *const *choices; /* [n_choice] texts, none of them empty */
     size_t n_choice;
-    const hearth_chat *chat;    /* for CALLS and in_reasoning; else NULL */
-    bool one_call;              /* CALLS: exactly one; else one or more, where the template can write several */
-    bool in_reasoning;          /* the text begins within reasoning, which is free; the constraint holds behind it */
+    const hearth_chat *chat;    /* for CALLS and in_reasoning; NULL: as of a template that shows no functions */
 } hearth_constraint_options;
 
 /* docs/constrain.md lists what of JSON schema is supported. Messages name the path in a schema, or the line and column
@@ -558,7 +623,7 @@ HEARTH_API hearth_status hearth_constraint_prepare(const hearth_model *model, he
 /* A constraint at the same place of the same text. What it computes is shared. MEMORY. */
 HEARTH_API hearth_status hearth_constraint_copy(const hearth_constraint *constraint, hearth_constraint **out,
                                                 hearth_error *err);
-/* NULL is allowed. */
+/* Copies stay, and a scheduler whose request uses it keeps it. */
 HEARTH_API void hearth_constraint_close(hearth_constraint *constraint);
 /* Sets logits[n_vocab] of all tokens that cannot follow to -infinity, before they are sampled. Ends of generation can
  * follow where the text may end, and where it must, nothing else. UNSUPPORTED: no token can follow, because of the
@@ -572,6 +637,7 @@ typedef enum hearth_constraint_end {
     HEARTH_CONSTRAINT_MAY_END,     /* it is, but more can follow */
     HEARTH_CONSTRAINT_ENDS,        /* it is, and nothing but an end of generation can follow */
 } hearth_constraint_end;
+/* Whether the text is complete. NULL: GOES_ON. */
 HEARTH_API hearth_constraint_end hearth_constraint_get_end(const hearth_constraint *constraint);
 
 /* ---- drafts ------------------------------------------------------------------- */
@@ -579,20 +645,24 @@ HEARTH_API hearth_constraint_end hearth_constraint_get_end(const hearth_constrai
 /* Speculative decoding: tokens that may follow, a draft, are evaluated together with the next token of a text. Those
  * that are then sampled cost no step of their own. Tokens and logits are those that come without drafts, to the bit. */
 
-/* Value of n_draft: as many as are worth their time, by the times of steps and by how often drafts came true. */
-#define HEARTH_DRAFT_AUTO UINT32_MAX
+/* Values of n_draft. AUTO: as many as are worth their time, by the times of steps and by how often drafts came true.
+ * NONE: there are no drafts. */
+#define HEARTH_DRAFT_AUTO 0
+#define HEARTH_DRAFT_NONE UINT32_MAX
 
+/* Of a session (hearth_session_use_drafts) and of a scheduler: zeros have the same meaning for both. */
 typedef struct hearth_draft_options {
-    uint32_t n_draft;          /* tokens of a draft at most, up to 15; 0: none */
-    const hearth_model *model; /* a small model of the same vocabulary, whose weights are in memory and which must outlive
-                                  what uses it. It makes drafts where the text does not repeat what it had. NULL: a
-                                  block of the model's own file that predicts a token further (MTP), if it has one */
-    bool no_mtp;               /* not by such a block */
+    uint32_t n_draft;          /* tokens of a draft at most, 1 to 15; or HEARTH_DRAFT_AUTO, HEARTH_DRAFT_NONE */
+    bool no_mtp;               /* not by a block of the model's own file */
+    const hearth_model *model; /* a small model of the same vocabulary, whose weights are in memory; what uses it keeps
+                                  it. It makes drafts where the text does not repeat what it had. NULL: a block of
+                                  the model's own file that predicts a token further (MTP), if it has one */
+    uint64_t reserved[4];
 } hearth_draft_options;
 
 /* From now on hearth_session_eval of a single token may evaluate a draft with it, and then needs no evaluation for
- * tokens that were drafted. sampler: that of the text, which a model follows when it drafts; it must stay open until
- * this is called again, or the session is closed; NULL: the model drafts the most likely tokens. There are no drafts,
+ * tokens that were drafted. sampler: that of the text, which a model follows when it drafts, and which the session
+ * keeps; NULL: the model drafts the most likely tokens. There are no drafts,
  * and a warning says why if n_draft or a model was given, where a sequence cannot go back (release_window), weights are
  * read when they are needed, or bits depend on the number of tokens (bf16_dot; a GPU that is not bit-exact). ARGUMENT:
  * the session has no step of its own, or the vocabulary of the model is another one; MEMORY. */
@@ -601,8 +671,10 @@ HEARTH_API hearth_status hearth_session_use_drafts(hearth_session *session, cons
 
 typedef struct hearth_draft_stats {
     uint64_t n_drafted, n_accepted; /* tokens that were evaluated as drafts, and those of them that were the next */
+    uint64_t reserved[2];
 } hearth_draft_stats;
-HEARTH_API hearth_draft_stats hearth_session_get_draft_stats(const hearth_session *session);
+/* Of the session so far; zeros without drafts. ARGUMENT. */
+HEARTH_API hearth_status hearth_session_get_draft_stats(const hearth_session *session, hearth_draft_stats *stats);
 
 /* ---- scheduling ------------------------------------------------------------- */
 
@@ -610,14 +682,15 @@ HEARTH_API hearth_draft_stats hearth_session_get_draft_stats(const hearth_sessio
  * request that generates, perhaps with a draft, and a part of the prompts of others. Keys and values lie in pages of one
  * budget; requests that begin with the same tokens share them. What a request gets does not depend on other requests. One thread. */
 typedef struct hearth_scheduler hearth_scheduler;
-
+#define HEARTH_KEPT_NONE UINT32_MAX /* value of n_kept: the cache of a request ends with it */
 typedef struct hearth_scheduler_options {
+    size_t size;         /* of this struct: see Versions above */
     uint32_t n_position; /* of the cache, for all requests and what is kept of earlier ones; 0: 4 times n_ctx, with
                             a device all that it was opened for (gpu.n_ctx) */
     uint32_t n_ctx;      /* of a request at most, as in hearth_session_options */
     uint32_t n_batch;    /* tokens of a step at most; 0: 256 */
     uint32_t n_running;  /* requests in a step at most; 0: 16 */
-    uint32_t n_kept;     /* earlier requests whose cache is kept, at most; 0: 64 */
+    uint32_t n_kept;     /* earlier requests whose cache is kept, at most; 0: 64; or HEARTH_KEPT_NONE */
     uint32_t n_thread;   /* 0: one per physical core */
     hearth_kv_type kv;
     double max_delay;    /* seconds that a step may take longer because of prompts, while others generate; 0: 0.15 */
@@ -640,31 +713,32 @@ typedef struct hearth_request_event {
     const float *logits;        /* float[n_vocab] that the model computed, while the function runs; TOKEN, END, or NULL */
     uint32_t n_cached;          /* tokens of the prompt that were not evaluated, as an earlier request had them */
     hearth_draft_stats draft;   /* of the request so far */
-    const hearth_error *error;  /* FAILED */
+    const hearth_error *error;  /* FAILED, and valid while the function runs */
+    uint64_t reserved[4];
 } hearth_request_event;
 
-/* TOKEN: false ends the request. Must not call functions of the scheduler. */
+/* TOKEN: false ends the request. Called within functions of the scheduler, on their thread; must not call them. */
 typedef bool hearth_request_fn(void *user, const hearth_request_event *event);
 
 typedef struct hearth_request {
-    const int32_t *tokens; /* [n_token] the prompt; copied */
+    size_t size;           /* of this struct: see Versions above */
+    const int32_t *tokens; /* [n_token] the prompt */
     size_t n_token;
     uint32_t max_token;                    /* to generate; 0: until the context ends */
     bool prompt_only;                      /* nothing is generated: the prompt is evaluated and kept for later requests,
                                               then LENGTH ends it */
     bool ignore_end;                       /* tokens that end generation are as others */
     const hearth_sampler_options *sampler; /* NULL: the defaults */
-    hearth_constraint *constraint;         /* at the beginning of its text; the scheduler uses it until the request
-                                              ends, and closes nothing. NULL: all texts are allowed */
+    hearth_constraint *constraint;         /* at the beginning of its text; the scheduler keeps and uses it until the
+                                              request ends. NULL: all texts are allowed */
     uint64_t owner; /* requests begin in turns of owners, and share the cache of their own owner only */
     hearth_request_fn *fn;
-    void *user;
+    void *user; /* passed to fn: valid until the request ends, or the scheduler is closed */
 } hearth_request;
 
-/* n_position 0, n_ctx 0, n_batch 0, n_running 0, n_kept 0, n_thread 0, kv F16, max_delay 0, n_draft
- * HEARTH_DRAFT_AUTO. */
+/* Zeros, and size. */
 HEARTH_API hearth_scheduler_options hearth_scheduler_defaults(void);
-/* ARGUMENT; MEMORY. The model, and that of drafts, must outlive it. */
+/* ARGUMENT; MEMORY. */
 HEARTH_API hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_scheduler_options *options,
                                                hearth_scheduler **out, hearth_error *err);
 /* Without further events. */
@@ -692,29 +766,34 @@ HEARTH_API hearth_status hearth_scheduler_save(hearth_scheduler *scheduler, cons
                                                hearth_error *err);
 /* Whether the cache of a request was kept since hearth_scheduler_save succeeded, or hearth_scheduler_restore. */
 HEARTH_API bool hearth_scheduler_has_unsaved(const hearth_scheduler *scheduler);
+/* Reads such a folder. IO: it cannot be read; MEMORY. */
 HEARTH_API hearth_status hearth_scheduler_restore(hearth_scheduler *scheduler, const char *folder, hearth_error *err);
 
 typedef struct hearth_scheduler_stats {
+    size_t size; /* set by the caller: see Versions above */
     uint32_t n_waiting, n_running, n_kept;
     uint32_t n_page, n_page_used; /* of layers without a window */
     uint64_t n_prompt, n_cached, n_generated; /* tokens so far: evaluated of prompts, found, sampled */
     uint64_t n_preempted;                     /* requests whose pages others took, and that were evaluated again */
     hearth_draft_stats draft;
 } hearth_scheduler_stats;
-HEARTH_API hearth_scheduler_stats hearth_scheduler_get_stats(const hearth_scheduler *scheduler);
+/* ARGUMENT: stats->size is too small; nothing is written. */
+HEARTH_API hearth_status hearth_scheduler_get_stats(const hearth_scheduler *scheduler, hearth_scheduler_stats *stats);
 
 /* As hearth_session_enable_sparsity_stats and hearth_session_sparsity_stats, for the tokens of all requests. */
 HEARTH_API void hearth_scheduler_enable_sparsity_stats(hearth_scheduler *scheduler, bool on);
+/* The shares since then, and the number of tokens. */
 HEARTH_API uint64_t hearth_scheduler_sparsity_stats(const hearth_scheduler *scheduler, double *share);
 
 /* How far a request is. */
 typedef struct hearth_request_progress {
+    size_t size;       /* set by the caller: see Versions above */
     bool is_running;   /* false: it waits for its turn, or for pages that others took */
     uint32_t n_before; /* of those that wait: requests that came earlier and wait too */
     uint32_t n_prompt, n_cached, n_generated; /* tokens: of the prompt, of those found, sampled */
     uint32_t n_evaluated;                     /* tokens of the prompt whose keys and values are there, found ones too */
 } hearth_request_progress;
-/* False: no request has that id. */
+/* False: no request has that id, or out->size is too small; nothing is written. */
 HEARTH_API bool hearth_scheduler_get_progress(const hearth_scheduler *scheduler, uint64_t id,
                                               hearth_request_progress *out);
 

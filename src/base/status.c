@@ -12,7 +12,7 @@ const char *hearth_status_name(hearth_status status)
     case HEARTH_OK: return "ok";
     case HEARTH_ERROR_MEMORY: return "out of memory";
     case HEARTH_ERROR_IO: return "input or output failed";
-    case HEARTH_ERROR_FORMAT: return "malformed file";
+    case HEARTH_ERROR_FORMAT: return "malformed";
     case HEARTH_ERROR_UNSUPPORTED: return "not supported";
     case HEARTH_ERROR_ARGUMENT: return "argument out of range";
     case HEARTH_ERROR_CONTEXT: return "context full";
@@ -74,15 +74,36 @@ hearth_status hth_fail(hearth_error *err, hearth_status status, const char *form
         int n = vsnprintf(line, sizeof line, format, args);
         va_end(args);
         size_t len = n < 0 ? 0 : (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
-        err->status = status;
+        *err = (hearth_error){.status = status};
         escape_into(err->message, sizeof err->message, line, len, 1);
     }
     return status;
 }
 
+hearth_status hth_fail_null(hearth_error *err, const char *name)
+{
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s is NULL", name);
+}
+
+hearth_status hth_fail_enum(hearth_error *err, const char *name, int value, int n)
+{
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s is %d; there are 0 to %d", name, value, n - 1);
+}
+
+hearth_status hth_returned(hearth_status status, const char *function, hearth_error *err)
+{
+    if (status == HEARTH_OK) return status;
+    if ((unsigned)status > HEARTH_ERROR_DEVICE)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s returned %d, which is no status", function,
+                        (int)status);
+    err->status = status;
+    err->message[sizeof err->message - 1] = '\0';
+    return err->message[0] ? status : hth_fail(err, status, "%s ended the evaluation", function);
+}
+
 hearth_status hth_fail_memory(hearth_error *err, size_t size, const char *what)
 {
-    return hth_fail(err, HEARTH_ERROR_MEMORY, "out of memory: %s for %s", hth_format_bytes(size).text, what);
+    return hth_fail(err, HEARTH_ERROR_MEMORY, "no memory: %s for %s", hth_format_bytes(size).text, what);
 }
 
 hearth_status hth_fail_cancelled(hearth_error *err)

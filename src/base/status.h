@@ -11,6 +11,16 @@
 hearth_status hth_fail(hearth_error *err, hearth_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The same for a parameter or field that is NULL, and must not be: ARGUMENT. */
+hearth_status hth_fail_null(hearth_error *err, const char *name);
+
+/* The same for an enumerator that does not exist, of 0 to n - 1. */
+hearth_status hth_fail_enum(hearth_error *err, const char *name, int value, int n);
+
+/* What a caller's function returned, with what it wrote to *err, which was zero before: a status that does not exist is
+ * ARGUMENT, and a message that is missing says which function it was. */
+hearth_status hth_returned(hearth_status status, const char *function, hearth_error *err);
+
 /* The same for a failed allocation of size bytes. */
 hearth_status hth_fail_memory(hearth_error *err, size_t size, const char *what);
 

@@ -2,6 +2,7 @@
  * another on different threads; it is held while a token is masked or accepted. */
 #include "constrain/constraint.h"
 
+#include "base/ref.h"
 #include "constrain/json_rules.h"
 #include "constrain/mask.h"
 
@@ -25,6 +26,7 @@ typedef struct shared {
 } shared;
 
 struct hearth_constraint {
+    hth_ref ref; /* of the caller, and of requests */
     shared *shared;
     uint32_t state;
     bool has_ended; /* an end of generation was accepted */
@@ -58,6 +60,18 @@ uint32_t hth_compile_json_object(hth_grammar *g)
     return rules.object;
 }
 
+/* Whether what the kind needs is there. */
+static hearth_status check_given(const hearth_constraint_options *o, bool has_text, hearth_error *err)
+{
+    if (has_text && !o->text) return hth_fail_null(err, "hearth_constraint_options.text");
+    if (o->kind != HEARTH_CONSTRAINT_CHOICES || o->n_choice == 0) return HEARTH_OK;
+    if (!o->choices) return hth_fail_null(err, "hearth_constraint_options.choices");
+    for (size_t i = 0; i < o->n_choice; i++)
+        if (!o->choices[i])
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "hearth_constraint_options.choices[%zu] is NULL", i);
+    return HEARTH_OK;
+}
+
 static hearth_status compile(shared *s, const hearth_constraint_options *o, hearth_error *err)
 {
     static const char *const words[] = {[HEARTH_CONSTRAINT_JSON_OBJECT] = "JSON",
@@ -67,13 +81,16 @@ static hearth_status compile(shared *s, const hearth_constraint_options *o, hear
                                         [HEARTH_CONSTRAINT_CALLS] = "functions"};
     hth_grammar *g = &s->grammar;
     uint32_t start = HTH_GRAMMAR_NOTHING;
-    if ((unsigned)o->kind >= sizeof words / sizeof *words)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "there is no constraint of kind %d", (int)o->kind);
+    enum { N_KIND = sizeof words / sizeof *words };
+    if ((unsigned)o->kind >= N_KIND)
+        return hth_fail_enum(err, "hearth_constraint_options.kind", (int)o->kind, N_KIND);
     hth_grammar_init(g, words[o->kind]);
     const hth_constraint_context *x = &s->context;
     bool is_calls = o->kind == HEARTH_CONSTRAINT_CALLS;
     bool has_text =
         is_calls || o->kind == HEARTH_CONSTRAINT_JSON_SCHEMA || o->kind == HEARTH_CONSTRAINT_GRAMMAR;
+    hearth_status st = check_given(o, has_text, err);
+    if (st != HEARTH_OK) return st;
     if (has_text && o->n > HTH_CONSTRAINT_MAX_TEXT)
         hth_grammar_fail(g, HEARTH_ERROR_UNSUPPORTED, "it has %zu bytes; %d are the limit", o->n,
                          HTH_CONSTRAINT_MAX_TEXT);
@@ -158,17 +175,25 @@ hearth_status hth_constraint_open(const hth_token_trie *trie, const hearth_const
 
 hearth_status hearth_constraint_copy(const hearth_constraint *c, hearth_constraint **out, hearth_error *err)
 {
-    shared *s = c->shared;
+    if (!out) return hth_fail_null(err, "out");
     *out = NULL;
+    if (!c) return hth_fail_null(err, "constraint");
+    shared *s = c->shared;
     pthread_mutex_lock(&s->lock);
     hearth_status st = attach(s, c->state, c->has_ended, out, err);
     pthread_mutex_unlock(&s->lock);
     return st;
 }
 
+hearth_constraint *hth_constraint_hold(hearth_constraint *c)
+{
+    if (c) hth_ref_take(&c->ref);
+    return c;
+}
+
 void hearth_constraint_close(hearth_constraint *c)
 {
-    if (!c) return;
+    if (!c || !hth_ref_drop(&c->ref)) return;
     shared *s = c->shared;
     pthread_mutex_lock(&s->lock);
     if (c->before) c->before->after = c->after;
@@ -216,6 +241,8 @@ static void apply(const uint64_t *tokens, float *logits, int32_t n_vocab)
 
 hearth_status hearth_constraint_mask(hearth_constraint *c, float *logits, hearth_error *err)
 {
+    if (!c) return hth_fail_null(err, "constraint");
+    if (!logits) return hth_fail_null(err, "logits");
     shared *s = c->shared;
     const hth_mask *mask = NULL;
     pthread_mutex_lock(&s->lock);
@@ -276,6 +303,7 @@ static hearth_status accept_token(hearth_constraint *c, int32_t id, hearth_error
 
 hearth_status hearth_constraint_accept(hearth_constraint *c, int32_t id, hearth_error *err)
 {
+    if (!c) return hth_fail_null(err, "constraint");
     pthread_mutex_lock(&c->shared->lock);
     hearth_status st = accept_token(c, id, err);
     pthread_mutex_unlock(&c->shared->lock);
@@ -295,6 +323,7 @@ bool hth_constraint_accept_bytes(hearth_constraint *c, const char *bytes, size_t
 
 hearth_constraint_end hearth_constraint_get_end(const hearth_constraint *c)
 {
+    if (!c) return HEARTH_CONSTRAINT_GOES_ON;
     shared *s = c->shared;
     pthread_mutex_lock(&s->lock);
     bool may_end = c->has_ended || hth_automaton_may_end(&s->automaton, c->state);

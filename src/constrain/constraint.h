@@ -47,6 +47,8 @@ typedef struct hth_constraint_context {
 hearth_status hth_constraint_open(const hth_token_trie *trie, const hearth_constraint_options *options,
                                   const hth_constraint_context *context, hearth_constraint **out,
                                   hearth_error *err);
+/* A reference for a request, which hearth_constraint_close gives up; NULL for NULL. */
+hearth_constraint *hth_constraint_hold(hearth_constraint *c);
 /* Bytes instead of a token, for tests. False: they cannot follow; the state is unchanged. */
 bool hth_constraint_accept_bytes(hearth_constraint *c, const char *bytes, size_t n);
 /* Masks that were computed, not found, by all copies. */

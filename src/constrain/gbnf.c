@@ -87,7 +87,7 @@ static bool add_rule(parser *p, const char *name, size_t n)
         uint32_t capacity = p->rule_capacity ? 2 * p->rule_capacity : 64;
         rule *bigger = hth_realloc(p->rule, capacity, sizeof *bigger);
         if (!bigger) {
-            hth_grammar_fail(p->g, HEARTH_ERROR_MEMORY, "out of memory");
+            hth_grammar_fail(p->g, HEARTH_ERROR_MEMORY, "there is no memory for it");
             return false;
         }
         p->rule = bigger;
@@ -365,7 +365,8 @@ uint32_t hth_compile_gbnf(hth_grammar *g, hth_arena *names, const char *text, si
         while (p->at < p->n && take_rule(p)) continue;
         if (hth_grammar_ok(g)) start = check_rules(p);
     }
-    if (!p || !p->index || names->failed) hth_grammar_fail(g, HEARTH_ERROR_MEMORY, "out of memory");
+    if (!p || !p->index || names->failed)
+        hth_grammar_fail(g, HEARTH_ERROR_MEMORY, "there is no memory for it");
     if (p) {
         hth_free(p->rule);
         hth_free(p->index);

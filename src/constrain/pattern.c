@@ -382,7 +382,7 @@ hearth_status hth_pattern_add(hth_grammar *g, uint32_t *tail, hth_str pattern, h
 {
     parser *p = hth_alloc(1, sizeof *p);
     if (!p) return hth_fail_memory(err, sizeof *p, "a pattern");
-    hearth_error why = {HEARTH_OK, ""};
+    hearth_error why = {.status = HEARTH_OK};
     *p = (parser){.g = g, .text = pattern.bytes, .n = pattern.n, .tail = *tail, .err = &why};
     hearth_status st = begin_group(p);
     while (st == HEARTH_OK && p->at < p->n && hth_grammar_ok(g)) st = take_part(p);

@@ -119,7 +119,7 @@ static bool take_room(hth_schema_compiler *c, const hth_schema_set *set)
     }
     return true;
 no_memory:
-    hth_grammar_fail(c->g, HEARTH_ERROR_MEMORY, "out of memory");
+    hth_grammar_fail(c->g, HEARTH_ERROR_MEMORY, "there is no memory for it");
     return false;
 }
 
@@ -313,7 +313,7 @@ uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_jso
     hth_schema_set set = {.n = 0};
     if (c) c->index = hth_alloc(N_INDEX, sizeof *c->index);
     if (!c || !c->index) {
-        hth_grammar_fail(g, HEARTH_ERROR_MEMORY, "out of memory");
+        hth_grammar_fail(g, HEARTH_ERROR_MEMORY, "there is no memory for it");
         hth_free(c);
         return start;
     }
@@ -324,7 +324,7 @@ uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_jso
     hth_schema_join(c, &set, root);
     start = hth_schema_rule(c, &set);
     while (c->n_done < c->n_item && hth_grammar_ok(g)) compile_item(c, c->n_done++);
-    if (names->failed) hth_grammar_fail(g, HEARTH_ERROR_MEMORY, "out of memory");
+    if (names->failed) hth_grammar_fail(g, HEARTH_ERROR_MEMORY, "there is no memory for it");
     hth_free(c->item);
     hth_free(c->entry);
     hth_free(c->index);

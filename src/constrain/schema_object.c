@@ -67,7 +67,7 @@ static property *add_property(hth_schema_compiler *c, object *o, const hth_json 
         uint32_t capacity = o->capacity ? 2 * o->capacity : 16;
         property *bigger = hth_realloc(o->property, capacity, sizeof *bigger);
         if (!bigger) {
-            hth_grammar_fail(c->g, HEARTH_ERROR_MEMORY, "out of memory");
+            hth_grammar_fail(c->g, HEARTH_ERROR_MEMORY, "there is no memory for it");
             return NULL;
         }
         o->property = bigger;
@@ -207,7 +207,7 @@ static uint32_t other_name(hth_schema_compiler *c, uint32_t tail, object *o)
             branch_names(c, sorted, b, end, more, &n);
         }
     } else {
-        hth_grammar_fail(c->g, HEARTH_ERROR_MEMORY, "out of memory");
+        hth_grammar_fail(c->g, HEARTH_ERROR_MEMORY, "there is no memory for it");
     }
     hth_free(sorted);
     hth_free(more);

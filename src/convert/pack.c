@@ -607,7 +607,7 @@ hearth_status hth_pack(const char *in_path, const char *out_path, const hth_pack
     bool has_experts = st == HEARTH_OK && w.model->hparams.experts.n_expert > 0;
     w.mixture = options->for_storage && has_experts;
     bool sparse = options->profile || options->predictors || options->thresholds;
-    const char *what = has_experts && !sparse ? "hearth pack without --for-storage" : "hearth pack";
+    const char *what = has_experts && !sparse ? "hearth pack without for_storage" : "hearth pack";
     if (st == HEARTH_OK && (!w.mixture || sparse)) st = hth_model_check_dense(w.model, what, err);
     if (st == HEARTH_OK) st = order_neurons(&w, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < w.model->hparams.n_layer; i++)

@@ -385,7 +385,7 @@ static hearth_status alloc_workspace(trainer_state *w, const hth_chunks *chunks,
                         (double)o->budget * 1e-6, (double)min * 1e-6);
     /* Quantised weights are multiplied about twice as fast as a network is trained (Q8_0, 1B, rank 256: 450 and
      * 190 G/s). */
-    hearth_model_info info;
+    hearth_model_info info = {0};
     hearth_model_get_info(w->model, &info);
     w->chunk_work = chunks->n_ctx * info.n_parameter / 2;
     w->total = w->n_chunk * w->chunk_work;

@@ -146,7 +146,7 @@ static hearth_status fail_without_importance(const work *w, const hth_gguf_tenso
 {
     char name[80];
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "%s: tensor '%s': %s needs an importance matrix: make one by hearth imatrix, and give it by --imatrix",
+                    "%s: tensor '%s': %s needs an importance matrix: make one by hearth imatrix, and give it by quantize_options.imatrix",
                     hth_gguf_path(w->in), hth_escape(name, sizeof name, t->name.bytes, t->name.n),
                     hth_type_find(to)->name);
 }
@@ -376,8 +376,7 @@ hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_
     if ((st = hth_gguf_open(in_path, &w.in, err)) != HEARTH_OK) goto done;
     if (hth_gguf_is_powerinfer(w.in)) { /* the meaning of its magic would be lost */
         st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                      "%s: a PowerInfer file (magic PWRI): hearth pack --type writes it in other types",
-                      in_path);
+                      "%s: a PowerInfer file (magic PWRI): hearth pack writes it in other types", in_path);
         goto done;
     }
     if (hth_gguf_n_tensor(w.in) == 0) {

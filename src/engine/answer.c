@@ -1,10 +1,13 @@
 /* Implements answers of hearth.h: tokens to text, with control tokens only where they are marks, then chat/answer.c. */
 #include "base/alloc.h"
 #include "engine/chat_int.h"
+#include "engine/struct_size.h"
 
 #include <string.h>
 
 struct hearth_answer {
+    const hearth_model *model;
+    char *tools; /* a copy of the caller's, or NULL */
     hth_answer_options o;
     hth_answer *parts; /* NULL: all is text */
     hth_detok detok;
@@ -19,9 +22,11 @@ bool hearth_chat_is_reasoning(const hearth_chat *chat, const int32_t *ids, size_
 {
     char text[MAX_LAST];
     size_t n = 0, n_piece;
-    if (!chat->reasoning) return false;
+    const hth_tokenizer *tok = chat ? chat->model->tokenizer : NULL;
+    if (!tok || !chat->reasoning || !ids) return false;
     for (size_t i = n_ids > N_LAST ? n_ids - N_LAST : 0; i < n_ids; i++) {
-        const char *piece = hth_token_piece(chat->model->tokenizer, ids[i], true, &n_piece);
+        if (ids[i] < 0 || ids[i] >= hth_tokenizer_n_vocab(tok)) return false;
+        const char *piece = hth_token_piece(tok, ids[i], true, &n_piece);
         if (n_piece > MAX_LAST - n) return false;
         memcpy(text + n, piece, n_piece);
         n += n_piece;
@@ -34,8 +39,13 @@ bool hearth_chat_is_reasoning(const hearth_chat *chat, const int32_t *ids, size_
 static hearth_status open_parts(hearth_answer *a, const hearth_answer_options *o, hearth_error *err)
 {
     const hearth_chat *chat = o->chat;
+    size_t n_tools = o->tools ? strlen(o->tools) + 1 : 0;
+    if (n_tools > 0) {
+        if (!(a->tools = hth_alloc(n_tools, 1))) return hth_fail_memory(err, n_tools, "an answer");
+        memcpy(a->tools, o->tools, n_tools);
+    }
     a->o = (hth_answer_options){
-        .tools = o->tools, .fn = o->fn, .user = o->user, .in_reasoning = o->in_reasoning};
+        .tools = a->tools, .fn = o->fn, .user = o->user, .in_reasoning = o->in_reasoning};
     if (!chat) return HEARTH_OK;
     a->o.reasoning = chat->reasoning;
     bool harmony = chat->calls && chat->calls->style == HTH_CALL_HARMONY;
@@ -43,22 +53,27 @@ static hearth_status open_parts(hearth_answer *a, const hearth_answer_options *o
     return a->o.calls || a->o.reasoning ? hth_answer_open(&a->o, &a->parts, err) : HEARTH_OK;
 }
 
-hearth_status hearth_answer_open(const hearth_model *m, const hearth_answer_options *o, hearth_answer **out,
-                                 hearth_error *err)
+hearth_status hearth_answer_open(const hearth_model *m, const hearth_answer_options *options,
+                                 hearth_answer **out, hearth_error *err)
 {
+    hearth_answer_options o;
+    if (!out) return hth_fail_null(err, "out");
     *out = NULL;
-    hearth_status st = hth_engine_need_tokenizer(m, err);
+    if (!m) return hth_fail_null(err, "model");
+    hearth_status st = hth_engine_read_options(&hth_size_of_hearth_answer_options, options, &o, err);
+    if (st == HEARTH_OK && !o.fn) st = hth_fail_null(err, "hearth_answer_options.fn");
+    if (st == HEARTH_OK) st = hth_engine_need_tokenizer(m, err);
     if (st != HEARTH_OK) return st;
     hearth_answer *a = hth_alloc(1, sizeof *a);
     size_t size = hth_detok_max_bytes(m->tokenizer);
-    if (a) a->bytes = hth_alloc(1, size);
-    st = a && a->bytes ? open_parts(a, o, err) : hth_fail_memory(err, size, "an answer");
+    if (a) a->model = hth_engine_hold_model(m), a->bytes = hth_alloc(1, size);
+    st = a && a->bytes ? open_parts(a, &o, err) : hth_fail_memory(err, size, "an answer");
     if (st != HEARTH_OK) {
         hearth_answer_close(a);
         return st;
     }
     a->n_vocab = (int32_t)m->model->hparams.n_vocab;
-    hth_detok_init(&a->detok, m->tokenizer, false, o->at_start);
+    hth_detok_init(&a->detok, m->tokenizer, false, o.at_start);
     *out = a;
     return HEARTH_OK;
 }
@@ -67,6 +82,8 @@ void hearth_answer_close(hearth_answer *a)
 {
     if (!a) return;
     hth_answer_close(a->parts);
+    hth_engine_release_model(a->model);
+    hth_free(a->tools);
     hth_free(a->bytes);
     hth_free(a);
 }
@@ -80,6 +97,7 @@ static hearth_status give(hearth_answer *a, const char *text, size_t n, hearth_e
 
 hearth_status hearth_answer_push(hearth_answer *a, int32_t id, hearth_error *err)
 {
+    if (!a) return hth_fail_null(err, "answer");
     const hth_tokenizer *tok = a->detok.tok;
     if (id < 0 || id >= a->n_vocab)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %d: the vocabulary has 0 to %d", id,
@@ -95,6 +113,7 @@ hearth_status hearth_answer_push(hearth_answer *a, int32_t id, hearth_error *err
 
 hearth_status hearth_answer_finish(hearth_answer *a, hearth_error *err)
 {
+    if (!a) return hth_fail_null(err, "answer");
     hearth_status st = give(a, a->bytes, hth_detok_flush(&a->detok, a->bytes), err);
     return st == HEARTH_OK && a->parts ? hth_answer_finish(a->parts, err) : st;
 }

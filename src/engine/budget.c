@@ -145,12 +145,12 @@ static void *watch(void *model)
 static hearth_status refuse(const hearth_model *m, uint64_t size, hearth_error *err)
 {
     const hth_budget *b = &m->budget;
-    return hth_fail(
-        err, HEARTH_ERROR_MEMORY,
-        "%s: out of memory: a session of %s (%" PRIu64 " bytes) beside %s of other sessions and at least %s "
-        "of weights exceeds the limit of %s; -c and --batch make it less",
-        hth_gguf_path(m->file), hth_format_bytes(size).text, size, hth_format_bytes(b->sessions).text,
-        hth_format_bytes(b->fixed + b->cap.min).text, hth_format_bytes(b->limit).text);
+    return hth_fail(err, HEARTH_ERROR_MEMORY,
+                    "%s: a session of %s (%" PRIu64 " bytes) beside %s of other sessions and at least %s "
+                    "of weights exceeds the limit of %s; n_ctx and n_batch make it less",
+                    hth_gguf_path(m->file), hth_format_bytes(size).text, size,
+                    hth_format_bytes(b->sessions).text, hth_format_bytes(b->fixed + b->cap.min).text,
+                    hth_format_bytes(b->limit).text);
 }
 
 hearth_status hth_engine_take_memory(hearth_model *m, uint64_t size, hearth_error *err)
@@ -201,7 +201,7 @@ hearth_status hth_engine_change_fixed(hearth_model *m, uint64_t fixed, hearth_er
     uint64_t max = b->cap.max;
     if (b->limit > 0 && !still_fits(b, fixed, &max)) {
         st = hth_fail(err, HEARTH_ERROR_MEMORY,
-                      "%s: out of memory: with what comes back from the device it needs %s, the limit is %s",
+                      "%s: with what comes back from the device it needs %s, the limit is %s",
                       hth_gguf_path(m->file),
                       hth_format_bytes(fixed + b->cap.min + hth_max_u64(b->announced, b->sessions)).text,
                       hth_format_bytes(b->limit).text);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/chat_int.h"
+#include "engine/struct_size.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,19 +17,20 @@ static hearth_status new_chat(const hearth_model *model, const char *name, heart
 {
     *out = hth_alloc(1, sizeof **out);
     if (!*out) return hth_fail_memory(err, sizeof **out, "a chat");
-    (*out)->model = model;
+    (*out)->model = hth_engine_hold_model(model);
     (*out)->name = name;
     return HEARTH_OK;
 }
 
 void hearth_chat_close(hearth_chat *chat)
 {
-    if (!chat) return;
+    if (!chat || !hth_ref_drop(&chat->ref)) return;
     hth_template_close(chat->template);
+    hth_engine_release_model(chat->model);
     hth_free(chat);
 }
 
-const char *hearth_chat_name(const hearth_chat *chat) { return chat->name; }
+const char *hearth_chat_name(const hearth_chat *chat) { return chat ? chat->name : NULL; }
 
 const char *hearth_chat_format(size_t i)
 {
@@ -115,7 +117,9 @@ hearth_status hearth_chat_open(const hearth_model *model, const char *format, he
                                hearth_error *err)
 {
     char names[400], shown[100];
+    if (!out) return hth_fail_null(err, "out");
     *out = NULL;
+    if (!model) return hth_fail_null(err, "model");
     if (!format) return open_own(model, out, err);
     const hth_chat_format *f = hth_chat_format_find((hth_str){format, strlen(format)});
     if (f) return open_format(model, f, out, err);
@@ -126,6 +130,9 @@ hearth_status hearth_chat_open(const hearth_model *model, const char *format, he
 hearth_status hearth_chat_open_template(const hearth_model *model, const char *source, size_t n,
                                         hearth_chat **out, hearth_error *err)
 {
+    if (!out) return hth_fail_null(err, "out");
+    *out = NULL;
+    if (!model || !source) return hth_fail_null(err, model ? "source" : "model");
     return open_source(model, (hth_str){source, n}, "template", out, err);
 }
 
@@ -164,19 +171,39 @@ static hearth_status render_plain(const hearth_chat *chat, hth_template_input *i
     return st;
 }
 
+static hearth_status check_messages(const hearth_message *messages, size_t n, hearth_error *err)
+{
+    if (!messages && n > 0)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "messages is NULL, but n_message is %zu", n);
+    for (size_t i = 0; i < n; i++) {
+        const hearth_message *m = &messages[i];
+        const char *missing = !m->role ? "role" : !m->content && m->n > 0 ? "content" : NULL;
+        char name[60];
+        if (missing) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "messages[%zu].%s is NULL", i, missing);
+        snprintf(name, sizeof name, "messages[%zu]", i);
+        hearth_status st = hth_engine_check_reserved(name, m->reserved, sizeof m->reserved, err);
+        if (st != HEARTH_OK) return st;
+    }
+    return HEARTH_OK;
+}
+
 static hearth_status render(const hearth_chat *chat, const hearth_message *messages, size_t n_message,
                             const hearth_chat_options *options, hth_rendered *out, hearth_error *err)
 {
-    const hearth_chat_options o = options ? *options : (hearth_chat_options){0};
+    hearth_chat_options o;
     *out = (hth_rendered){0};
-    hearth_status st = hth_engine_need_tokenizer(chat->model, err);
+    if (!chat) return hth_fail_null(err, "chat");
+    hearth_status st = hth_engine_read_options(&hth_size_of_hearth_chat_options, options, &o, err);
+    if (st == HEARTH_OK) st = check_messages(messages, n_message, err);
+    if (st == HEARTH_OK) st = hth_engine_need_tokenizer(chat->model, err);
     if (st != HEARTH_OK) return st;
     hth_message *list = hth_alloc(n_message + 1, sizeof *list);
     if (!list) return hth_fail_memory(err, (n_message + 1) * sizeof *list, "messages");
     bool with_functions = o.tools != NULL;
     for (size_t i = 0; i < n_message; i++) {
         const hearth_message *m = &messages[i];
-        list[i] = (hth_message){text_or_empty(m->role), {m->content, m->n}, text_or_empty(m->members)};
+        list[i] = (hth_message){
+            text_or_empty(m->role), {m->content ? m->content : "", m->n}, text_or_empty(m->members)};
         with_functions |= m->members || hth_str_eq(list[i].role, "tool");
     }
     hth_template_input in = {.messages = list,
@@ -246,6 +273,7 @@ hearth_status hearth_chat_render(const hearth_chat *chat, const hearth_message *
                                  hearth_error *err)
 {
     hth_chat_prompt made;
+    if (!text || !n) return hth_fail_null(err, text ? "n" : "text");
     hearth_status st = hth_chat_make_prompt(chat, messages, n_message, options, false, &made, err);
     *text = made.text;
     *n = made.n_text;
@@ -257,6 +285,7 @@ hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hearth_message
                                    hearth_error *err)
 {
     hth_chat_prompt made;
+    if (!ids || !n_ids) return hth_fail_null(err, ids ? "n_ids" : "ids");
     hearth_status st = hth_chat_make_prompt(chat, messages, n_message, options, true, &made, err);
     hth_free(made.text);
     *ids = made.ids;

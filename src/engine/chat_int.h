@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 
 struct hearth_chat {
+    hth_ref ref; /* of the caller, and of answers */
     const hearth_model *model;
     hth_template *template;        /* NULL: format renders */
     const hth_chat_format *format; /* NULL: template renders */

@@ -3,6 +3,7 @@
 #include "base/format_bytes.h"
 #include "constrain/constraint.h"
 #include "engine/chat_int.h"
+#include "engine/struct_size.h"
 
 #include <inttypes.h>
 
@@ -10,15 +11,15 @@
 static hearth_status take(hearth_model *m, uint64_t size, hearth_error *err)
 {
     if (hth_engine_take_memory(m, size, NULL) == HEARTH_OK) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_MEMORY,
-                    "%s: out of memory: a constraint of %s (%" PRIu64 " bytes) exceeds the limit of %s",
-                    hth_gguf_path(m->file), hth_format_bytes(size).text, size,
-                    hth_format_bytes(m->budget.limit).text);
+    return hth_fail(
+        err, HEARTH_ERROR_MEMORY, "%s: a constraint of %s (%" PRIu64 " bytes) exceeds the limit of %s",
+        hth_gguf_path(m->file), hth_format_bytes(size).text, size, hth_format_bytes(m->budget.limit).text);
 }
 
 hearth_status hearth_constraint_prepare(const hearth_model *model, hearth_error *err)
 {
     hearth_model *m = hth_engine_mutable(model);
+    if (!m) return hth_fail_null(err, "model");
     hearth_status st = hth_engine_need_tokenizer(m, err);
     if (st != HEARTH_OK) return st;
     pthread_mutex_lock(&m->trie_lock);
@@ -37,20 +38,27 @@ void hth_engine_close_trie(hearth_model *m)
     m->trie = NULL;
 }
 
-static void give_back(void *model) { hth_engine_give_memory(model, HTH_CONSTRAINT_BYTES); }
+static void give_back(void *model)
+{
+    hth_engine_give_memory(model, HTH_CONSTRAINT_BYTES);
+    hth_engine_release_model(model);
+}
 
 hearth_status hearth_constraint_open(const hearth_model *m, const hearth_constraint_options *options,
                                      hearth_constraint **out, hearth_error *err)
 {
     hearth_model *model = hth_engine_mutable(m);
+    hearth_constraint_options o;
+    if (!out) return hth_fail_null(err, "out");
     *out = NULL;
-    hearth_status st = hearth_constraint_prepare(m, err);
+    hearth_status st = hth_engine_read_options(&hth_size_of_hearth_constraint_options, options, &o, err);
+    if (st == HEARTH_OK) st = hearth_constraint_prepare(m, err);
     if (st == HEARTH_OK) st = take(model, HTH_CONSTRAINT_BYTES, err);
     if (st != HEARTH_OK) return st;
-    const hearth_chat *chat = options->chat;
-    const hth_constraint_context context = {
-        give_back, model, chat ? chat->calls : NULL, chat ? chat->reasoning : NULL};
-    st = hth_constraint_open(m->trie, options, &context, out, err);
+    hth_engine_hold_model(m);
+    const hth_constraint_context context = {give_back, model, o.chat ? o.chat->calls : NULL,
+                                            o.chat ? o.chat->reasoning : NULL};
+    st = hth_constraint_open(m->trie, &o, &context, out, err);
     if (st != HEARTH_OK) give_back(model);
     return st;
 }

@@ -2,6 +2,7 @@
 #ifndef HTH_ENGINE_ENGINE_H
 #define HTH_ENGINE_ENGINE_H
 
+#include "base/ref.h"
 #include "constrain/token_trie.h"
 #include "engine/budget.h"
 #include "file/gguf.h"
@@ -29,6 +30,8 @@ enum { HTH_MAX_EVICT = 3 };
 enum { HTH_MAX_GPU_STATUS = 2 * (HTH_MAX_EVICT + 1) + 4 };
 
 struct hearth_model {
+    hth_ref
+        ref; /* of the caller, and of all objects that use it; for a block that is part_of another model: unused */
     hth_gguf *file;
     hth_model *model;
     hth_kernels kernels;
@@ -95,6 +98,11 @@ struct hearth_model {
  * weights are read; NULL: all models are opened. */
 hearth_status hth_engine_open_dense(const char *path, const hearth_model_options *options, const char *what,
                                     hearth_model **out, hearth_error *err);
+
+/* session_size.c: ARGUMENT names an option of which there is no such value. */
+hearth_status hth_engine_check_selector(const char *name, hearth_selector selector, hearth_error *err);
+hearth_status hth_engine_check_kv(const char *name, hearth_kv_type kv, hearth_error *err);
+hearth_status hth_engine_check_threads(const char *name, uint32_t n_thread, hearth_error *err);
 
 /* sidecars.c: opens the files of options->predictors and ->thresholds and checks them against the model; then
  * reads their data, which replace those of the model's file. The caller closes the sidecars. */
@@ -206,6 +214,9 @@ void hth_engine_set_system_memory(hth_engine_memory_fn *fn);
 
 /* session.c: the mutable, locked part of a model that its sessions share. */
 hearth_model *hth_engine_mutable(const hearth_model *m);
+/* model.c: a reference for an object that uses the model, or one of its blocks; gives one up. */
+const hearth_model *hth_engine_hold_model(const hearth_model *m);
+void hth_engine_release_model(const hearth_model *m);
 /* session_size.c: bytes of a session, with its own workspace; 0: as hearth_session_bytes. streams: weights come from a
  * store. */
 uint64_t hth_engine_session_size(const hearth_model *m, const hearth_session_options *options, bool streams);
@@ -287,7 +298,7 @@ void hth_engine_leave_mtp(hearth_model *m);
 void hth_engine_drop_mtp(hearth_model *m);
 void hth_engine_close_mtp(hearth_model *m);
 
-/* constraint.c: after all constraints are closed. */
+/* constraint.c: when nothing uses the model any more. */
 void hth_engine_close_trie(hearth_model *m);
 
 /* text.c: fails with tokenizer_error if the file's vocabulary is not supported. */

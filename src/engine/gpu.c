@@ -171,20 +171,21 @@ static hearth_status fail_budget(const hearth_model *m, const hth_placement_buil
     if (min == UINT64_MAX)
         return hth_fail(
             err, HEARTH_ERROR_MEMORY,
-            "%s: no layer of it fits into what %s binds at once; a smaller -c or --batch takes less, "
-            "--gpu none does without it",
+            "%s: no layer of it fits into what %s binds at once; a smaller n_ctx or n_batch takes less, "
+            "gpu.device none does without it",
             path, name);
     if (min <= is_free)
-        return hth_fail(err, HEARTH_ERROR_MEMORY,
-                        "%s: %s on %s hold no layer of this model: the least is --vram %s%s%s; a smaller -c "
-                        "or --batch takes less",
-                        path, hth_format_bytes(p->budget).text, name, hth_format_size_arg(min).text,
-                        whole < UINT64_MAX ? ", all of it takes " : "",
-                        whole < UINT64_MAX ? hth_format_size_arg(whole).text : "");
+        return hth_fail(
+            err, HEARTH_ERROR_MEMORY,
+            "%s: %s on %s hold no layer of this model: the least is gpu.vram %s%s%s; a smaller n_ctx "
+            "or n_batch takes less",
+            path, hth_format_bytes(p->budget).text, name, hth_format_size_arg(min).text,
+            whole < UINT64_MAX ? ", all of it takes " : "",
+            whole < UINT64_MAX ? hth_format_size_arg(whole).text : "");
     return hth_fail(
         err, HEARTH_ERROR_MEMORY,
         "%s: no layer of it fits on %s: the least is %s, and of its %s %s are free (a twentieth, at least "
-        "256 MiB, is left to others); a smaller -c or --batch takes less, --gpu none does without it",
+        "256 MiB, is left to others); a smaller n_ctx or n_batch takes less, gpu.device none does without it",
         path, name, hth_format_bytes(min).text, hth_format_bytes(p->info->memory).text,
         hth_format_bytes(is_free).text);
 }
@@ -318,7 +319,7 @@ static void set_budget(const hearth_model *m, const hearth_gpu_options *o, hth_p
     uint32_t n_ctx = hth_context_for(&m->model->hparams, o->n_ctx);
     uint64_t free_bytes = hth_device_free_memory(p->info), vram = p->budget;
     if (vram > free_bytes)
-        hth_log(HEARTH_LOG_WARN, "%s has %s free, less than the %s that --vram allows", p->info->name,
+        hth_log(HEARTH_LOG_WARN, "%s has %s free, less than the %s that gpu.vram allows", p->info->name,
                 hth_format_bytes(free_bytes).text, hth_format_bytes(vram).text);
     p->params = (hth_offload_params){.n_row = hth_gpu_batch_size(p->info, o->n_batch, n_ctx),
                                      .n_position = hth_gpu_positions(n_ctx),

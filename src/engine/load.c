@@ -224,9 +224,10 @@ static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth
     job.scratch = hth_alloc(hth_pool_n_thread(pool), job.scratch_size + 1);
     *weights = chunks && job.scratch ? hth_pages_alloc(*size) : NULL;
     if (!*weights) {
-        hth_fail(&job.error, HEARTH_ERROR_MEMORY, "%s: out of memory: %s for the weights; %s needs less",
+        hth_fail(&job.error, HEARTH_ERROR_MEMORY, "%s: no memory: %s for the weights; %s needs less",
                  hth_gguf_path(m->file), hth_format_bytes(*size).text,
-                 m->budget.base > 0 ? "a smaller --ram" : "--ram auto or --io mmap");
+                 m->budget.base > 0 ? "a smaller model_options.ram"
+                                    : "model_options.ram HEARTH_RAM_AUTO or model_options.io mmap");
         goto done;
     }
     fill_chunks(m, chunks, *weights);

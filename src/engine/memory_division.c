@@ -24,9 +24,8 @@ enum { NEXT_RUN_SIZE = 1 << 20 };
 static hearth_status announced_size(const hearth_model *m, const hearth_model_options *o, uint64_t *size,
                                     hearth_error *err)
 {
-    hearth_session_options s = hearth_session_defaults();
-    s.n_ctx = o->gpu.n_ctx, s.kv = o->gpu.kv, s.n_thread = o->n_thread;
-    if (o->gpu.n_batch > 0) s.n_batch = o->gpu.n_batch;
+    const hearth_session_options s = {
+        .n_ctx = o->gpu.n_ctx, .n_batch = o->gpu.n_batch, .n_thread = o->n_thread, .kv = o->gpu.kv};
     *size = hth_engine_session_size(m, &s, true);
     if (*size > 0) return HEARTH_OK;
     return hth_fail(
@@ -110,10 +109,10 @@ static const char *advice_of_gpu(const hearth_model *m, const hearth_model_optio
     hth_device_info found[HTH_MAX_DEVICE];
     char note[200];
     size_t n;
-    if (hth_engine_device_size(m) > 0) return "--vram, ";
+    if (hth_engine_device_size(m) > 0) return "gpu.vram, ";
     if (m->n_device > 0 || !o->gpu.device || strcmp(o->gpu.device, "none") == 0) return "";
     hth_device_list(found, HTH_MAX_DEVICE, &n, note);
-    return n > 0 ? "--gpu none, " : "";
+    return n > 0 ? "gpu.device none, " : "";
 }
 
 static hearth_status refuse(const hearth_model *m, const hearth_model_options *o, uint64_t limit, uint64_t least,
@@ -122,7 +121,7 @@ static hearth_status refuse(const hearth_model *m, const hearth_model_options *o
     least += NEXT_RUN_SIZE;
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                     "%s: needs at least %s of memory (%" PRIu64
-                    " bytes), the limit is %s%s; %s-c and --batch make it less",
+                    " bytes), the limit is %s%s; %sn_ctx and n_batch make it less",
                     hth_gguf_path(m->file), hth_format_bytes(least).text, least, hth_format_bytes(limit).text,
                     o->ram == HEARTH_RAM_AUTO ? ", which the system leaves" : "", advice_of_gpu(m, o));
 }
@@ -171,9 +170,8 @@ void hth_engine_warn_of_memory(const hearth_model *m, const hearth_model_options
              loading = OTHER_SIZE + (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE;
     if (o->ram > 0 || o->mmap || left == UINT64_MAX || weights + loading <= left) return;
     hth_log(HEARTH_LOG_WARN,
-            "%s: its weights take %s of memory, and %s leaves %s: the system may kill this process; --ram "
-            "auto keeps "
-            "what fits and reads the rest",
+            "%s: its weights take %s of memory, and %s leaves %s: the system may kill this process; "
+            "model_options.ram HEARTH_RAM_AUTO keeps what fits and reads the rest",
             hth_gguf_path(m->file), hth_format_bytes(weights).text, who, hth_format_bytes(left).text);
 }
 
@@ -182,7 +180,7 @@ enum { MAX_AUTO_BATCH = 1024, BATCH_PART = 16 };
 static void choose_batch(hearth_model *m, const hearth_model_options *o, hth_memory_division *d)
 {
     const hth_memory_division plain = *d;
-    if (d->fits || m->n_device > 0 || (o->gpu.n_batch > 0 && o->gpu.n_batch != HEARTH_BATCH_AUTO)) return;
+    if (d->fits || m->n_device > 0 || o->gpu.n_batch != HEARTH_BATCH_AUTO) return;
     for (m->n_batch = MAX_AUTO_BATCH; m->n_batch > HTH_DEFAULT_BATCH; m->n_batch /= 2) {
         bool is_small = announced_size(m, o, &d->announced, NULL) == HEARTH_OK &&
                         d->announced >= plain.announced &&

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/switches.h"
 #include "engine/engine.h"
+#include "engine/struct_size.h"
 #include "file/sigbus_guard.h"
 #include "sparse/selector.h"
 
@@ -12,7 +13,10 @@ const char *hearth_selector_name(hearth_selector selector) { return hth_selector
 
 bool hearth_handle_sigbus(const void *address) { return hth_sigbus_guard_handle(address); }
 
-hearth_model_options hearth_model_defaults(void) { return (hearth_model_options){0}; }
+hearth_model_options hearth_model_defaults(void)
+{
+    return (hearth_model_options){.size = sizeof(hearth_model_options)};
+}
 
 hearth_status hth_engine_choose_io(hearth_model_options *o, hearth_error *err)
 {
@@ -22,9 +26,10 @@ hearth_status hth_engine_choose_io(hearth_model_options *o, hearth_error *err)
     bool maps = o->io && strcmp(o->io, "mmap") == 0;
     o->mmap |= maps;
     if (o->mmap && o->ram > 0)
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                        "%sa limit of memory cannot be combined with mapped weights; --io auto reads them",
-                        variable ? "HEARTH_IO=mmap: " : "");
+        return hth_fail(
+            err, HEARTH_ERROR_UNSUPPORTED,
+            "%sa limit of memory cannot be combined with mapped weights; model_options.io auto reads them",
+            variable ? "HEARTH_IO=mmap: " : "");
     if (maps) return HEARTH_OK;
     hearth_status st = hth_disk_check_name(o->io, &why);
     if (st == HEARTH_OK) return st;
@@ -43,6 +48,20 @@ static hearth_status try_cache(hearth_model *m, const hearth_gpu_options *o, hea
     if (st == HEARTH_OK) st = hth_sequence_open(&s, pool, &sequence, err);
     hth_sequence_close(&s);
     return st;
+}
+
+/* Copies the options, and refuses what no model can be opened with. */
+static hearth_status read_options(const hearth_model_options *options, hearth_model_options *o,
+                                  hearth_error *err)
+{
+    hearth_status st = hth_engine_read_options(&hth_size_of_hearth_model_options, options, o, err);
+    if (st == HEARTH_OK)
+        st = hth_engine_check_reserved("hearth_model_options.gpu", o->gpu.reserved, sizeof o->gpu.reserved,
+                                       err);
+    if (st == HEARTH_OK) st = hth_engine_check_selector("hearth_model_options.selector", o->selector, err);
+    if (st == HEARTH_OK) st = hth_engine_check_kv("hearth_model_options.gpu.kv", o->gpu.kv, err);
+    if (st == HEARTH_OK) st = hth_engine_check_threads("hearth_model_options.n_thread", o->n_thread, err);
+    return st == HEARTH_OK ? hth_engine_choose_io(o, err) : st;
 }
 
 /* Takes ownership of file, also on failure. dense_for: what mixtures of experts are refused for; NULL: nothing.
@@ -104,10 +123,12 @@ done:
 hearth_status hth_engine_open_dense(const char *path, const hearth_model_options *options, const char *what,
                                     hearth_model **out, hearth_error *err)
 {
-    hearth_model_options o = options ? *options : hearth_model_defaults();
+    hearth_model_options o;
     hth_gguf *file;
+    if (!out) return hth_fail_null(err, "out");
     *out = NULL;
-    hearth_status st = hth_engine_choose_io(&o, err);
+    if (!path) return hth_fail_null(err, "path");
+    hearth_status st = read_options(options, &o, err);
     if (st == HEARTH_OK) st = hth_gguf_open(path, &file, err);
     return st == HEARTH_OK ? open_file(file, &o, what, NULL, out, err) : st;
 }
@@ -115,10 +136,10 @@ hearth_status hth_engine_open_dense(const char *path, const hearth_model_options
 hearth_status hth_engine_open_divided(const char *path, const hearth_model_options *options, hearth_model **out,
                                       hth_memory_division *division, hearth_error *err)
 {
-    hearth_model_options o = *options;
+    hearth_model_options o;
     hth_gguf *file;
     *out = NULL;
-    hearth_status st = hth_engine_choose_io(&o, err);
+    hearth_status st = read_options(options, &o, err);
     o.gpu.device = "none";
     if (st == HEARTH_OK) st = hth_gguf_open(path, &file, err);
     return st == HEARTH_OK ? open_file(file, &o, NULL, division, out, err) : st;
@@ -134,18 +155,31 @@ hearth_status hearth_model_open_memory(const void *data, size_t size, const char
                                        const hearth_model_options *options, hearth_model **out,
                                        hearth_error *err)
 {
-    hearth_model_options o = options ? *options : hearth_model_defaults();
+    hearth_model_options o;
     hth_gguf *file;
+    if (!out) return hth_fail_null(err, "out");
     *out = NULL;
-    hearth_status st = hth_engine_choose_io(&o, err);
+    if (!data || !name) return hth_fail_null(err, data ? "name" : "data");
+    hearth_status st = read_options(options, &o, err);
     o.mmap = true; /* the weights are already in memory */
     if (st == HEARTH_OK) st = hth_gguf_open_memory(data, size, name, &file, err);
     return st == HEARTH_OK ? open_file(file, &o, NULL, NULL, out, err) : st;
 }
 
+const hearth_model *hth_engine_hold_model(const hearth_model *m)
+{
+    hth_ref_take(&hth_engine_mutable(m->part_of ? m->part_of : m)->ref);
+    return m;
+}
+
+void hth_engine_release_model(const hearth_model *m)
+{
+    if (m) hearth_model_close(hth_engine_mutable(m->part_of ? m->part_of : m));
+}
+
 void hearth_model_close(hearth_model *m)
 {
-    if (!m) return;
+    if (!m || !hth_ref_drop(&m->ref)) return;
     hth_engine_close_mtp(m);
     hth_engine_close_gpu(m);
     hth_engine_close_store(m);
@@ -241,7 +275,7 @@ static void count_weights(const hearth_model *model, hearth_model_info *info)
     info->bytes_per_token = info->weight_bytes - unread;
 }
 
-void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
+static void describe(const hearth_model *m, hearth_model_info *info)
 {
     const hth_hparams *h = &m->model->hparams;
     const hth_gguf_value *name = hth_gguf_find(m->file, "general.name");
@@ -273,4 +307,14 @@ void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
         info->n_streamed = m->n_streamed, info->n_streamed_max = hth_engine_n_in_memory(m);
     describe_gpu(m, info);
     pthread_mutex_unlock(lock);
+}
+
+hearth_status hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
+{
+    hearth_model_info all;
+    if (!m || !hth_engine_can_write_result(&hth_size_of_hearth_model_info, info))
+        return HEARTH_ERROR_ARGUMENT;
+    describe(m, &all);
+    hth_engine_write_result(&hth_size_of_hearth_model_info, &all, info);
+    return HEARTH_OK;
 }

@@ -96,6 +96,7 @@ static hearth_status evaluate(hth_mtp_feed *f, hearth_batch *batch, const hth_kv
         if (n_kept < n) hth_batch_set_hidden(batch, n_kept, n - n_kept, rows + (next - at) * d_model(f));
         st = hearth_batch_run(batch, err);
         if (st == HEARTH_OK) f->next += n, f->n_fed += n;
+        else hearth_batch_clear(batch);
     }
     f->next = end;
     return st;

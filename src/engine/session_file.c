@@ -215,6 +215,7 @@ hearth_status hth_session_write(const hearth_session *s, const char *path, heart
                                 void *user, hearth_error *err)
 {
     session_head head;
+    if (!s || !path) return hth_fail_null(err, s ? "path" : "session");
     if (s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
     hth_session_settle((hearth_session *)(uintptr_t)s); /* what is ahead is no part of the session yet */
@@ -238,7 +239,8 @@ hearth_status hth_session_write(const hearth_session *s, const char *path, heart
     st = hth_atomic_writer_open(&o.writer, path, err);
     if (st == HEARTH_OK) st = put(&o, &head, sizeof head);
     if (st == HEARTH_OK) st = put(&o, s->tokens, head.n_tok * sizeof *s->tokens);
-    if (st == HEARTH_OK && s->has_logits) st = put(&o, s->logits, head.n_vocab * sizeof *s->logits);
+    if (st == HEARTH_OK && s->has_logits)
+        st = put(&o, hearth_session_logits(s), head.n_vocab * sizeof *s->logits);
     for (int k = 0; st == HEARTH_OK && head.flags & HAS_CACHE && k < HTH_N_STATE; k++)
         st = put(&o, s->seq.states[k].now, s->seq.states[k].size);
     if (st == HEARTH_OK && head.flags & HAS_CACHE) st = put_pages(&o, s, &head);
@@ -340,8 +342,9 @@ static hearth_status check_head(const input *in, const hearth_session *s, const 
     if ((h->flags & LONG_CONTEXT) != (own.flags & LONG_CONTEXT))
         return fail_other(in, "a context on the other side of the original length: it uses other rope frequencies");
     if (h->n_tok > s->seq.options.n_ctx)
-        return hth_fail(in->err, HEARTH_ERROR_CONTEXT, "%s: %u tokens do not fit into a context of %u; raise -c",
-                        in->path, h->n_tok, s->seq.options.n_ctx);
+        return hth_fail(in->err, HEARTH_ERROR_CONTEXT,
+                        "%s: %u tokens do not fit into a context of %u; raise n_ctx", in->path, h->n_tok,
+                        s->seq.options.n_ctx);
     bool same = h->state_size == own.state_size && !(h->flags & ~(uint32_t)ALL_FLAGS);
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         bool cached = h->flags & HAS_CACHE && h->page_size[c] > 0;
@@ -407,6 +410,7 @@ static hearth_status restore(input *in, hearth_session *s)
 
 hearth_status hearth_session_restore(hearth_session *s, const char *path, hearth_error *err)
 {
+    if (!s || !path) return hth_fail_null(err, s ? "path" : "session");
     if (s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
     struct stat stat;

@@ -10,6 +10,8 @@
 typedef hearth_status hth_hidden_fn(void *user, uint32_t at, uint32_t n, const float *rows,
                                     hearth_error *err);
 
+enum { HTH_N_LOGITS = 2 };
+
 struct hearth_session {
     const hearth_model *model;
     hearth_session_options options; /* as opened, with n_ctx as computed */
@@ -23,7 +25,8 @@ struct hearth_session {
     bool has_model_hash;
     uint32_t generation; /* of the placement with which its tokens were evaluated */
     int32_t *tokens;     /* [n_ctx] evaluated so far */
-    float *logits;       /* [n_vocab] */
+    float *logits; /* [HTH_N_LOGITS][n_vocab]: after the last token, and those of a step that may yet fail */
+    uint32_t i_logits; /* which of both are after the last token */
     hearth_batch *own;
     hth_speculation *drafts;  /* NULL: none are made */
     uint32_t n_ahead;         /* tokens of a draft behind `position`, which were evaluated */
@@ -32,6 +35,9 @@ struct hearth_session {
     void *hidden_user;
 };
 
+/* session_size.c: copies options, which may be NULL. ARGUMENT names the field that no session can have. */
+hearth_status hth_session_read_options(const hearth_session_options *options, hearth_session_options *o,
+                                       hearth_error *err);
 /* session_size.c: bytes of a batch; 0: they do not fit into an integer. */
 size_t hth_batch_size(const hearth_model *model, uint32_t n_tok, uint32_t n_thread, hearth_selector selector,
                       bool streams);
@@ -53,7 +59,7 @@ hearth_status hth_session_open_in(const hearth_model *model, const hearth_sessio
 void hth_session_count_missing(const hearth_session *s, uint32_t n, uint32_t n_page[HTH_N_KV_CLASS]);
 /* MEMORY: the budget, if there is one, has too few pages for n tokens more. */
 hearth_status hth_session_check_pages(const hearth_session *s, uint32_t n, hearth_error *err);
-/* hearth_batch_add; wants: the logits of the last token. hth_batch_clear takes out what was added. */
+/* hearth_batch_add; wants: the logits of the last token. */
 hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n, bool wants,
                             hearth_error *err);
 /* Behind it: n tokens of a draft that follow, at most HTH_DRAFT_MAX. Rows [i_row, i_row + n) of the drafter get the
@@ -63,7 +69,6 @@ void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, cons
 /* hth_batch_token.hidden of n tokens of the last session that was added, from its first-th on; rows[n][d_model] stay
  * until the batch is run. */
 void hth_batch_set_hidden(hearth_batch *b, uint32_t first, uint32_t n, const float *rows);
-void hth_batch_clear(hearth_batch *b);
 /* hearth_session_enable_sparsity_stats and hearth_session_sparsity_stats, for the tokens of a batch. */
 void hth_batch_count_active(hearth_batch *b, bool on);
 uint64_t hth_batch_active_shares(const hearth_batch *b, double *share);

@@ -2,6 +2,40 @@
  * they are allocated. Called by session.c, and by what announces a session. */
 #include "base/checked_math.h"
 #include "engine/session_int.h"
+#include "engine/struct_size.h"
+
+hearth_status hth_engine_check_selector(const char *name, hearth_selector selector, hearth_error *err)
+{
+    if ((unsigned)selector <= HEARTH_SELECTOR_THRESHOLD) return HEARTH_OK;
+    return hth_fail_enum(err, name, (int)selector, HEARTH_SELECTOR_THRESHOLD + 1);
+}
+
+hearth_status hth_engine_check_kv(const char *name, hearth_kv_type kv, hearth_error *err)
+{
+    return (unsigned)kv < HTH_N_KV_TYPE ? HEARTH_OK : hth_fail_enum(err, name, (int)kv, HTH_N_KV_TYPE);
+}
+
+hearth_status hth_engine_check_threads(const char *name, uint32_t n_thread, hearth_error *err)
+{
+    if (n_thread <= HTH_POOL_MAX_THREAD) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s is %u; at most %d threads are possible", name, n_thread,
+                    HTH_POOL_MAX_THREAD);
+}
+
+hearth_session_options hearth_session_defaults(void)
+{
+    return (hearth_session_options){.size = sizeof(hearth_session_options)};
+}
+
+hearth_status hth_session_read_options(const hearth_session_options *options, hearth_session_options *o,
+                                       hearth_error *err)
+{
+    hearth_status st = hth_engine_read_options(&hth_size_of_hearth_session_options, options, o, err);
+    if (st == HEARTH_OK) st = hth_engine_check_selector("hearth_session_options.selector", o->selector, err);
+    if (st == HEARTH_OK) st = hth_engine_check_kv("hearth_session_options.kv", o->kv, err);
+    return st == HEARTH_OK ? hth_engine_check_threads("hearth_session_options.n_thread", o->n_thread, err)
+                           : st;
+}
 
 size_t hth_batch_size(const hearth_model *model, uint32_t n_tok, uint32_t n_thread, hearth_selector selector,
                       bool streams)
@@ -25,6 +59,7 @@ uint32_t hth_session_batch(const hearth_model *model, const hearth_session_optio
 {
     uint32_t n_ctx = hth_session_context(model, o),
              n_batch = o->n_batch == HEARTH_BATCH_AUTO ? model->n_batch : o->n_batch;
+    if (n_batch == HEARTH_BATCH_NONE) return 0;
     return n_batch < n_ctx ? n_batch : n_ctx;
 }
 
@@ -49,7 +84,8 @@ uint64_t hth_session_size(const hearth_model *model, const hearth_session_option
         options->selector == HEARTH_SELECTOR_AUTO ? model->selector : options->selector;
     if (n_tok > 0 && (part = hth_batch_size(model, n_tok, options->n_thread, selector, streams)) == 0)
         return 0;
-    size_t rest = (size_t)model->model->hparams.n_vocab * sizeof(float) + n_ctx * sizeof(int32_t);
+    size_t rest =
+        HTH_N_LOGITS * (size_t)model->model->hparams.n_vocab * sizeof(float) + n_ctx * sizeof(int32_t);
     return hth_add_size(total, part, &total) && hth_add_size(total, rest, &total) ? total : 0;
 }
 
@@ -61,6 +97,7 @@ uint64_t hth_engine_session_size(const hearth_model *model, const hearth_session
 
 uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_options *options)
 {
-    hearth_session_options o = options ? *options : hearth_session_defaults();
+    hearth_session_options o;
+    if (!model || hth_session_read_options(options, &o, NULL) != HEARTH_OK) return 0;
     return hth_engine_session_size(model, &o, model->streamed.reader != NULL);
 }

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "engine/mtp_feed.h"
 #include "engine/session_int.h"
+#include "engine/struct_size.h"
 #include "sample/sampler.h"
 
 #include <string.h>
@@ -24,7 +25,7 @@ enum { STATES_SIZE = 256 << 20 };
 /* Why sessions with these options cannot have drafts; NULL: they can. */
 static const char *why_none(const hearth_model *m, const hearth_session_options *o)
 {
-    hearth_model_info info;
+    hearth_model_info info = {0};
     hearth_model_get_info(m, &info);
     if (o->release_window) return "what is behind the window is not kept";
     if (m->streamed.store) return "weights are read when they are needed, and each draft would need others";
@@ -106,7 +107,7 @@ static hearth_status open_model(hth_drafter *d, const hearth_session_options *o,
 /* Bytes of all sessions of the block, which are opened later, one for each text. */
 static uint64_t follower_bytes(hth_drafter *d, const hearth_session_options *o)
 {
-    const hearth_session_options of_block = {.n_ctx = o->n_ctx, .n_batch = 0};
+    const hearth_session_options of_block = {.n_ctx = o->n_ctx, .n_batch = HEARTH_BATCH_NONE};
     return d->n_sequence * hth_session_size(d->model, &of_block, &d->pages, false);
 }
 
@@ -164,9 +165,11 @@ static hearth_status open_rows(hth_drafter *d, hearth_error *err)
 
 static hearth_status check_options(const hearth_draft_options *o, hearth_error *err)
 {
-    if (o->n_draft <= HTH_DRAFT_MAX || o->n_draft == HEARTH_DRAFT_AUTO) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "drafts of %u tokens: at most %d are possible", o->n_draft,
-                    HTH_DRAFT_MAX);
+    if (o->n_draft > HTH_DRAFT_MAX && o->n_draft != HEARTH_DRAFT_NONE)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "n_draft is %u; at most %d tokens of a draft are possible", o->n_draft,
+                        HTH_DRAFT_MAX);
+    return hth_engine_check_reserved("hearth_draft_options", o->reserved, sizeof o->reserved, err);
 }
 
 hearth_status hth_drafter_open(const hearth_model *target, const hearth_draft_options *options,
@@ -175,9 +178,10 @@ hearth_status hth_drafter_open(const hearth_model *target, const hearth_draft_op
 {
     bool is_wanted = options->model || options->n_draft != HEARTH_DRAFT_AUTO;
     const char *why = why_none(target, session);
+    hearth_error failure = {0};
     *out = NULL;
     hearth_status st = check_options(options, err);
-    if (st != HEARTH_OK || options->n_draft == 0) return st;
+    if (st != HEARTH_OK || options->n_draft == HEARTH_DRAFT_NONE) return st;
     if (why) {
         if (is_wanted) hth_log(HEARTH_LOG_WARN, "%s: no drafts: %s", hth_gguf_path(target->file), why);
         return HEARTH_OK;
@@ -188,14 +192,16 @@ hearth_status hth_drafter_open(const hearth_model *target, const hearth_draft_op
                        .options = *options,
                        .n_sequence = n_sequence,
                        .state_size = hth_kv_state_size(target->model, HTH_STATE_STEP)};
+    if (options->model) hth_engine_hold_model(options->model);
     d->n_row = n_row_of(d->state_size, n_sequence);
-    st = open_rows(d, err);
-    if (st == HEARTH_OK && options->model) st = open_model(d, session, n_position, err);
+    st = open_rows(d, &failure);
+    if (st == HEARTH_OK && options->model) st = open_model(d, session, n_position, &failure);
     else if (st == HEARTH_OK) open_mtp(d, session, n_position);
     if (st == HEARTH_OK) *out = d;
     else if (st == HEARTH_ERROR_MEMORY && d->size == 0 && !is_wanted)
         st = HEARTH_OK; /* the limit has no room for them */
     if (st != HEARTH_OK || !*out) hth_drafter_close(d);
+    if (st != HEARTH_OK && err) *err = failure;
     return st;
 }
 
@@ -209,6 +215,7 @@ void hth_drafter_close(hth_drafter *d)
     hth_free(d->rows);
     hth_pages_free(d->states, d->n_row * d->state_size);
     hth_engine_give_memory(hth_engine_mutable(d->target), d->size);
+    hth_engine_release_model(d->options.model);
     hth_free(d);
 }
 
@@ -255,7 +262,7 @@ static hearth_status open_follower(hearth_session *s, hearth_error *err)
 {
     hth_speculation *x = s->drafts;
     hth_drafter *d = x->drafter;
-    const hearth_session_options o = {.n_ctx = s->options.n_ctx, .n_batch = 0};
+    const hearth_session_options o = {.n_ctx = s->options.n_ctx, .n_batch = HEARTH_BATCH_NONE};
     hearth_status st = HEARTH_OK;
     if (x->sampler) st = hth_sampler_open_like(x->sampler, &x->follower, err);
     if (st == HEARTH_OK) st = hth_session_open_in(d->model, &o, &d->pages, &x->model, err);
@@ -267,7 +274,8 @@ hearth_status hth_speculation_open(hearth_session *s, hth_drafter *d, const hear
 {
     hth_speculation *x = hth_alloc(1, sizeof *x);
     if (!x) return hth_fail_memory(err, sizeof *x, "drafts");
-    *x = (hth_speculation){.drafter = d, .history = hth_draft_history_begin(), .sampler = sampler};
+    *x = (hth_speculation){
+        .drafter = d, .history = hth_draft_history_begin(), .sampler = hth_sampler_hold(sampler)};
     s->drafts = x;
     hearth_status st = d->batch ? open_follower(s, err) : HEARTH_OK;
     if (st != HEARTH_OK) hth_speculation_close(s);
@@ -288,6 +296,7 @@ void hth_speculation_close(hearth_session *s)
         hearth_session_close(x->model);
     }
     hearth_sampler_close(x->follower);
+    hearth_sampler_close(x->sampler);
     if (x->owns_drafter) hth_drafter_close(x->drafter);
     hth_free(x);
 }
@@ -300,9 +309,10 @@ void hth_speculation_forget(hearth_session *s)
 hearth_status hearth_session_use_drafts(hearth_session *s, const hearth_draft_options *options,
                                         const hearth_sampler *sampler, hearth_error *err)
 {
-    const hearth_draft_options o = options ? *options : (hearth_draft_options){.n_draft = HEARTH_DRAFT_AUTO};
-    const hearth_draft_stats before = hearth_session_get_draft_stats(s);
+    const hearth_draft_options o = options ? *options : (hearth_draft_options){0};
     hth_drafter *d;
+    if (!s) return hth_fail_null(err, "session");
+    const hearth_draft_stats before = hth_session_draft_stats(s);
     if (hth_session_n_row(s) == 0 || s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "drafts are for sessions with steps of their own");
     hth_speculation_close(s);
@@ -314,9 +324,16 @@ hearth_status hearth_session_use_drafts(hearth_session *s, const hearth_draft_op
     return st;
 }
 
-hearth_draft_stats hearth_session_get_draft_stats(const hearth_session *s)
+hearth_draft_stats hth_session_draft_stats(const hearth_session *s)
 {
     return s->drafts ? s->drafts->stats : (hearth_draft_stats){0};
+}
+
+hearth_status hearth_session_get_draft_stats(const hearth_session *s, hearth_draft_stats *stats)
+{
+    if (!s || !stats) return HEARTH_ERROR_ARGUMENT;
+    *stats = hth_session_draft_stats(s);
+    return HEARTH_OK;
 }
 
 /* ---- drafts by a model --------------------------------------------------------------------------------- */
@@ -435,7 +452,7 @@ static void make_by_model(hth_drafter *d, hth_draft_place *places, uint32_t n_pl
     if (st == HEARTH_OK && n_draft > 0 && n_room > MODEL_BATCH - HTH_DRAFT_ROWS - d->n_sequence)
         hth_draft_measure_model(&d->costs, hth_clock_since(start) / n_round);
     if (st == HEARTH_OK) return;
-    hth_batch_clear(d->batch);
+    hearth_batch_clear(d->batch);
     give_up(d, &why);
     for (uint32_t i = 0; i < n_place; i++)
         if (is_by_model(&places[i])) places[i].n = 0;
@@ -507,6 +524,7 @@ hearth_status hth_speculation_eval(hearth_session *s, int32_t token, hearth_erro
     uint64_t start = hth_clock_ns();
     st = hearth_batch_run(s->own, err);
     if (st == HEARTH_OK) hth_drafter_measure(d, 1 + place.n, hth_clock_since(start));
+    else hearth_batch_clear(s->own);
     return st;
 }
 

@@ -42,7 +42,7 @@ typedef struct hth_speculation {
     hearth_draft_stats stats;
     hearth_session *model;         /* the same text in the model of drafts; NULL: it is not used */
     hth_mtp_feed *mtp;             /* with a block: what it has seen of the text; owns `model`; or NULL */
-    const hearth_sampler *sampler; /* of the text; NULL: the most likely token is drafted */
+    hearth_sampler *sampler;       /* of the text; NULL: the most likely token is drafted */
     hearth_sampler *follower;      /* draws as that one would */
 } hth_speculation;
 
@@ -84,6 +84,8 @@ void hth_drafter_measure(hth_drafter *d, uint32_t n_token, double seconds);
 hearth_status hth_speculation_eval(hearth_session *s, int32_t token, hearth_error *err);
 /* The session was evaluated with n tokens of a draft. */
 void hth_speculation_note_step(hearth_session *s, uint32_t n);
+/* Of its drafts so far. */
+hearth_draft_stats hth_session_draft_stats(const hearth_session *s);
 /* A token of a draft was compared. */
 void hth_speculation_note(hearth_session *s, bool is_right);
 

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "engine/struct_size.h"
 
 #include <string.h>
 
@@ -128,8 +129,9 @@ hearth_status hth_engine_follow_placement(hearth_model *m, hearth_error *err)
 hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err)
 {
     if (!m->streamed.reader) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s reads all weights in memory: leave --ram out",
-                    hth_gguf_path(m->file), what);
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: %s reads all weights in memory: leave model_options.ram out", hth_gguf_path(m->file),
+                    what);
 }
 
 static void add_layer(const hearth_model *m, uint32_t i_layer, hearth_storage_stats *stats)
@@ -143,16 +145,16 @@ static void add_layer(const hearth_model *m, uint32_t i_layer, hearth_storage_st
 
 bool hearth_model_get_layer_storage(const hearth_model *m, uint32_t i_layer, hearth_storage_stats *stats)
 {
-    *stats = (hearth_storage_stats){0};
-    if (!m->streamed.store || i_layer >= m->model->hparams.n_layer) return false;
-    add_layer(m, i_layer, stats);
-    return true;
+    hearth_storage_stats all = {0};
+    if (!m || !hth_engine_can_write_result(&hth_size_of_hearth_storage_stats, stats)) return false;
+    bool is_there = m->streamed.store && i_layer < m->model->hparams.n_layer;
+    if (is_there) add_layer(m, i_layer, &all);
+    hth_engine_write_result(&hth_size_of_hearth_storage_stats, &all, stats);
+    return is_there;
 }
 
-bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats)
+static void add_all(const hearth_model *m, hearth_storage_stats *stats)
 {
-    *stats = (hearth_storage_stats){0};
-    if (!m->streamed.reader) return false;
     for (uint32_t i = 0; m->streamed.store && i < m->model->hparams.n_layer; i++) add_layer(m, i, stats);
     if (m->streamed.store) {
         stats->cache_bytes = hth_store_memory(m->streamed.store);
@@ -164,7 +166,15 @@ bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats
     stats->read_seconds = (double)r.busy_ns * 1e-9;
     for (uint32_t i = 0; m->streamed.store && i < m->model->hparams.n_layer; i++)
         stats->n_repeated += hth_store_get_counters(m->streamed.store, i).n_wrong;
-    return true;
+}
+
+bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats)
+{
+    hearth_storage_stats all = {0};
+    if (!m || !hth_engine_can_write_result(&hth_size_of_hearth_storage_stats, stats)) return false;
+    if (m->streamed.reader) add_all(m, &all);
+    hth_engine_write_result(&hth_size_of_hearth_storage_stats, &all, stats);
+    return m->streamed.reader != NULL;
 }
 
 void hth_engine_close_store(hearth_model *m)

@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/struct_size.h"
 #include "sample/sampler.h"
 
 #include <string.h>
@@ -18,13 +19,19 @@ hearth_status hth_engine_need_tokenizer(const hearth_model *m, hearth_error *err
 hearth_status hearth_tokenize(const hearth_model *m, const char *text, size_t n, unsigned flags,
                               int32_t **ids, size_t *n_ids, hearth_error *err)
 {
+    enum { ALL = HEARTH_ADD_SPECIAL | HEARTH_PARSE_SPECIAL };
+    if (!ids || !n_ids) return hth_fail_null(err, ids ? "n_ids" : "ids");
     *ids = NULL;
     *n_ids = 0;
+    if (!m) return hth_fail_null(err, "model");
+    if (!text && n > 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "text is NULL, but n is %zu", n);
+    if (flags & ~(unsigned)ALL)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "flags is %#x; the bits %#x exist", flags, ALL);
     hearth_status st = hth_engine_need_tokenizer(m, err);
     if (st != HEARTH_OK) return st;
     hth_ids list = {0};
     size_t n_lost = 0;
-    st = hth_tokenize(m->tokenizer, text, n, flags, &list, &n_lost, err);
+    st = hth_tokenize(m->tokenizer, text ? text : "", n, flags, &list, &n_lost, err);
     if (st != HEARTH_OK) {
         hth_ids_free(&list);
         return st;
@@ -39,22 +46,23 @@ void hearth_free(void *memory) { hth_free(memory); }
 
 int32_t hearth_token_bos(const hearth_model *m)
 {
-    return m->tokenizer ? hth_tokenizer_bos(m->tokenizer) : -1;
+    return m && m->tokenizer ? hth_tokenizer_bos(m->tokenizer) : -1;
 }
 int32_t hearth_token_eos(const hearth_model *m)
 {
-    return m->tokenizer ? hth_tokenizer_eos(m->tokenizer) : -1;
+    return m && m->tokenizer ? hth_tokenizer_eos(m->tokenizer) : -1;
 }
 
 bool hearth_token_is_eog(const hearth_model *m, int32_t id)
 {
-    return m->tokenizer && id >= 0 && id < hth_tokenizer_n_vocab(m->tokenizer) &&
+    return m && m->tokenizer && id >= 0 && id < hth_tokenizer_n_vocab(m->tokenizer) &&
            hth_tokenizer_is_eog(m->tokenizer, id);
 }
 
 /* ---- streaming detokenizer ------------------------------------------------------------ */
 
 struct hearth_detokenizer {
+    const hearth_model *model;
     hth_detok detok;
     int32_t n_vocab; /* of the model; ids past the tokens of the vocabulary are padding */
     char *bytes;
@@ -63,7 +71,9 @@ struct hearth_detokenizer {
 hearth_status hearth_detokenizer_open(const hearth_model *m, bool at_start, bool show_special,
                                   hearth_detokenizer **out, hearth_error *err)
 {
+    if (!out) return hth_fail_null(err, "out");
     *out = NULL;
+    if (!m) return hth_fail_null(err, "model");
     hearth_status st = hth_engine_need_tokenizer(m, err);
     if (st != HEARTH_OK) return st;
     hearth_detokenizer *d = hth_alloc(1, sizeof *d);
@@ -73,6 +83,7 @@ hearth_status hearth_detokenizer_open(const hearth_model *m, bool at_start, bool
         hth_free(d);
         return hth_fail_memory(err, size, "a detokenizer");
     }
+    d->model = hth_engine_hold_model(m);
     d->n_vocab = (int32_t)m->model->hparams.n_vocab;
     hth_detok_init(&d->detok, m->tokenizer, show_special, at_start);
     *out = d;
@@ -82,6 +93,7 @@ hearth_status hearth_detokenizer_open(const hearth_model *m, bool at_start, bool
 void hearth_detokenizer_close(hearth_detokenizer *d)
 {
     if (!d) return;
+    hth_engine_release_model(d->model);
     hth_free(d->bytes);
     hth_free(d);
 }
@@ -89,6 +101,9 @@ void hearth_detokenizer_close(hearth_detokenizer *d)
 hearth_status hearth_detokenizer_push(hearth_detokenizer *d, int32_t id, const char **text, size_t *n,
                                   hearth_error *err)
 {
+    if (!text || !n) return hth_fail_null(err, text ? "n" : "text");
+    *text = "", *n = 0;
+    if (!d) return hth_fail_null(err, "detokenizer");
     if (id < 0 || id >= d->n_vocab)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %d: the vocabulary has 0 to %d", id,
                         d->n_vocab - 1);
@@ -100,6 +115,9 @@ hearth_status hearth_detokenizer_push(hearth_detokenizer *d, int32_t id, const c
 
 void hearth_detokenizer_flush(hearth_detokenizer *d, const char **text, size_t *n)
 {
+    if (!text || !n) return;
+    *text = "", *n = 0;
+    if (!d) return;
     *n = hth_detok_flush(&d->detok, d->bytes);
     *text = d->bytes;
 }
@@ -109,6 +127,11 @@ void hearth_detokenizer_flush(hearth_detokenizer *d, const char **text, size_t *
 hearth_status hearth_sampler_open(const hearth_model *m, const hearth_sampler_options *options,
                                   hearth_sampler **out, hearth_error *err)
 {
-    hearth_sampler_options o = options ? *options : hearth_sampler_defaults();
+    hearth_sampler_options o;
+    if (!out) return hth_fail_null(err, "out");
+    *out = NULL;
+    if (!m) return hth_fail_null(err, "model");
+    hearth_status st = hth_engine_read_options(&hth_size_of_hearth_sampler_options, options, &o, err);
+    if (st != HEARTH_OK) return st;
     return hth_sampler_open((int32_t)m->model->hparams.n_vocab, &o, out, err);
 }

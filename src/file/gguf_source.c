@@ -54,7 +54,7 @@ static ssize_t read_once(int fd, void *dst, size_t size, uint64_t at)
 
 hearth_status hth_gguf_fail_errno(hearth_error *err, const char *path, const char *what, int error)
 {
-    const char *remedy = error == EMFILE ? " (raise the limit of open files: ulimit -n)" : "";
+    const char *remedy = error == EMFILE ? " (raise the limit of open files, RLIMIT_NOFILE)" : "";
     return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot %s: %s%s", path, what,
                     hth_format_errno(error).text, remedy);
 }

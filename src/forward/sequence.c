@@ -90,7 +90,7 @@ static hearth_status fail_reserve(const hth_sequence *s, hth_kv_reserved why, he
                         hth_kv_pool_limit(s->pool) * HTH_KV_PAGE);
     if (!hth_sequence_size(model_of(s), hth_kv_pool_type(s->pool), &s->options, &size)) size = SIZE_MAX;
     return hth_fail(err, HEARTH_ERROR_MEMORY,
-                    "out of memory: %s for a context of %u positions; ask for less with -c",
+                    "no memory: %s for a context of %u positions; ask for less with n_ctx",
                     hth_format_bytes(size).text, s->options.n_ctx);
 }
 

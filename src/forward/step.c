@@ -336,7 +336,7 @@ hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, 
     if (!s->memory) {
         hth_free(s);
         return hth_fail(err, HEARTH_ERROR_MEMORY,
-                        "out of memory: %s for a workspace of %u rows; ask for a smaller --batch",
+                        "no memory: %s for a workspace of %u rows; ask for a smaller n_batch",
                         hth_format_bytes(c.used).text, n_row);
     }
     c = (bump){.memory = s->memory};

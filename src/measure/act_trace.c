@@ -148,7 +148,7 @@ hearth_status hth_act_trace_replay(const hth_profile *p, uint32_t first_sample, 
     *out = NULL;
     if (p->n_sample == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "the profile has no co-activation samples: make it without --samples 0");
+                        "the profile has no co-activation samples: make it with some");
     if (first_sample >= p->n_sample)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "sample %u: the profile has %u", first_sample,
                         p->n_sample);

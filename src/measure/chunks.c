@@ -7,7 +7,7 @@
 uint32_t hth_chunks_default(const hearth_model *model)
 {
     enum { CHUNK = 512 };
-    hearth_model_info info;
+    hearth_model_info info = {0};
     hearth_model_get_info(model, &info);
     return info.n_ctx_train > 0 && info.n_ctx_train < CHUNK ? info.n_ctx_train : CHUNK;
 }
@@ -24,7 +24,7 @@ hearth_status hth_chunks_open(hth_chunks *w, const hearth_model *model, const ch
     if (w->n_chunk > 0) return HEARTH_OK;
     hth_chunks_close(w);
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "the text has %zu tokens, but a chunk needs %zu; take a longer text or a smaller -c",
+                    "the text has %zu tokens, but a chunk needs %zu; take a longer text or a smaller n_ctx",
                     w->n_id, n_ctx);
 }
 

@@ -62,7 +62,7 @@ hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *
                                      size_t n, uint64_t n_chunk_max, hearth_progress_fn *progress,
                                      void *progress_user, hth_perplexity *out, hearth_error *err)
 {
-    hearth_model_info info;
+    hearth_model_info info = {0};
     hth_chunks chunks;
     size_t n_ctx = hearth_session_n_ctx(session);
     *out = (hth_perplexity){0};

@@ -206,7 +206,7 @@ static void observe(void *user, const hth_ffn_probe *seen)
 static const char *find_difference(const hth_profile *a, const hth_profile *b)
 {
     if (a->text_hash != b->text_hash) return "text";
-    if (a->n_ctx != b->n_ctx) return "context (-c)";
+    if (a->n_ctx != b->n_ctx) return "context (n_ctx)";
     if (a->n_sample != b->n_sample) return "number of samples";
     if (strcmp(a->settings, b->settings) != 0) return "type of the KV cache, or another approximation";
     return a->n_tok == b->n_tok ? NULL : "number of tokens";
@@ -233,13 +233,14 @@ static hearth_status resume(job *j, const hth_model *model, hearth_error *err)
         return st;
     }
     if (st != HEARTH_OK)
-        return hth_fail(err, st, "%s; remove it to start over, or take another -o", why.message);
+        return hth_fail(err, st, "%s; remove it to start over, or write to another file", why.message);
     const char *differs = find_difference(state, j->p);
     if (differs) {
         hth_profile_close(state);
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "%s: the state of a run with another %s; remove it to start over, or take another -o",
-                        j->resume_path, differs);
+        return hth_fail(
+            err, HEARTH_ERROR_ARGUMENT,
+            "%s: the state of a run with another %s; remove it to start over, or write to another file",
+            j->resume_path, differs);
     }
     hth_profile_close(j->p);
     j->p = state;
@@ -318,7 +319,7 @@ static hearth_status check_finite(const hth_profile *p, hearth_error *err)
             return hth_fail(
                 err, HEARTH_ERROR_NUMERIC,
                 "layer %u: values that are not finite, or beyond 3e38, among the first %llu tokens; "
-                "hearth inspect --check verifies the weights",
+                "hearth inspect can verify the weights",
                 i, (unsigned long long)p->n_done);
     return HEARTH_OK;
 }

@@ -235,7 +235,7 @@ static hearth_status alloc_buffers(finder *f, hearth_error *err)
     }
     return ok ? HEARTH_OK
               : hth_fail_memory(err, (uint64_t)n_layer * n * d_ff * 8,
-                                "the samples for thresholds; use fewer --samples");
+                                "the samples for thresholds; use fewer samples");
 }
 
 static void free_buffers(finder *f)

@@ -63,7 +63,11 @@ bool hth_selector_by_name(hth_str name, hearth_selector *selector)
     return false;
 }
 
-const char *hth_selector_name(hearth_selector selector) { return selector_names[selector]; }
+const char *hth_selector_name(hearth_selector selector)
+{
+    enum { N_SELECTOR = sizeof selector_names / sizeof *selector_names };
+    return (unsigned)selector < N_SELECTOR ? selector_names[selector] : "unknown selector";
+}
 
 static hearth_status read_selector(hth_model *m, hearth_error *err)
 {

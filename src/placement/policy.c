@@ -133,12 +133,12 @@ static hearth_status check_bindings(const hth_model *m, const hth_placement_part
         if (!hth_gpu_cache_bytes(m, info->max_binding_size, &p->params, i, &bytes))
             return hth_fail(
                 err, HEARTH_ERROR_ARGUMENT,
-                "%s: keys of %u positions are too large for a binding of %s; ask for less with -c",
+                "%s: keys of %u positions are too large for a binding of %s; ask for less with n_ctx",
                 info->name, p->params.n_position, hth_format_bytes(info->max_binding_size).text);
     if (workspace_bytes(m, p) == UINT64_MAX)
         return hth_fail(
             err, HEARTH_ERROR_ARGUMENT,
-            "%s: the values of %u tokens are too large for a binding of %s; ask for less with --batch",
+            "%s: the values of %u tokens are too large for a binding of %s; ask for less with n_batch",
             info->name, p->params.n_row, hth_format_bytes(info->max_binding_size).text);
     return HEARTH_OK;
 }
@@ -195,7 +195,7 @@ bool hth_placement_builder_has_head(const hth_placement_builder *c)
 hth_budget_text hth_budget_text_of(const hth_placement_part *p)
 {
     hth_budget_text limit;
-    snprintf(limit.text, sizeof limit.text, "%s%s%s", p->is_user_limit ? "--vram allows " : "",
+    snprintf(limit.text, sizeof limit.text, "%s%s%s", p->is_user_limit ? "gpu.vram allows " : "",
              hth_format_bytes(p->budget).text, p->is_user_limit ? "" : " are free");
     return limit;
 }
@@ -331,8 +331,7 @@ hearth_status hth_placement_arg_check(const char *placement, hearth_error *err)
     if (there && !S_ISDIR(about.st_mode)) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_IO,
                     "%.200s: no such placement: neither plan, even nor layers:N, nor a file that can be read "
-                    "(%s); hearth "
-                    "plan -o FILE makes one",
+                    "(%s); hearth plan makes one",
                     *placement ? placement : "''", there ? "it is a folder" : hth_format_errno(errno).text);
 }
 
@@ -378,8 +377,8 @@ static hearth_status check_budgets(const hth_placement_builder *c, const char *p
         if (all > p->budget)
             return hth_fail(
                 err, HEARTH_ERROR_MEMORY,
-                "%s: it takes %s on %s, and %s: make it again with hearth plan, or give the -c and "
-                "--batch that it was made for",
+                "%s: it takes %s on %s, and %s: make it again with hearth plan, or give the n_ctx and "
+                "n_batch that it was made for",
                 path, hth_format_bytes(all).text, p->info->name, hth_budget_text_of(p).text);
     }
     return HEARTH_OK;
@@ -406,7 +405,7 @@ hearth_status hth_placement_builder_from_file(hth_placement_builder *c, const ch
     hearth_status st = hth_placement_open(&p, path, c->model, err);
     if (st != HEARTH_OK) return st;
     if (p.n_device != c->n_part)
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s was made for %u GPU%s, and --gpu names %u", path,
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s was made for %u GPU%s, and gpu.device names %u", path,
                       p.n_device, p.n_device == 1 ? "" : "s", c->n_part);
     for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++)
         st = check_device(&p.devices[i], c->parts[i].info, path, err);

@@ -47,9 +47,9 @@ void hth_placement_builder_set_ends(hth_placement_builder *c, const uint32_t *en
 uint32_t hth_placement_builder_n_layer(const hth_placement_builder *c);
 bool hth_placement_builder_has_head(const hth_placement_builder *c);
 
-/* "4.00 MiB are free", or "--vram allows 1.00 MiB": the budget, for messages. */
+/* "4.00 MiB are free", or "gpu.vram allows 1.00 MiB": the budget, for messages. */
 typedef struct hth_budget_text {
-    char text[64];
+    char text[80];
 } hth_budget_text;
 hth_budget_text hth_budget_text_of(const hth_placement_part *part);
 

@@ -202,7 +202,7 @@ hearth_status hth_placement_open(hth_placement *p, const char *path, const hth_m
     hearth_status st = hth_gguf_open(path, &file, &why);
     if (st != HEARTH_OK)
         return hth_fail(err, st, "%s%s", why.message,
-                        st == HEARTH_ERROR_MEMORY ? "" : "; it is no placement: hearth plan -o writes one");
+                        st == HEARTH_ERROR_MEMORY ? "" : "; it is no placement: hearth plan writes one");
     st = hth_sidecar_check_head(file, KIND, model->file, &hash, err);
     if (st == HEARTH_OK) st = read_hot(p, file, model, err);
     if (st == HEARTH_OK) st = read_rest(p, file, model, err);

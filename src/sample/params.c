@@ -6,15 +6,7 @@
 
 hearth_sampler_options hearth_sampler_defaults(void)
 {
-    return (hearth_sampler_options){
-        .temperature = 0.8f,
-        .top_k = 40,
-        .typical_p = 1.0f,
-        .top_p = 0.95f,
-        .min_p = 0.05f,
-        .repeat_penalty = 1.0f,
-        .repeat_last_n = 64,
-    };
+    return (hearth_sampler_options){.size = sizeof(hearth_sampler_options)};
 }
 
 typedef struct float_range {
@@ -53,6 +45,8 @@ static hearth_status check_bias(const hearth_sampler_options *p, int32_t n_vocab
             return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                             "bias[%zu].bias is %g; it must be finite, or -infinity to ban", i,
                             (double)p->bias[i].bias);
+        if (p->bias[i].reserved[0] || p->bias[i].reserved[1])
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "bias[%zu].reserved is not zero", i);
     }
     return HEARTH_OK;
 }
@@ -65,7 +59,7 @@ hearth_status hth_sample_check_params(const hearth_sampler_options *p, int32_t n
         {"typical_p", p->typical_p, 0.0, 1.0},
         {"top_p", p->top_p, 0.0, 1.0},
         {"min_p", p->min_p, 0.0, 1.0},
-        {"repeat_penalty", p->repeat_penalty, (double)0.01f, 100.0},
+        {"repeat_penalty", p->repeat_penalty, p->repeat_penalty == 0.0f ? 0.0 : (double)0.01f, 100.0},
         {"presence_penalty", p->presence_penalty, -100.0, 100.0},
         {"frequency_penalty", p->frequency_penalty, -100.0, 100.0},
     };

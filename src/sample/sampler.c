@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/checked_math.h"
+#include "base/ref.h"
 #include "sample/filters.h"
 #include "sample/params.h"
 #include "sample/random.h"
@@ -27,15 +28,20 @@ struct hearth_sampler {
     int32_t *last;   /* ring of repeat_last_n; NULL: all tokens count */
     size_t n_last, i_last;
     hth_arena arena; /* of the arrays */
+    hth_ref ref;     /* of the caller, and of sessions that follow it with drafts */
 };
 
 /* ---- opening ---------------------------------------------------------------- */
 
+static bool penalises_repeats(const hearth_sampler_options *p)
+{
+    return p->repeat_penalty != 0.0f && p->repeat_penalty != 1.0f;
+}
+
 static bool has_penalties(const hearth_sampler_options *p)
 {
-    bool neutral = p->repeat_penalty == 1.0f && p->presence_penalty == 0.0f &&
-                   p->frequency_penalty == 0.0f;
-    return !neutral && p->repeat_last_n != 0;
+    bool neutral = !penalises_repeats(p) && p->presence_penalty == 0.0f && p->frequency_penalty == 0.0f;
+    return !neutral;
 }
 
 /* Without top-k every token may be a candidate. Greedy sampling needs none. */
@@ -67,12 +73,14 @@ static hearth_status take_memory(hearth_sampler *s, hearth_error *err)
 hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *params, hearth_sampler **out,
                                hearth_error *err)
 {
+    enum { DEFAULT_LAST_N = 64 };
     *out = NULL;
     hearth_status status = hth_sample_check_params(params, n_vocab, err);
     if (status != HEARTH_OK) return status;
     hearth_sampler *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "the sampler");
     s->params = *params;
+    if (s->params.repeat_last_n == 0) s->params.repeat_last_n = DEFAULT_LAST_N;
     s->n_vocab = n_vocab;
     hth_sample_random_seed(&s->random, params->seed);
     status = take_memory(s, err);
@@ -81,9 +89,16 @@ hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *pa
     return status;
 }
 
+hearth_sampler *hth_sampler_hold(const hearth_sampler *sampler)
+{
+    hearth_sampler *s = (hearth_sampler *)(uintptr_t)sampler;
+    if (s) hth_ref_take(&s->ref);
+    return s;
+}
+
 void hearth_sampler_close(hearth_sampler *s)
 {
-    if (!s) return;
+    if (!s || !hth_ref_drop(&s->ref)) return;
     hth_arena_free(&s->arena);
     hth_free(s);
 }
@@ -105,7 +120,7 @@ void hth_sampler_follow(hearth_sampler *s, const hearth_sampler *from)
 
 void hearth_sampler_accept(hearth_sampler *s, int32_t id)
 {
-    if (!s->count || id < 0 || id >= s->n_vocab) return;
+    if (!s || !s->count || id < 0 || id >= s->n_vocab) return;
     if (s->last) {
         const size_t capacity = (size_t)s->params.repeat_last_n;
         if (s->n_last == capacity) s->count[s->last[s->i_last]]--;
@@ -148,7 +163,7 @@ static void add_bias(hearth_sampler *s)
 static void add_penalties(hearth_sampler *s)
 {
     if (!s->count) return;
-    const double repeat = (double)s->params.repeat_penalty;
+    const double repeat = penalises_repeats(&s->params) ? (double)s->params.repeat_penalty : 1.0;
     const double presence = (double)s->params.presence_penalty;
     const double frequency = (double)s->params.frequency_penalty;
     for (int32_t i = 0; i < s->n_vocab; i++) {
@@ -200,8 +215,9 @@ static size_t filter(hearth_sampler *s, size_t n)
 {
     const hearth_sampler_options *p = &s->params;
     hth_sample_candidate *c = s->candidate;
-    if (p->typical_p < 1.0f) n = hth_sample_typical(c, s->scratch, n, (double)p->typical_p);
-    if (p->top_p < 1.0f) n = hth_sample_top_p(c, n, (double)p->top_p);
+    if (p->typical_p > 0.0f && p->typical_p < 1.0f)
+        n = hth_sample_typical(c, s->scratch, n, (double)p->typical_p);
+    if (p->top_p > 0.0f && p->top_p < 1.0f) n = hth_sample_top_p(c, n, (double)p->top_p);
     if (p->min_p > 0.0f) n = hth_sample_min_p(c, n, (double)p->min_p);
     return n;
 }
@@ -221,6 +237,7 @@ static int32_t draw(hearth_sampler *s, size_t n)
 
 hearth_status hearth_sampler_sample(hearth_sampler *s, const float *logits, int32_t *id, hearth_error *err)
 {
+    if (!s || !logits || !id) return hth_fail_null(err, !s ? "sampler" : !logits ? "logits" : "id");
     hearth_status status = copy_logits(s, logits, err);
     if (status != HEARTH_OK) return status;
     add_bias(s);

@@ -17,9 +17,9 @@
 /* The largest repeat_last_n; -1 counts all tokens. */
 enum { HTH_SAMPLER_MAX_LAST_N = 1 << 20 };
 
-/* Ranges: temperature 0 to 100; top_k from 0; typical_p, top_p, min_p 0 to 1; repeat_penalty 0.01 to 100; the
- * other penalties -100 to 100; repeat_last_n -1 to HTH_SAMPLER_MAX_LAST_N; a bias is finite or -INFINITY. Sources:
- * typical, Meister et al. 2022; top-p, Holtzman et al. 2020; repeat penalty, Keskar et al. 2019 (positive logits
+/* Ranges: temperature 0 to 100; top_k from 0; typical_p, top_p, min_p 0 to 1; repeat_penalty 0, 0.01 to 100; the
+ * other penalties -100 to 100; repeat_last_n -1 to HTH_SAMPLER_MAX_LAST_N; a bias is finite or -INFINITY. Zero turns a
+ * stage off, and repeat_last_n 0 is 64. Sources: typical, Meister et al. 2022; top-p, Holtzman et al. 2020; repeat penalty, Keskar et al. 2019 (positive logits
  * are divided, others multiplied).
  *
  * hth_sampler_open is hearth_sampler_open for any number of logits. It copies options. ARGUMENT names the field
@@ -27,6 +27,8 @@ enum { HTH_SAMPLER_MAX_LAST_N = 1 << 20 };
  * hearth_sampler_sample returns NUMERIC if a logit is NaN or +infinity, or if all tokens are banned. */
 hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *options, hearth_sampler **out,
                                hearth_error *err);
+/* A reference for a session, which hearth_sampler_close gives up; NULL for NULL. */
+hearth_sampler *hth_sampler_hold(const hearth_sampler *sampler);
 /* A sampler with the options of another one. */
 hearth_status hth_sampler_open_like(const hearth_sampler *from, hearth_sampler **out, hearth_error *err);
 /* From now on a sampler that was opened like `from` draws and penalises as that one would. */

@@ -12,6 +12,7 @@ typedef struct hth_kept_entry entry;
 hearth_status hth_kept_open(hth_kept *k, uint32_t n_max, hearth_error *err)
 {
     *k = (hth_kept){.n_max = n_max};
+    if (n_max == 0) return HEARTH_OK;
     k->entries = hth_alloc(n_max, sizeof *k->entries);
     return k->entries ? HEARTH_OK : hth_fail_memory(err, n_max * sizeof *k->entries, "kept sequences");
 }
@@ -94,7 +95,7 @@ void hth_kept_put(hth_kept *k, uint64_t owner, hearth_session *session)
     const int32_t *tokens = hearth_session_tokens(session);
     uint32_t n = hearth_session_position(session), at;
     uint64_t older_file = 0;
-    if (n == 0 || !hth_session_has_cache(session)) {
+    if (n == 0 || k->n_max == 0 || !hth_session_has_cache(session)) {
         hearth_session_close(session);
         return;
     }

@@ -6,7 +6,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "constrain/constraint.h"
 #include "engine/session_int.h"
+#include "engine/struct_size.h"
 #include "scheduler/kept_files.h"
 #include "scheduler/scheduler_int.h"
 
@@ -24,7 +26,7 @@ struct request {
     hearth_request_fn *fn;
     void *user;
     hearth_sampler *sampler;
-    hearth_constraint *constraint; /* the caller's, or NULL */
+    hearth_constraint *constraint; /* held; or NULL */
     hearth_session *session;       /* NULL: it waits */
     int32_t *tokens;               /* [n_token], with room for n_max: the prompt, then what was generated */
     size_t n_token, n_prompt, n_max;
@@ -57,31 +59,41 @@ struct hearth_scheduler {
 
 hearth_scheduler_options hearth_scheduler_defaults(void)
 {
-    return (hearth_scheduler_options){.kv = HEARTH_KV_F16, .draft.n_draft = HEARTH_DRAFT_AUTO};
+    return (hearth_scheduler_options){.size = sizeof(hearth_scheduler_options)};
 }
 
-static hearth_status choose(hearth_scheduler *s, hearth_error *err)
+/* Copies the options, with what they leave to be chosen. */
+static hearth_status choose(hearth_scheduler *s, const hearth_scheduler_options *options, hearth_error *err)
 {
     hearth_scheduler_options *o = &s->options;
+    hearth_status st = hth_engine_read_options(&hth_size_of_hearth_scheduler_options, options, o, err);
+    if (st == HEARTH_OK) st = hth_engine_check_kv("hearth_scheduler_options.kv", o->kv, err);
+    if (st == HEARTH_OK) st = hth_engine_check_threads("hearth_scheduler_options.n_thread", o->n_thread, err);
+    if (st != HEARTH_OK) return st;
     o->n_ctx = hth_context_for(&s->model->model->hparams, o->n_ctx);
     if (o->n_batch == 0) o->n_batch = N_BATCH;
     if (o->n_running == 0) o->n_running = N_RUNNING;
     if (o->n_kept == 0) o->n_kept = N_KEPT;
+    else if (o->n_kept == HEARTH_KEPT_NONE) o->n_kept = 0;
     if (o->max_delay == 0.0) o->max_delay = MAX_DELAY;
     if (o->n_running > MAX_RUNNING || o->n_kept > MAX_KEPT || o->n_running > o->n_batch)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "%u requests at once and %u kept: at most %d, a token of each in a step of %u, and "
-                        "%d are possible",
-                        o->n_running, o->n_kept, MAX_RUNNING, o->n_batch, MAX_KEPT);
+        return hth_fail(
+            err, HEARTH_ERROR_ARGUMENT,
+            "n_running is %u, with n_batch %u, and n_kept is %u: at most %d requests, a token of each "
+            "in a step, and %d kept ones are possible",
+            o->n_running, o->n_batch, o->n_kept, MAX_RUNNING, MAX_KEPT);
     if (!(o->max_delay > 0.0))
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a delay of %g seconds", o->max_delay);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "max_delay is %g; it must not be less than 0",
+                        o->max_delay);
     return HEARTH_OK;
 }
 
 static hearth_session_options options_of(const hearth_scheduler *s)
 {
-    return (hearth_session_options){
-        .n_ctx = s->options.n_ctx, .n_batch = 0, .n_thread = s->options.n_thread, .kv = s->options.kv};
+    return (hearth_session_options){.n_ctx = s->options.n_ctx,
+                                    .n_batch = HEARTH_BATCH_NONE,
+                                    .n_thread = s->options.n_thread,
+                                    .kv = s->options.kv};
 }
 
 /* n_there: pages on a device; 0: there is none. */
@@ -110,11 +122,13 @@ static hearth_status open_pages(hearth_scheduler *s, hearth_error *err)
 hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_scheduler_options *options,
                                     hearth_scheduler **out, hearth_error *err)
 {
+    if (!out) return hth_fail_null(err, "out");
     *out = NULL;
+    if (!model) return hth_fail_null(err, "model");
     hearth_scheduler *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a scheduler");
-    s->model = model, s->options = options ? *options : hearth_scheduler_defaults();
-    hearth_status st = choose(s, err);
+    s->model = hth_engine_hold_model(model);
+    hearth_status st = choose(s, options, err);
     if (st == HEARTH_OK) st = open_pages(s, err);
     if (st == HEARTH_OK) st = hth_kept_open(&s->kept, s->options.n_kept, err);
     if (st == HEARTH_OK)
@@ -122,7 +136,7 @@ hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_sche
     const hearth_session_options o = options_of(s);
     /* A limit of memory has room for the sessions before it has some for drafts. */
     const uint64_t sessions =
-        s->options.n_running * ((uint64_t)model->model->hparams.n_vocab * sizeof(float) +
+        s->options.n_running * (HTH_N_LOGITS * (uint64_t)model->model->hparams.n_vocab * sizeof(float) +
                                 (uint64_t)s->options.n_ctx * 2 * sizeof(int32_t) +
                                 HTH_N_STATE_COPY * (uint64_t)hth_sequence_state_size(model->model));
     bool has_room =
@@ -145,6 +159,7 @@ static void free_request(request *r)
 {
     hearth_session_close(r->session);
     hearth_sampler_close(r->sampler);
+    hearth_constraint_close(r->constraint);
     hth_free(r->tokens);
     hth_free(r);
 }
@@ -169,6 +184,7 @@ void hearth_scheduler_close(hearth_scheduler *s)
     hth_free(s->masked);
     hth_kv_budget_close(&s->pages);
     hth_engine_give_memory(hth_engine_mutable(s->model), s->pages_size);
+    hth_engine_release_model(s->model);
     hth_free(s);
 }
 
@@ -198,12 +214,14 @@ static size_t most_tokens(const hearth_scheduler *s)
 static hearth_status check_request(const hearth_scheduler *s, const hearth_request *r, hearth_error *err)
 {
     uint32_t n_vocab = s->model->model->hparams.n_vocab;
-    if (r->n_token == 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a request without tokens");
-    if (!r->fn) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a request without a function");
+    if (r->n_token == 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "hearth_request.n_token is 0");
+    if (!r->tokens || !r->fn)
+        return hth_fail_null(err, r->fn ? "hearth_request.tokens" : "hearth_request.fn");
     for (size_t i = 0; i < r->n_token; i++)
         if (r->tokens[i] < 0 || (uint32_t)r->tokens[i] >= n_vocab)
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %zu is %d: the vocabulary has 0 to %u", i,
-                            r->tokens[i], n_vocab - 1);
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                            "hearth_request.tokens[%zu] is %d: the vocabulary has 0 to %u", i, r->tokens[i],
+                            n_vocab - 1);
     if (r->n_token < most_tokens(s)) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_CONTEXT, "a prompt of %zu tokens: a request can have %zu in all",
                     r->n_token, most_tokens(s) - 1);
@@ -223,10 +241,15 @@ static hearth_status fill(hearth_scheduler *s, request *r, const hearth_request 
     return st;
 }
 
-hearth_status hearth_scheduler_add(hearth_scheduler *s, const hearth_request *from, uint64_t *id,
+hearth_status hearth_scheduler_add(hearth_scheduler *s, const hearth_request *given, uint64_t *id,
                                    hearth_error *err)
 {
-    hearth_status st = check_request(s, from, err);
+    hearth_request all, *from = &all;
+    if (!id) return hth_fail_null(err, "id");
+    *id = 0;
+    if (!s) return hth_fail_null(err, "scheduler");
+    hearth_status st = hth_engine_read_options(&hth_size_of_hearth_request, given, from, err);
+    if (st == HEARTH_OK) st = check_request(s, from, err);
     if (st != HEARTH_OK) return st;
     request *r = hth_alloc(1, sizeof *r);
     if (!r) return hth_fail_memory(err, sizeof *r, "a request");
@@ -234,7 +257,7 @@ hearth_status hearth_scheduler_add(hearth_scheduler *s, const hearth_request *fr
                    .owner = from->owner,
                    .fn = from->fn,
                    .user = from->user,
-                   .constraint = from->constraint,
+                   .constraint = hth_constraint_hold(from->constraint),
                    .n_token = from->n_token,
                    .n_prompt = from->n_token,
                    .ignore_end = from->ignore_end};
@@ -251,7 +274,7 @@ static hearth_draft_stats drafts_of(const request *r)
 {
     hearth_draft_stats all = r->drafted;
     if (!r->session) return all;
-    const hearth_draft_stats now = hearth_session_get_draft_stats(r->session);
+    const hearth_draft_stats now = hth_session_draft_stats(r->session);
     all.n_drafted += now.n_drafted, all.n_accepted += now.n_accepted;
     return all;
 }
@@ -273,6 +296,7 @@ static void end(hearth_scheduler *s, request *r, hearth_request_event event)
 
 void hearth_scheduler_cancel(hearth_scheduler *s, uint64_t id)
 {
+    if (!s) return;
     request *const lists[] = {s->waiting, s->running};
     for (int i = 0; i < 2; i++)
         for (request *r = lists[i]; r; r = r->next)
@@ -284,6 +308,7 @@ void hearth_scheduler_cancel(hearth_scheduler *s, uint64_t id)
 
 void hearth_scheduler_pause(hearth_scheduler *s, uint64_t id, bool is_paused)
 {
+    if (!s) return;
     request *const lists[] = {s->waiting, s->running};
     for (int i = 0; i < 2; i++)
         for (request *r = lists[i]; r; r = r->next)
@@ -627,8 +652,8 @@ static hearth_status run_step(hearth_scheduler *s, step_size *size, hearth_error
         if (at < r->n_prompt) size->n_prompt += r->n_part;
         else if (n_left_now > 1) size->n_other += r->n_part;
     }
-    if (st == HEARTH_OK) return hearth_batch_run(s->batch, err);
-    hth_batch_clear(s->batch);
+    if (st == HEARTH_OK) st = hearth_batch_run(s->batch, err);
+    if (st != HEARTH_OK) hearth_batch_clear(s->batch);
     return st;
 }
 
@@ -652,6 +677,7 @@ static void measure(hearth_scheduler *s, double seconds, const step_size *size)
 bool hearth_scheduler_step(hearth_scheduler *s)
 {
     hearth_error why = {0};
+    if (!s) return false;
     begin_requests(s);
     if (!s->running) return s->waiting != NULL;
     step_size size = plan_step(s);
@@ -673,10 +699,11 @@ bool hearth_scheduler_step(hearth_scheduler *s)
 hearth_status hearth_scheduler_save(hearth_scheduler *s, const char *folder, uint64_t max_size,
                                     hearth_progress_fn *progress, void *user, hearth_error *err)
 {
+    if (!s || !folder) return hth_fail_null(err, s ? "folder" : "scheduler");
     return hth_kept_save(&s->kept, folder, max_size, progress, user, err);
 }
 
-bool hearth_scheduler_has_unsaved(const hearth_scheduler *s) { return s->kept.is_changed; }
+bool hearth_scheduler_has_unsaved(const hearth_scheduler *s) { return s && s->kept.is_changed; }
 
 static hearth_status restore_one(hearth_scheduler *s, const hth_kept_file *file)
 {
@@ -699,6 +726,7 @@ hearth_status hearth_scheduler_restore(hearth_scheduler *s, const char *folder, 
 {
     hth_kept_file *files;
     size_t n, n_tried = 0;
+    if (!s || !folder) return hth_fail_null(err, s ? "folder" : "scheduler");
     hearth_status st = hth_kept_list_files(folder, &files, &n, err);
     if (st != HEARTH_OK) return st;
     while (n_tried < n && s->kept.n < s->options.n_kept &&
@@ -710,23 +738,26 @@ hearth_status hearth_scheduler_restore(hearth_scheduler *s, const char *folder, 
     return HEARTH_OK;
 }
 
-hearth_scheduler_stats hearth_scheduler_get_stats(const hearth_scheduler *s)
+hearth_status hearth_scheduler_get_stats(const hearth_scheduler *s, hearth_scheduler_stats *out)
 {
+    if (!s || !hth_engine_can_write_result(&hth_size_of_hearth_scheduler_stats, out))
+        return HEARTH_ERROR_ARGUMENT;
     hearth_scheduler_stats stats = s->stats;
     stats.n_waiting = count(s->waiting), stats.n_running = count(s->running), stats.n_kept = s->kept.n;
     if (s->drafter) stats.draft = s->drafter->stats;
     stats.n_page = s->pages.n_page[HTH_KV_FULL], stats.n_page_used = s->pages.n_used[HTH_KV_FULL];
-    return stats;
+    hth_engine_write_result(&hth_size_of_hearth_scheduler_stats, &stats, out);
+    return HEARTH_OK;
 }
 
 void hearth_scheduler_enable_sparsity_stats(hearth_scheduler *s, bool on)
 {
-    hth_batch_count_active(s->batch, on);
+    if (s) hth_batch_count_active(s->batch, on);
 }
 
 uint64_t hearth_scheduler_sparsity_stats(const hearth_scheduler *s, double *share)
 {
-    return hth_batch_active_shares(s->batch, share);
+    return s ? hth_batch_active_shares(s->batch, share) : 0;
 }
 
 static hearth_request_progress progress_of(const request *r, uint32_t n_before)
@@ -742,12 +773,14 @@ static hearth_request_progress progress_of(const request *r, uint32_t n_before)
 
 bool hearth_scheduler_get_progress(const hearth_scheduler *s, uint64_t id, hearth_request_progress *out)
 {
+    if (!s || !hth_engine_can_write_result(&hth_size_of_hearth_request_progress, out)) return false;
     const request *const lists[] = {s->waiting, s->running};
     for (int i = 0; i < 2; i++) {
         uint32_t n_before = 0;
         for (const request *r = lists[i]; r; r = r->next, n_before++) {
             if (r->id != id) continue;
-            *out = progress_of(r, n_before);
+            const hearth_request_progress all = progress_of(r, n_before);
+            hth_engine_write_result(&hth_size_of_hearth_request_progress, &all, out);
             return true;
         }
     }

@@ -61,11 +61,9 @@ static hearth_status check_kind(const hth_gguf *file, const char *kind, hearth_e
     if (st != HEARTH_OK || hth_str_eq(found, name_of_kind(name, kind))) return st;
     /* The others are measured on a text, by commands of the same names. */
     bool is_plan = strcmp(kind, "placement") == 0;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: %s at %llu is '%s', not '%s', which hearth %s MODEL%s -o FILE makes",
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s at %llu is '%s', not '%s', which hearth %s makes",
                     hth_gguf_path(file), KEY_ARCHITECTURE, at_key(file, KEY_ARCHITECTURE),
-                    hth_escape(shown, sizeof shown, found.bytes, found.n), name, is_plan ? "plan" : kind,
-                    is_plan ? "" : " -f TEXT");
+                    hth_escape(shown, sizeof shown, found.bytes, found.n), name, is_plan ? "plan" : kind);
 }
 
 static hearth_status check_version(const hth_gguf *file, const char *kind, hearth_error *err)

@@ -235,7 +235,8 @@ hearth_status hth_slots_open(hth_slots *s, uint64_t memory, bool no_bytes, heart
     s->lists = hth_alloc(2 * n_slot, sizeof *s->lists);
     s->memory = s->slots && s->lists ? alloc(s->size) : NULL;
     if (!s->memory)
-        return hth_fail(err, HEARTH_ERROR_MEMORY, "out of memory: %s for weights that are read when they are needed",
+        return hth_fail(err, HEARTH_ERROR_MEMORY,
+                        "no memory: %s for weights that are read when they are needed",
                         hth_format_bytes(size).text);
     place(s);
     if (all > 0.0) hth_slots_close_free(s);

@@ -90,7 +90,7 @@ TEST(large_memory_that_is_refused_is_null)
     CHECK(hth_pages_alloc((size_t)5 << 20) == NULL);
     CHECK_INT(hth_pool_open(2, &pool, &why), HEARTH_ERROR_MEMORY);
     no_map = false;
-    CHECK(strstr(why.message, "out of memory: ") && strstr(why.message, "iB for "));
+    CHECK(strstr(why.message, "no memory: ") && strstr(why.message, "iB for "));
 }
 
 TEST(large_memory_without_large_pages_serves)

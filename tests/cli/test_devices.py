@@ -257,7 +257,7 @@ def a_device_that_fails_its_first_submission_is_not_opened():
 @case
 def a_wrong_placement_is_an_error_on_a_card_that_auto_found():
     r = with_layer("kind=discrete", *WORDS, "--placement", __file__)
-    check(r.returncode == 1 and b"it is no placement: hearth plan -o writes one" in r.stderr, r.stderr)
+    check(r.returncode == 1 and b"it is no placement: hearth plan writes one" in r.stderr, r.stderr)
 
 
 if __name__ == "__main__":

@@ -525,7 +525,7 @@ def ids_are_read_strictly():
         check(path in line and "byte 0" in line, line)
         bad(1, "no decimal number", "detokenize", MODEL, "--ids", path)
     bad(1, "no ids", "logits", MODEL, "--ids", scratch("ids", b" \n"), "-o", scratch("out.f32"))
-    bad(1, "context full", "logits", MODEL, "--ids", scratch("ids", b"1 " * 513), "-o", scratch("out.f32"))
+    bad(1, "do not fit into a context of 512; raise -c", "logits", MODEL, "--ids", scratch("ids", b"1 " * 513), "-o", scratch("out.f32"))
     check(not os.path.exists(scratch("out.f32")), "output left behind")
     check(good("detokenize", MODEL, "--ids", scratch("ids", b"")).stdout == b"", "no ids are no text")
     told = good("detokenize", MODEL, "--ids", scratch("ids", b"300 301\n302")).stdout

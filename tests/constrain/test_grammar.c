@@ -121,6 +121,6 @@ TEST(choices_allow_their_texts_alone)
     CHECK_FAILS(hth_constraint_open(trie, &o, NULL, &c, err), HEARTH_ERROR_ARGUMENT,
                 "choices: |allows no text");
     o.kind = (hearth_constraint_kind)9;
-    CHECK_FAILS(hth_constraint_open(trie, &o, NULL, &c, err), HEARTH_ERROR_ARGUMENT, "kind 9");
+    CHECK_FAILS(hth_constraint_open(trie, &o, NULL, &c, err), HEARTH_ERROR_ARGUMENT, "kind is 9");
     hth_token_trie_close(trie);
 }

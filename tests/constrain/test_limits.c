@@ -32,7 +32,7 @@ static hearth_status survive(hearth_constraint_kind kind, const char *source, co
     hth_token_trie *trie = texts_bytes_trie();
     hearth_constraint_options o = {.kind = kind, .text = source, .n = strlen(source)};
     hearth_constraint *c = NULL;
-    hearth_error why = {HEARTH_OK, ""};
+    hearth_error why = {.status = HEARTH_OK};
     uint64_t held = hth_alloc_in_use(), start = hth_clock_ns();
     hearth_status st = hth_constraint_open(trie, &o, NULL, &c, &why);
     if (st != HEARTH_OK && !strstr(why.message, words))
@@ -175,7 +175,7 @@ static hearth_status constrain_once(const fault_paths *p, hearth_error *err)
     float *logits = NULL;
     hearth_status st = hearth_model_open(p->in, NULL, &model, err);
     if (st != HEARTH_OK) return st;
-    hearth_model_info info;
+    hearth_model_info info = {0};
     hearth_model_get_info(model, &info);
     logits = calloc(info.n_vocab, sizeof *logits);
     for (size_t i = 0; i < sizeof all / sizeof *all && st == HEARTH_OK; i++) {

@@ -290,7 +290,7 @@ TEST(the_sampler_draws_no_masked_token)
     for (uint64_t seed = 0; seed < 40; seed++) {
         /* penalties that raise what was seen, and a bias that would */
         const hearth_logit_bias bias = {.id = 5, .bias = 50.0f};
-        hearth_sampler_options so = hearth_sampler_defaults();
+        hearth_sampler_options so = test_sampler_options();
         so.seed = seed;
         so.temperature = seed % 2 ? 2.0f : 0.0f;
         so.repeat_penalty = 0.1f, so.presence_penalty = -90.0f, so.repeat_last_n = -1;

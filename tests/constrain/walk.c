@@ -74,7 +74,7 @@ int main(int argc, char **argv)
 {
     walk w = {.n_prompt = 1};
     hearth_session_options so = hearth_session_defaults();
-    hearth_model_info info;
+    hearth_model_info info = {0};
     if (argc != 5) return 2;
     w.n_token = (uint32_t)atoi(argv[4]);
     so.n_ctx = w.n_token + 8;

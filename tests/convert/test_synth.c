@@ -62,7 +62,7 @@ TEST(bytes_depend_on_the_seed_and_not_on_the_threads)
 TEST(the_activation_is_what_was_asked_for)
 {
     const char *path = test_scratch("synthetic.gguf");
-    hearth_model_info info;
+    hearth_model_info info = {0};
     CHECK_OK(make(path, "Q4_0", "relu2", 1, 1, err));
     CLOSED(hearth_model) *model = OPENED(hearth_model, path, NULL);
     if (model) hearth_model_get_info(model, &info), CHECK(strcmp(info.activation, "relu2") == 0);

@@ -124,7 +124,7 @@ TEST(company_in_a_batch_changes_no_bit)
         CLEANUP(close_fixture) fixture f = open_fixture_of(architectures[round / 3]);
         hearth_session *s[N_SESSION];
         CLOSED(hearth_batch) *b = OPENED(hearth_batch, f.model, 64, n_thread);
-        for (int i = 0; i < N_SESSION; i++) s[i] = open_session(&f, N, 0);
+        for (int i = 0; i < N_SESSION; i++) s[i] = open_session(&f, N, HEARTH_BATCH_NONE);
         for (bool more = true; more;) {
             uint32_t to[N_SESSION];
             more = false;
@@ -146,15 +146,15 @@ TEST(company_in_a_batch_changes_no_bit)
 TEST(a_session_closed_while_it_waits_leaves_its_batch)
 {
     CLEANUP(close_fixture) fixture f = open_fixture();
-    CLOSED(hearth_session) *stays = open_session(&f, N, 0);
-    hearth_session *goes = open_session(&f, N, 0);
+    CLOSED(hearth_session) *stays = open_session(&f, N, HEARTH_BATCH_NONE);
+    hearth_session *goes = open_session(&f, N, HEARTH_BATCH_NONE);
     hearth_batch *batch = OPENED(hearth_batch, f.model, 16, 2);
     CHECK_OK(hearth_batch_add(batch, goes, f.ids, 5, err));
     CHECK_OK(hearth_batch_add(batch, stays, f.ids, 7, err));
     hearth_session_close(goes);
     CHECK_OK(hearth_batch_run(batch, err));
     expect_at(&f, stays, 7);
-    CLOSED(hearth_session) *again = open_session(&f, N, 0);
+    CLOSED(hearth_session) *again = open_session(&f, N, HEARTH_BATCH_NONE);
     CHECK_OK(hearth_batch_add(batch, again, f.ids, 5, err));
     hearth_batch_close(batch);
     CHECK_INT(hearth_session_position(again), 0);
@@ -188,7 +188,8 @@ TEST(a_full_context_says_so_and_keeps_its_place)
     CLEANUP(close_fixture) fixture f = open_fixture();
     CLOSED(hearth_session) *s = open_session(&f, 16, 4);
     CHECK_OK(hearth_session_eval(s, f.ids, 10, err));
-    CHECK_FAILS(hearth_session_eval(s, f.ids + 10, 7, err), HEARTH_ERROR_CONTEXT, "context full|16|-c");
+    CHECK_FAILS(hearth_session_eval(s, f.ids + 10, 7, err), HEARTH_ERROR_CONTEXT,
+                "do not fit|a context of 16; raise n_ctx");
     expect_at(&f, s, 10);
     CHECK_OK(hearth_session_eval(s, f.ids + 10, 6, err));
     expect_at(&f, s, 16);
@@ -204,7 +205,7 @@ TEST(tokens_outside_the_vocabulary_are_refused_by_number)
     CHECK_OK(hearth_session_eval(s, f.ids, 2, err));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         int32_t ids[] = {5, bad[i]};
-        CHECK_FAILS(hearth_session_eval(s, ids, 2, err), HEARTH_ERROR_ARGUMENT, "token 1 is|0 to 266");
+        CHECK_FAILS(hearth_session_eval(s, ids, 2, err), HEARTH_ERROR_ARGUMENT, "tokens[1] is|0 to 266");
         expect_at(&f, s, 2);
     }
 }
@@ -212,7 +213,7 @@ TEST(tokens_outside_the_vocabulary_are_refused_by_number)
 TEST(a_session_for_batches_does_not_step_itself)
 {
     CLEANUP(close_fixture) fixture f = open_fixture();
-    CLOSED(hearth_session) *s = open_session(&f, 16, 0);
+    CLOSED(hearth_session) *s = open_session(&f, 16, HEARTH_BATCH_NONE);
     CHECK_INT(hearth_session_eval(s, f.ids, 1, NULL), HEARTH_ERROR_ARGUMENT);
     CHECK(hearth_session_logits(s) == NULL);
 }

@@ -51,14 +51,14 @@ static uint64_t check_refusal(const subject *s, uint64_t vram, const hearth_erro
 {
     hearth_model *model = NULL;
     hearth_error again = {0};
-    uint64_t too_few, ignored, min = engine_bytes_behind(why->message, "the least is --vram ", &too_few);
+    uint64_t too_few, ignored, min = engine_bytes_behind(why->message, "the least is gpu.vram ", &too_few);
     uint64_t all = engine_bytes_behind(why->message, "all of it takes ", &ignored);
     CHECK_INT(why->status, HEARTH_ERROR_MEMORY);
     if (!(min > vram && min <= all))
         test_fail(__FILE__, __LINE__, "--vram %llu: %s", (unsigned long long)vram, why->message);
     CHECK(strstr(why->message, s->path) == why->message);
     CHECK_INT(open_model(s->path, s->device, too_few, &model, &again), HEARTH_ERROR_MEMORY);
-    CHECK_INT(engine_bytes_behind(again.message, "the least is --vram ", &ignored), min);
+    CHECK_INT(engine_bytes_behind(again.message, "the least is gpu.vram ", &ignored), min);
     CHECK_OK(open_model(s->path, s->device, min, &model, err));
     if (model) check_budget(s, min, model);
     hearth_model_close(model);

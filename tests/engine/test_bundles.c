@@ -112,7 +112,7 @@ TEST(what_is_not_active_is_not_read)
     draw_ids(ids);
     if (!hybrid_pack_storyteller("Q4_0", packed) || !pack_for_storage(packed, SMALL, stored)) return;
     for (int k = 0; k < 2; k++) {
-        hearth_storage_stats stats;
+        hearth_storage_stats stats = {0};
         engine_setting s = {.n_thread = 1, .n_batch = 1, .kv = HEARTH_KV_F32};
         CLOSED(hearth_model) *model =
             engine_open_streamed(stored, "auto", 0, k ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_DENSE);

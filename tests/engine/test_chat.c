@@ -30,7 +30,9 @@ static void close_fixture(fixture *f)
     remove(f->path);
 }
 
-static const hearth_message talk[] = {{"user", "a</s>b", 6, NULL}, {"assistant", "c", 1, NULL}, {"user", "", 0, NULL}};
+static const hearth_message talk[] = {{.role = "user", .content = "a</s>b", .n = 6},
+                                      {.role = "assistant", .content = "c", .n = 1},
+                                      {.role = "user", .content = "", .n = 0}};
 
 static size_t count_of(const int32_t *ids, size_t n, int32_t id)
 {
@@ -244,7 +246,7 @@ TEST(a_refusal_of_the_template_is_an_argument_error)
     CHECK_INT(hearth_chat_render(chat, talk, 1, NULL, &text, &n, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(text == NULL && strstr(why.message, "no system") != NULL);
     CHECK_INT(hearth_chat_tokenize(chat, talk, 1, NULL, &ids, &n, NULL), HEARTH_ERROR_ARGUMENT);
-    const hearth_message odd = {"a b", "x", 1, NULL};
+    const hearth_message odd = {.role = "a b", .content = "x", .n = 1};
     CHECK_INT(hearth_chat_render(chat, &odd, 1, NULL, &text, &n, &why), HEARTH_ERROR_ARGUMENT);
 }
 

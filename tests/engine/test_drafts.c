@@ -38,7 +38,7 @@ static void open_sessions(fixture *f, hearth_session_options o)
 {
     const hearth_draft_options drafts = {.n_draft = 6};
     int32_t prompt[N_PROMPT];
-    hearth_model_info info;
+    hearth_model_info info = {0};
     o.n_ctx = N_CTX, o.n_batch = 64, o.n_thread = 1;
     hearth_model_get_info(f->model, &info);
     f->n_vocab = info.n_vocab;
@@ -90,7 +90,7 @@ TEST(each_token_has_the_logits_that_it_has_without_drafts)
         hearth_error why;
         open_fixture(&f, kinds[k], (hearth_session_options){0});
         go_on(&f, N_CTX - N_PROMPT); /* to the end of the context */
-        hearth_draft_stats s = hearth_session_get_draft_stats(f.drafted);
+        hearth_draft_stats s = test_draft_stats(f.drafted);
         CHECK(s.n_drafted > 0 && s.n_accepted > 0 && s.n_accepted <= s.n_drafted);
         CHECK_INT(hearth_session_eval(f.drafted, &f.next, 1, &why), HEARTH_ERROR_CONTEXT);
         compare(&f);
@@ -187,7 +187,7 @@ TEST(a_device_with_the_cpus_bits_has_drafts)
         fixture f = {.next = 0};
         const hearth_model_options o = {.n_thread = 1,
                                         .gpu = {.device = "null", .n_ctx = 2 * N_CTX, .n_batch = 64}};
-        hearth_model_info info;
+        hearth_model_info info = {0};
         CHECK_OK(hearth_model_open(i == 0 ? first : test_data(paths[1]), &o, &f.model, err));
         test_log_start();
         open_sessions(&f, (hearth_session_options){0});
@@ -196,7 +196,7 @@ TEST(a_device_with_the_cpus_bits_has_drafts)
         hearth_model_get_info(f.model, &info);
         CHECK(info.gpu && info.gpu_bit_exact == (i == 0));
         go_on(&f, 40);
-        CHECK((hearth_session_get_draft_stats(f.drafted).n_drafted > 0) == (i == 0));
+        CHECK((test_draft_stats(f.drafted).n_drafted > 0) == (i == 0));
         close_fixture(&f);
     }
 }
@@ -208,7 +208,7 @@ TEST(sessions_that_cannot_go_back_have_no_drafts)
     open_fixture(&f, "gemma2", (hearth_session_options){.release_window = true});
     CHECK_INT(test_n_warning("behind the window"), 1);
     go_on(&f, 30);
-    CHECK_INT(hearth_session_get_draft_stats(f.drafted).n_drafted, 0);
+    CHECK_INT(test_draft_stats(f.drafted).n_drafted, 0);
     CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){.n_draft = HEARTH_DRAFT_AUTO}, NULL,
                                        err));
     CHECK_INT(test_n_warning("no drafts"), 1); /* by itself it says nothing */
@@ -228,17 +228,18 @@ TEST(drafts_can_be_changed_and_ended)
     CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){.n_draft = 4, .model = f.model},
                                        sampler, err));
     go_on(&f, 10);
-    uint64_t n = hearth_session_get_draft_stats(f.drafted).n_drafted;
+    uint64_t n = test_draft_stats(f.drafted).n_drafted;
     CHECK_OK(hearth_session_use_drafts(f.drafted, NULL, NULL, err)); /* as many as are worth it */
     hearth_sampler_close(sampler);
     go_on(&f, 10);
-    CHECK(n > 0 && hearth_session_get_draft_stats(f.drafted).n_drafted >= n);
+    CHECK(n > 0 && test_draft_stats(f.drafted).n_drafted >= n);
     CHECK_INT(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){.n_draft = 16}, NULL, &why),
               HEARTH_ERROR_ARGUMENT);
-    CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){.n_draft = 0}, NULL, err));
+    CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){.n_draft = HEARTH_DRAFT_NONE}, NULL,
+                                       err));
     go_on(&f, 10);
-    CHECK_INT(hearth_session_get_draft_stats(f.drafted).n_drafted, 0);
-    const hearth_session_options o = {.n_ctx = 64, .n_batch = 0};
+    CHECK_INT(test_draft_stats(f.drafted).n_drafted, 0);
+    const hearth_session_options o = {.n_ctx = 64, .n_batch = HEARTH_BATCH_NONE};
     CHECK_OK(hearth_session_open(f.model, &o, &for_batches, err));
     CHECK_INT(hearth_session_use_drafts(for_batches, NULL, NULL, &why), HEARTH_ERROR_ARGUMENT);
     hearth_session_close(for_batches);

@@ -201,8 +201,9 @@ static hearth_status synth(const fault_paths *p, hearth_error *err)
 static hearth_status answer(const hearth_model *model, const hearth_chat *chat, hearth_session *session,
                             size_t n_message, hearth_error *err)
 {
-    static const hearth_message messages[] = {
-        {"system", "short", 5, NULL}, {"user", " hi <b> ", 8, NULL}, {"user", "x", 1, NULL}};
+    static const hearth_message messages[] = {{.role = "system", .content = "short", .n = 5},
+                                              {.role = "user", .content = " hi <b> ", .n = 8},
+                                              {.role = "user", .content = "x", .n = 1}};
     static const hearth_chat_options o = {.add_generation_prompt = true, .variables = "{\"tools\": [1, {\"a\": 2}]}"};
     char *text = NULL;
     int32_t *ids = NULL;

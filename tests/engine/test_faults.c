@@ -20,7 +20,7 @@ static hearth_status sample_and_decode(const hearth_model *model, hearth_session
     const char *text;
     size_t n;
     int32_t id;
-    hearth_sampler_options o = hearth_sampler_defaults();
+    hearth_sampler_options o = test_sampler_options();
     o.repeat_penalty = 1.1f;
     hearth_status st = hearth_sampler_open(model, &o, &sampler, err);
     if (st == HEARTH_OK) st = hearth_detokenizer_open(model, false, false, &decoder, err);
@@ -122,7 +122,7 @@ static hearth_status step_batch(const fault_paths *p, hearth_error *err)
     CLOSED(hearth_model) *model = NULL;
     hearth_session *s[3] = {0};
     hearth_batch *b = NULL;
-    hearth_session_options o = {.n_ctx = 8};
+    hearth_session_options o = {.n_ctx = 8, .n_batch = HEARTH_BATCH_NONE};
     hearth_status st = hearth_model_open(p->in, NULL, &model, err);
     if (st == HEARTH_OK) st = hearth_batch_open(model, 8, 1, &b, err);
     for (int i = 0; st == HEARTH_OK && i < 3; i++) st = hearth_session_open(model, &o, &s[i], err);

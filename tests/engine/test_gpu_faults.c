@@ -232,7 +232,7 @@ static void step_refused_on(const char *device, uint64_t n, hearth_status with)
 {
     const char *path = make_model(BLOCKS);
     CLOSED(hearth_model) *model = NULL;
-    hearth_model_info info;
+    hearth_model_info info = {0};
     float expected[TINY_VOCAB], logits[TINY_VOCAB];
     if (!has(path, device)) return;
     CLOSED(hearth_session) *s = OPENED_BY(open_both, hearth_session, path, device, &model);

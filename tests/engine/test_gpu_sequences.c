@@ -205,7 +205,8 @@ static void random_operation(const fixture *f, test_random *r, member *members, 
         m->s = fork_of(from->s);
         memcpy(m->ids, from->ids, sizeof m->ids), m->n = from->n;
     } else if (!m->s) {
-        const hearth_session_options o = {.n_ctx = LENGTH, .release_window = release}; /* for batches */
+        const hearth_session_options o = {
+            .n_ctx = LENGTH, .n_batch = HEARTH_BATCH_NONE, .release_window = release}; /* for batches */
         CHECK_OK(hearth_session_open(f->model, &o, &m->s, err));
         m->n = 0;
     } else if (what == 0) {

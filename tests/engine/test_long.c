@@ -188,7 +188,8 @@ TEST(a_cache_that_does_not_fit_the_heads_is_refused_with_what_to_do)
     CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, file.data, file.n, "tiny", NULL);
     hearth_session_options o = {.n_ctx = 16, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_Q8_0};
     CHECK_INT(hearth_session_open(model, &o, &s, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "heads of 8") && strstr(why.message, "--kv f16") && !strchr(why.message, '\n'));
+    CHECK(strstr(why.message, "heads of 8") && strstr(why.message, "session_options.kv F16") &&
+          !strchr(why.message, '\n'));
     CHECK_INT(hearth_session_bytes(model, &o), 0);
     o.kv = (hearth_kv_type)3;
     CHECK_FAILS(hearth_session_open(model, &o, &s, err), HEARTH_ERROR_ARGUMENT, "type 3");
@@ -218,7 +219,7 @@ TEST(a_context_without_memory_is_refused_before_weights_are_read)
         return;
     }
     CHECK_INT(st, HEARTH_ERROR_MEMORY);
-    CHECK(strstr(why.message, "for a context of 2147483647 positions; ask for less with -c") != NULL);
+    CHECK(strstr(why.message, "for a context of 2147483647 positions; ask for less with n_ctx") != NULL);
     CHECK_INT(n_call, 0);
     o.gpu.n_ctx = 64;
     CHECK_OK(hearth_model_open(MODEL, &o, &model, err));

@@ -63,7 +63,7 @@ TEST(a_shorter_file_is_an_error_of_the_evaluation)
             CHECK_INT(truncate(path, (off_t)cuts[i % 3]), 0);
             CHECK_INT(eval(session, &why), HEARTH_ERROR_IO);
             CHECK(strstr(why.message, path) && strstr(why.message, "became shorter"));
-            CHECK(hearth_session_logits(session) == NULL);
+            CHECK(hearth_session_logits(session) != NULL); /* those before */
             CHECK_INT(hearth_session_position(session), 4);
             CHECK_INT(eval(session, &why), HEARTH_ERROR_IO);
         }

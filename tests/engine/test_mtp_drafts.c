@@ -150,10 +150,10 @@ static void go_on(fixture *f, uint32_t n)
 /* n tokens as above; all that were drafted and compared are right, at least so many. */
 static void go_on_right(fixture *f, uint32_t n, uint64_t least)
 {
-    hearth_draft_stats before = hearth_session_get_draft_stats(f->session);
+    hearth_draft_stats before = test_draft_stats(f->session);
     uint64_t n_ahead = f->session->n_ahead;
     go_on(f, n);
-    hearth_draft_stats s = hearth_session_get_draft_stats(f->session);
+    hearth_draft_stats s = test_draft_stats(f->session);
     uint64_t n_compared = n_ahead + s.n_drafted - before.n_drafted - f->session->n_ahead,
              n_right = s.n_accepted - before.n_accepted;
     if (n_compared != n_right || n_right < least)
@@ -230,7 +230,7 @@ TEST(a_block_that_is_wrong_or_broken_changes_nothing)
         test_log_start();
         evaluate_text(&f, N_PROMPT);
         go_on(&f, 60);
-        hearth_draft_stats s = hearth_session_get_draft_stats(f.session);
+        hearth_draft_stats s = test_draft_stats(f.session);
         CHECK_INT(test_n_warning("no more drafts of a model"), is_broken);
         test_log_stop();
         if (!is_broken) CHECK(s.n_drafted > 60 && s.n_accepted < s.n_drafted / 4);
@@ -241,13 +241,13 @@ TEST(a_block_that_is_wrong_or_broken_changes_nothing)
 TEST(a_block_can_be_left_out)
 {
     fixture f;
-    begin(&f, BY_TOKEN, 0, 64);
+    begin(&f, BY_TOKEN, HEARTH_DRAFT_NONE, 64);
     CHECK(f.model->mtp == NULL); /* nothing was read for it */
     CHECK_OK(hearth_session_use_drafts(f.session, &(hearth_draft_options){.n_draft = 3, .no_mtp = true}, NULL,
                                        err));
     evaluate_text(&f, N_PROMPT);
     go_on(&f, 20);
-    CHECK_INT(hearth_session_get_draft_stats(f.session).n_drafted, 0);
+    CHECK_INT(test_draft_stats(f.session).n_drafted, 0);
     CHECK(f.model->mtp == NULL);
     end(&f);
 }
@@ -328,14 +328,14 @@ TEST(without_room_there_is_no_block)
 TEST(without_room_for_its_session_there_is_no_block)
 {
     fixture f;
-    begin(&f, BY_TOKEN, 0, 64);
+    begin(&f, BY_TOKEN, HEARTH_DRAFT_NONE, 64);
     hth_budget *b = &f.model->budget;
     const uint64_t without = b->sessions;
     use_drafts(f.session, HEARTH_DRAFT_AUTO);
     CHECK(f.session->drafts && f.session->drafts->mtp);
     uint64_t limit = b->sessions + b->fixed + b->cap.min;
     for (int lacks = 1; lacks >= 0; lacks--) {
-        use_drafts(f.session, 0);
+        use_drafts(f.session, HEARTH_DRAFT_NONE);
         b->limit = limit - (uint64_t)lacks;
         use_drafts(f.session, HEARTH_DRAFT_AUTO);
         b->limit = 0;
@@ -345,7 +345,7 @@ TEST(without_room_for_its_session_there_is_no_block)
         evaluate_text(&f, N_PROMPT);
         go_on(&f, 10);
         if (lacks == 0) continue;
-        use_drafts(f.session, 0);
+        use_drafts(f.session, HEARTH_DRAFT_NONE);
         CHECK_INT(b->sessions, without);
     }
     end(&f);
@@ -431,7 +431,8 @@ TEST(each_allocation_may_fail)
         if (st != HEARTH_OK) CHECK_INT(st, HEARTH_ERROR_MEMORY), n_failed++;
         evaluate_text(&f, N_PROMPT);
         go_on(&f, 4);
-        CHECK_OK(hearth_session_use_drafts(f.session, &(hearth_draft_options){.n_draft = 0}, NULL, err));
+        CHECK_OK(hearth_session_use_drafts(f.session, &(hearth_draft_options){.n_draft = HEARTH_DRAFT_NONE},
+                                           NULL, err));
         uint64_t of_block = f.model->mtp && !f.model->mapped ? f.model->mtp->model->weight_size : 0;
         CHECK_INT(f.model->budget.sessions, before + of_block);
         hearth_session_close(f.session);
@@ -463,7 +464,7 @@ static hearth_draft_stats run_requests(const hearth_model *m, uint32_t n_draft, 
         int32_t prompt[80];
         size_t n = 30 + 2 * (size_t)i;
         uint64_t id;
-        hearth_sampler_options sampler = hearth_sampler_defaults();
+        hearth_sampler_options sampler = test_sampler_options();
         sampler.temperature = (float)(i % 3) * 0.5f, sampler.seed = (uint64_t)i;
         sampler.repeat_penalty = i % 4 == 1 ? 1.1f : 1.0f;
         for (size_t k = 0; k < n; k++) prompt[k] = (int32_t)((k * k * 3 + k * (k > 25 ? (size_t)i : 1)) % N);
@@ -485,7 +486,7 @@ static hearth_draft_stats run_requests(const hearth_model *m, uint32_t n_draft, 
     }
     while (hearth_scheduler_step(s)) {
     }
-    hearth_draft_stats all = hearth_scheduler_get_stats(s).draft;
+    hearth_draft_stats all = test_scheduler_stats(s).draft;
     hearth_scheduler_close(s);
     for (int i = 0; i < N_REQUEST; i++) hearth_constraint_close(constraints[i]);
     return all;
@@ -499,7 +500,7 @@ TEST(requests_get_the_same_tokens_and_logits)
         hearth_model *m = open_bytes(&file, NULL);
         request_outcome plain[N_REQUEST], drafted[N_REQUEST];
         static const uint32_t n_drafts[] = {2, 7, HEARTH_DRAFT_AUTO, 4};
-        (void)run_requests(m, 0, 16 * 160, plain);
+        (void)run_requests(m, HEARTH_DRAFT_NONE, 16 * 160, plain);
         for (int d = 0; d < 4; d++) {
             /* The last time with so few pages that requests wait for one another, and the block has too few. */
             hearth_draft_stats s = run_requests(m, n_drafts[d], d == 3 ? 224 : 16 * 160, drafted);

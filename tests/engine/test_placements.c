@@ -118,7 +118,8 @@ TEST(placements_that_do_not_fit_are_refused)
     EXPECT(c.fits.devices[0].streams[2].cpu_share = 64, HEARTH_ERROR_FORMAT,
            "of tokens, ascending, and of parts of 64");
     gpu.vram = 1 << 20;
-    EXPECT((void)0, HEARTH_ERROR_MEMORY, " on null, and --vram allows 1.00 MiB: make it again with hearth plan");
+    EXPECT((void)0, HEARTH_ERROR_MEMORY,
+           " on null, and gpu.vram allows 1.00 MiB: make it again with hearth plan");
 }
 
 TEST(a_model_that_is_not_packed_is_not_divided)

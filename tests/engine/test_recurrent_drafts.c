@@ -70,7 +70,9 @@ static hearth_status step_with_draft(const text *t, hearth_session *s, uint32_t 
     hearth_status st = hth_batch_add(s->own, s, &t->g.ids[at], 1, true, err);
     if (st != HEARTH_OK) return st;
     hth_batch_add_draft(s->own, draft, n, s->drafts->drafter, 0);
-    return hearth_batch_run(s->own, err);
+    st = hearth_batch_run(s->own, err);
+    if (st != HEARTH_OK) hearth_batch_clear(s->own);
+    return st;
 }
 
 /* A copy of a session that is ahead goes on without drafts. */
@@ -166,7 +168,8 @@ static void draft_across_chunks(const text *t)
             if (!copy) break;
             use_drafts(copy);
             if (go_on(t, copy, HTH_DRAFT_MAX, n_right, false)) (void)go_on(t, copy, 4, start % 5, false);
-            CHECK_OK(hearth_session_use_drafts(copy, &(hearth_draft_options){.n_draft = 0}, NULL, err));
+            CHECK_OK(hearth_session_use_drafts(copy, &(hearth_draft_options){.n_draft = HEARTH_DRAFT_NONE},
+                                               NULL, err));
             uint32_t at = hearth_session_position(copy); /* its chunk, or the next one, ends */
             progress p = {t, at, true};
             CHECK_OK(hearth_session_eval_each(copy, t->g.ids + at, 70 - at, compare_next, &p, err));
@@ -361,7 +364,7 @@ TEST(sessions_without_drafts_have_no_memory_for_their_states)
              size = HTH_DRAFT_MAX * hth_kv_state_size(t.model->model, HTH_STATE_STEP);
     use_drafts(s);
     CHECK(hth_alloc_in_use() >= before + size);
-    CHECK_OK(hearth_session_use_drafts(s, &(hearth_draft_options){.n_draft = 0}, NULL, err));
+    CHECK_OK(hearth_session_use_drafts(s, &(hearth_draft_options){.n_draft = HEARTH_DRAFT_NONE}, NULL, err));
     CHECK_INT(hth_alloc_in_use(), before);
     hearth_session_close(s);
 }

@@ -495,7 +495,7 @@ static void random_operation(const fixture *f, test_random *r, member *members, 
         CHECK_OK(hearth_session_fork(from->s, &m->s, err));
         memcpy(m->ids, from->ids, sizeof m->ids), m->n = from->n;
     } else if (!m->s) {
-        hearth_session_options o = {.n_ctx = LENGTH}; /* for batches */
+        hearth_session_options o = {.n_ctx = LENGTH, .n_batch = HEARTH_BATCH_NONE}; /* for batches */
         CHECK_OK(hearth_session_open(f->model, &o, &m->s, err));
         m->n = 0;
     } else if (what == 0) {

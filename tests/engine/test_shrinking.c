@@ -229,7 +229,7 @@ static void pack_storyteller(char path[512])
 TEST(a_note_that_was_handed_out_stays_as_it_was)
 {
     const subject s = {STORYTELLER, false, 1};
-    hearth_model_info before[HTH_MAX_EVICT + 2];
+    hearth_model_info before[HTH_MAX_EVICT + 2] = {{0}};
     char was[HTH_MAX_EVICT + 2][400];
     CLOSED(hearth_model) *model = OPENED_BY(open_model, hearth_model, &s, "null");
     for (int i = 0; model && i < HTH_MAX_EVICT + 2; i++) {

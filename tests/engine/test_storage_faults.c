@@ -170,7 +170,7 @@ static void fault_tokens(subject *s, uint32_t n_id, uint32_t n_kind)
 {
     for (uint32_t t = 0; t < n_id && test_n_failed() == 0; t++)
         for (uint32_t k = 0; k < n_kind; k++) fault_each_read(s, t, &kinds[(t + k) % N_KIND]);
-    hearth_storage_stats stats;
+    hearth_storage_stats stats = {0};
     CHECK(hearth_model_get_storage(s->model, &stats));
     CHECK(s->n_fault > n_id && s->n_error > 0);
     CHECK(stats.n_repeated > s->n_fault / N_KIND);
@@ -223,7 +223,7 @@ TEST(wrong_bytes_of_a_file_for_storage_are_found)
         if (!find_expected(&s, path, HEARTH_SELECTOR_GATE)) return;
         for (uint64_t n = 1; n < 40 && test_n_failed() == 0; n++) {
             hearth_error why = {0};
-            hearth_storage_stats stats;
+            hearth_storage_stats stats = {0};
             if (!open_model(&s, 0)) return;
             hth_disk_faults faults = k ? for_ever.faults : once.faults;
             faults.first = n;

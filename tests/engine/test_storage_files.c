@@ -83,7 +83,7 @@ TEST(a_shorter_file_is_no_matter_for_what_is_in_memory)
 {
     for (int i = 0; i < 2; i++) {
         CLEANUP(close_subject) subject s;
-        hearth_storage_stats before, after;
+        hearth_storage_stats before = {0}, after = {0};
         if (!open_subject(&s, tied[i], "auto", 16 << 20)) return;
         CHECK_OK(run(&s, err));
         CHECK_INT(truncate(s.path, 9000), 0);

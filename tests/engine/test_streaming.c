@@ -115,7 +115,7 @@ TEST(what_was_read_is_counted_by_layer)
     if (!golden_open_arch(&g, "qwen3moe")) return;
     FREED float *expected = golden_logits(&g, HEARTH_KV_F32);
     CLOSED(hearth_model) *model = engine_open_streamed(g.model, "pread", 0, HEARTH_SELECTOR_AUTO), *whole = NULL;
-    hearth_storage_stats all, layer, sum = {0};
+    hearth_storage_stats all = {0}, layer = {0}, sum = {0};
     if (!expected || !model) return;
     check_bits(&g, model, expected, 2, 1);
     CHECK(hearth_model_get_storage(model, &all));

@@ -80,7 +80,7 @@ static bool speaker_open(speaker *s, uint32_t n_thread)
     hearth_model_options opening = hearth_model_defaults();
     opening.gpu.device = s->device, opening.gpu.vram = s->vram;
     opening.gpu.n_ctx = N_CTX, opening.gpu.n_batch = 8;
-    hearth_sampler_options sampling = hearth_sampler_defaults();
+    hearth_sampler_options sampling = test_sampler_options();
     sampling.repeat_penalty = 1.1f; /* so that the penalties' window is looked at too */
     int32_t *prompt = NULL;
     size_t n_prompt = 0;
@@ -168,7 +168,7 @@ static void check_device_loop(const char *device)
     static const uint64_t vram[] = {0, 3000000, 6000000};
     const hth_pack_options o = {.n_thread = 1};
     hth_pack_result r;
-    hearth_model_info info;
+    hearth_model_info info = {0};
     const char *packed = test_scratch("loop.gguf");
     CHECK_OK(hth_pack(MODEL, packed, &o, &r, err));
     for (int i = 0; i < 3; i++) {

@@ -89,7 +89,7 @@ static void fail_each_allocation(const char *path, int sticky)
             return;
         }
         CHECK_INT(status, HEARTH_ERROR_MEMORY);
-        CHECK(strstr(why.message, "out of memory") != NULL);
+        CHECK(strstr(why.message, "no memory: ") != NULL);
     }
     test_fail(__FILE__, __LINE__, "no end of allocations");
 }

@@ -46,7 +46,7 @@ static hearth_status draw(hearth_constraint *c, uint64_t seed, bool is_json)
     char text[4 * N_STEP];
     size_t n_text = 0;
     for (int step = 0; step < N_STEP && hearth_constraint_get_end(c) != HEARTH_CONSTRAINT_ENDS; step++) {
-        hearth_error why = {HEARTH_OK, ""};
+        hearth_error why = {.status = HEARTH_OK};
         int32_t chosen = -1, banned = -1;
         memset(logits, 0, sizeof logits);
         hearth_status st = hearth_constraint_mask(c, logits, &why);
@@ -80,7 +80,7 @@ static hearth_status draw(hearth_constraint *c, uint64_t seed, bool is_json)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     hearth_constraint *c = NULL;
-    hearth_error why = {HEARTH_OK, ""};
+    hearth_error why = {.status = HEARTH_OK};
     if (n == 0) return 0;
     uint64_t held = hth_alloc_in_use();
     hth_token_trie *trie = vocabulary();

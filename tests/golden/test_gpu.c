@@ -487,7 +487,8 @@ static void interleave(hearth_model *model, const golden *g, const int32_t *cons
 {
     const size_t n_vocab = g->n_truth / g->n;
     hearth_session *s[SIDE] = {0};
-    const hearth_session_options o = {.n_ctx = (uint32_t)g->n, .kv = HEARTH_KV_F16};
+    const hearth_session_options o = {
+        .n_ctx = (uint32_t)g->n, .n_batch = HEARTH_BATCH_NONE, .kv = HEARTH_KV_F16};
     CLOSED(hearth_batch) *batch = OPENED(hearth_batch, model, SIDE * PIECE, 2);
     for (int i = 0; i < SIDE; i++) CHECK_OK(hearth_session_open(model, &o, &s[i], err));
     size_t at[SIDE] = {0};
@@ -588,11 +589,11 @@ TEST(too_little_memory_is_refused_with_the_least_that_works)
     if (golden_open_quant(&g, "Q4_0")) {
         hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F16);
         gpu.vram = 1;
-        check_refused(g.model, &gpu, HEARTH_ERROR_MEMORY, "the least is --vram ", &why);
-        uint64_t too_few, ignored, fewest = engine_bytes_behind(why.message, "--vram ", &too_few),
+        check_refused(g.model, &gpu, HEARTH_ERROR_MEMORY, "the least is gpu.vram ", &why);
+        uint64_t too_few, ignored, fewest = engine_bytes_behind(why.message, "gpu.vram ", &too_few),
                                    max = engine_bytes_behind(why.message, "takes ", &ignored);
         gpu.vram = too_few;
-        check_refused(g.model, &gpu, HEARTH_ERROR_MEMORY, "the least is --vram ", &why);
+        check_refused(g.model, &gpu, HEARTH_ERROR_MEMORY, "the least is gpu.vram ", &why);
         for (int i = 0; i < 3; i++) {
             hearth_model_info info = {0};
             gpu.vram = i == 0 ? fewest : i == 1 ? max : UINT64_MAX;
@@ -631,7 +632,7 @@ TEST(absurd_numbers_are_refused)
     gpu.n_ctx = UINT32_MAX - 100;
     check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "keys of 4294967200 positions", &why);
     gpu.n_ctx = 1 << 20, gpu.n_batch = UINT32_MAX - 1;
-    check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "--batch", &why);
+    check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "n_batch", &why);
     gpu = (hearth_gpu_options){.device = "null", .kv = (hearth_kv_type)3};
     check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "KV cache of type 3", &why);
     gpu.kv = (hearth_kv_type)-1;

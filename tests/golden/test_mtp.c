@@ -41,7 +41,7 @@ static bool begin(fixture *f, const char *name, bool mmap)
     *f = (fixture){.n_pair = 0};
     if (!golden_open(&f->g, model, ids, truth)) return false;
     const hearth_model_options o = {.n_thread = 2, .mmap = mmap};
-    hearth_model_info info;
+    hearth_model_info info = {0};
     CHECK_OK(hearth_model_open(f->g.model, &o, &f->model, err));
     hearth_model_get_info(f->model, &info);
     f->d = info.d_model, f->n_vocab = info.n_vocab, f->n_pair = f->g.n - 1;
@@ -82,7 +82,8 @@ static void evaluate(fixture *f, const int32_t *tokens, const float *rows, uint3
 /* In parts of n_part tokens; the logits after each part. */
 static void run(fixture *f, size_t n_part)
 {
-    const hearth_session_options o = {.n_ctx = (uint32_t)f->g.n + N_GUESS, .kv = HEARTH_KV_F32};
+    const hearth_session_options o = {
+        .n_ctx = (uint32_t)f->g.n + N_GUESS, .n_batch = HEARTH_BATCH_NONE, .kv = HEARTH_KV_F32};
     hearth_session_close(f->session);
     CHECK_OK(hth_session_open_in(f->block, &o, NULL, &f->session, err));
     f->session->hidden_fn = keep_own, f->session->hidden_user = f;
@@ -134,7 +135,7 @@ TEST(a_block_that_predicts_further_gives_what_it_should)
 TEST(the_block_is_no_layer)
 {
     fixture f;
-    hearth_model_info info;
+    hearth_model_info info = {0};
     if (!begin(&f, "glm4moe", false)) return;
     hearth_model_get_info(f.model, &info);
     CHECK_INT(info.n_layer, 3);

@@ -105,7 +105,7 @@ TEST(such_a_file_asks_for_its_predictors)
 {
     CLEANUP(golden_close) golden g;
     if (open_file(&g, files[0].name)) {
-        hearth_model_info info;
+        hearth_model_info info = {0};
         CLOSED(hearth_model) *model = OPENED(hearth_model, g.model, NULL);
         if (model) {
             hearth_model_get_info(model, &info);

@@ -101,6 +101,29 @@ def wrong_marks(files):
     return [f"{path}: {mark}" for path, text in files.items() for mark in re.findall(r"\b(?:TODO|FIXME|XXX)\b", text)]
 
 
+def literals(text):
+    """The texts of a C source: comments, characters and lines of the preprocessor have none."""
+    pieces = re.findall(r'/\*.*?\*/|//[^\n]*|\'(?:[^\'\\\n]|\\.)*\'|^[ \t]*#[^\n]*|"((?:[^"\\\n]|\\.)*)"', text, re.S | re.M)
+    return [piece for piece in pieces if piece]
+
+
+# -inf and -infinity are numbers, -of- and -split- parts of names of files.
+OPTION = re.compile(r"(?<![\w%.-])--?(?!inf|of-|split-)[A-Za-z][\w-]*")
+
+
+def options_in_texts(files):
+    """An embedder's user has no options of the program: messages of the library name fields."""
+    return [f"{path}: {found}" for path, text in files.items() for piece in literals(text) for found in OPTION.findall(piece)]
+
+
+def functions_of(header):
+    return re.findall(r"\b(hearth_\w+)\(", "".join(re.findall(r"^HEARTH_API[^;]*;", without_comments(header), re.M)))
+
+
+def unused_functions(header, test):
+    return [name for name in functions_of(header) if not re.search(rf"\b{name}\(", test)]
+
+
 # Replaced names, and words that do not occur in plain technical sentences.
 OLD_NAMES = re.compile(r"\bhth_(?:(?:" + "|".join("""tape turn tick slice program bell keep choice outlook luck mix family attend pick
     coming ahead fetch tree8 tree16 spread cores observation rounding sink map_guard text_cut text_cutter text_lexicon text_pairs
@@ -158,6 +181,24 @@ def every_file_has_a_head():
     assert not wrong_heads({"a.c": "/* The file says what it is for. */\n"})
     assert not wrong_heads({"a.c": "/* The file says\n * what it is for */\n"})
     assert_none(wrong_heads(sources("src", "apps", "include", "tests", "examples")))
+
+
+@case
+def texts_of_the_library_name_no_options_of_the_program():
+    bad = 'f("raise -c"); /* -c */ g("ask for less with --batch"); h("-n, or (--ram)");'
+    assert len(options_in_texts({"a.c": bad})) == 4
+    good = '#define X "-Wall"\nf("n_ctx, %-5d to -1, -inf; a-b, x -- y, \\"-\\"", \'"\'); /* "--ram" */ g("read-only");'
+    assert not options_in_texts({"a.c": good}), options_in_texts({"a.c": good})
+    assert_none(options_in_texts(sources("src")))
+
+
+@case
+def a_test_calls_each_function_of_the_interface_wrongly():
+    bad = "HEARTH_API void hearth_a_close(hearth_a *a);\nHEARTH_API int hearth_b(int x,\n    int y);"
+    assert unused_functions(bad, "hearth_b(0, 0); hearth_a_closes(0);") == ["hearth_a_close"]
+    header = sources("include")["include/hearth/hearth.h"]
+    assert len(functions_of(header)) > 80
+    assert_none(unused_functions(header, sources("tests")["tests/engine/test_misuse.c"]))
 
 
 @case

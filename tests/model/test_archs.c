@@ -422,7 +422,7 @@ TEST(both_tables_of_longrope_are_needed)
 TEST(learned_positions_bound_the_context)
 {
     hearth_model *model = NULL;
-    hearth_model_info info;
+    hearth_model_info info = {0};
     tiny_become(&tiny, "opt");
     tiny_find(&tiny, "position_embd.weight")->dim[1] = 12;
     CHECK_OK(tiny_open(&model, err));

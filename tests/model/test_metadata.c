@@ -237,7 +237,7 @@ TEST(equal_logits_give_the_lowest_id)
 {
     static const int32_t ids[] = {1, 60, 70};
     hearth_model *model = NULL;
-    hearth_sampler_options greedy = hearth_sampler_defaults();
+    hearth_sampler_options greedy = test_sampler_options();
     int32_t id = -1;
     greedy.temperature = 0.0f;
     tiny_file = tiny_write(&tiny);

@@ -60,10 +60,21 @@ static size_t reference_typical(entry *e, size_t n, double p)
     return n;
 }
 
+/* Options with the values that their zeros stand for. */
+static hearth_sampler_options without_zeros(hearth_sampler_options p)
+{
+    if (p.typical_p == 0.0f) p.typical_p = 1.0f;
+    if (p.top_p == 0.0f) p.top_p = 1.0f;
+    if (p.repeat_penalty == 0.0f) p.repeat_penalty = 1.0f;
+    if (p.repeat_last_n == 0) p.repeat_last_n = 64;
+    return p;
+}
+
 /* What may be drawn, with probabilities, best first; returns the number. */
-static size_t reference(const hearth_sampler_options *p, const float *logits, int32_t n_vocab,
+static size_t reference(const hearth_sampler_options *given, const float *logits, int32_t n_vocab,
                         const int32_t *seen, size_t n_seen, entry *e)
 {
+    const hearth_sampler_options all = without_zeros(*given), *p = &all;
     size_t n = 0;
     for (int32_t i = 0; i < n_vocab; i++) {
         double x = (double)logits[i];
@@ -186,8 +197,9 @@ TEST(penalties_and_bias_equal_the_reference)
     test_random r = {15};
     for (int i = 0; i < 30; i++) {
         int32_t n_vocab = 2 + (int32_t)test_random_below(&r, 40);
-        hearth_logit_bias bias[2] = {{(int32_t)test_random_below(&r, (uint32_t)n_vocab), 2.5f},
-                                  {(int32_t)test_random_below(&r, (uint32_t)n_vocab), -1.25f}};
+        hearth_logit_bias bias[2] = {
+            {.id = (int32_t)test_random_below(&r, (uint32_t)n_vocab), .bias = 2.5f},
+            {.id = (int32_t)test_random_below(&r, (uint32_t)n_vocab), .bias = -1.25f}};
         hearth_sampler_options p = neutral();
         p.repeat_penalty = 1.0f + (float)test_random_below(&r, 10) * 0.1f;
         p.presence_penalty = test_random_float(&r);
@@ -203,7 +215,7 @@ TEST(all_filters_together_equal_the_reference)
 {
     test_random r = {16};
     for (int i = 0; i < 30; i++) {
-        hearth_sampler_options p = hearth_sampler_defaults();
+        hearth_sampler_options p = test_sampler_options();
         p.typical_p = 0.9f;
         p.repeat_penalty = 1.1f;
         p.top_k = 1 + (int32_t)test_random_below(&r, 100);
@@ -241,7 +253,7 @@ TEST(same_seed_gives_same_ids_and_another_seed_others)
     float logits[100];
     test_random r = {3};
     for (int i = 0; i < 100; i++) logits[i] = test_random_float(&r);
-    hearth_sampler_options p = hearth_sampler_defaults();
+    hearth_sampler_options p = test_sampler_options();
     hearth_sampler *s[3] = {0};
     for (int k = 0; k < 3; k++) {
         p.seed = k == 2 ? 6 : 5;
@@ -260,7 +272,7 @@ TEST(same_seed_gives_same_ids_and_another_seed_others)
 
 TEST(greedy_takes_the_largest_and_the_lowest_id_among_equals)
 {
-    hearth_sampler_options p = hearth_sampler_defaults();
+    hearth_sampler_options p = test_sampler_options();
     p.temperature = 0.0f;
     int32_t id = -1;
     CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, 5, &p);
@@ -289,7 +301,7 @@ TEST(extreme_logits_and_temperatures_draw_the_best)
 
 TEST(penalties_keep_finite_logits_finite)
 {
-    hearth_logit_bias bias = {1, 3e38f};
+    hearth_logit_bias bias = {.id = 1, .bias = 3e38f};
     hearth_sampler_options p = neutral();
     p.repeat_penalty = 100.0f;
     p.repeat_last_n = -1;
@@ -336,9 +348,10 @@ static void check_numeric(hearth_sampler_options p, const float *logits, const c
 
 TEST(logits_that_are_not_finite_are_numeric_errors)
 {
-    hearth_logit_bias ban_all[3] = {{0, -INFINITY}, {1, -INFINITY}, {2, -INFINITY}};
+    hearth_logit_bias ban_all[3] = {
+        {.id = 0, .bias = -INFINITY}, {.id = 1, .bias = -INFINITY}, {.id = 2, .bias = -INFINITY}};
     for (int greedy = 0; greedy < 2; greedy++) {
-        hearth_sampler_options p = hearth_sampler_defaults();
+        hearth_sampler_options p = test_sampler_options();
         if (greedy) p.temperature = 0.0f;
         check_numeric(p, (float[3]){0, NAN, 0}, "token 1 is not a number");
         check_numeric(p, (float[3]){0, 0, INFINITY}, "token 2 is +infinity");
@@ -358,12 +371,41 @@ static void check_refused(hearth_sampler_options p, const char *field)
     if (strncmp(err.message, field, strlen(field)) != 0) CHECK_TEXT(err.message, field);
 }
 
-#define REFUSE(FIELD, VALUE)                           \
-    do {                                               \
-        hearth_sampler_options p_ = hearth_sampler_defaults(); \
-        p_.FIELD = (VALUE);                            \
-        check_refused(p_, #FIELD " is ");              \
+#define REFUSE(FIELD, VALUE)                                                                                 \
+    do {                                                                                                     \
+        hearth_sampler_options p_ = test_sampler_options();                                                  \
+        p_.FIELD = (VALUE);                                                                                  \
+        check_refused(p_, #FIELD " is ");                                                                    \
     } while (0)
+
+/* The same tokens by zeros, by NULL's meaning and by the neutral values; a temperature alone draws from all. */
+TEST(zero_turns_each_stage_off)
+{
+    test_random r = {21};
+    for (int i = 0; i < 20; i++) {
+        hearth_sampler_options p = {.temperature = i % 4 == 0 ? 0.0f : 0.7f};
+        if (i % 4 == 2) p.presence_penalty = 0.5f;
+        if (i % 4 == 3) p.top_k = 20;
+        if (p.temperature > 0.0f) compare_with_reference(p, 1 + (int32_t)test_random_below(&r, 600), &r);
+        hearth_sampler_options same = without_zeros(p);
+        CLOSED(hearth_sampler) *a = OPENED_BY(hth_sampler_open, hearth_sampler, 100, &p);
+        CLOSED(hearth_sampler) *b = OPENED_BY(hth_sampler_open, hearth_sampler, 100, &same);
+        for (int step = 0; step < 100; step++) {
+            float logits[100];
+            int32_t id[2] = {-1, -2};
+            fill_logits(logits, 100, &r);
+            CHECK_OK(hearth_sampler_sample(a, logits, &id[0], err));
+            CHECK_OK(hearth_sampler_sample(b, logits, &id[1], err));
+            CHECK_INT(id[0], id[1]);
+            hearth_sampler_accept(a, id[0]);
+            hearth_sampler_accept(b, id[1]);
+        }
+    }
+    hearth_sampler_options defaults = hearth_sampler_defaults();
+    CHECK_INT(defaults.size, sizeof defaults);
+    defaults.size = 0;
+    CHECK_BYTES(&defaults, &(hearth_sampler_options){0}, sizeof defaults);
+}
 
 TEST(fields_out_of_range_are_named)
 {
@@ -377,19 +419,20 @@ TEST(fields_out_of_range_are_named)
     REFUSE(top_p, 1.01f);
     REFUSE(min_p, -0.01f);
     REFUSE(min_p, 2.0f);
-    REFUSE(repeat_penalty, 0.0f);
+    REFUSE(repeat_penalty, 0.005f);
+    REFUSE(repeat_penalty, NAN);
     REFUSE(repeat_penalty, -1.0f);
     REFUSE(presence_penalty, 101.0f);
     REFUSE(frequency_penalty, NAN);
     REFUSE(repeat_last_n, -2);
     REFUSE(repeat_last_n, HTH_SAMPLER_MAX_LAST_N + 1);
 
-    hearth_logit_bias wrong[] = {{0, 1.0f}, {10, 1.0f}};
-    hearth_sampler_options p = hearth_sampler_defaults();
+    hearth_logit_bias wrong[] = {{.id = 0, .bias = 1.0f}, {.id = 10, .bias = 1.0f}};
+    hearth_sampler_options p = test_sampler_options();
     p.bias = wrong;
     p.n_bias = 2;
     check_refused(p, "bias[1].id is 10");
-    wrong[1] = (hearth_logit_bias){3, INFINITY};
+    wrong[1] = (hearth_logit_bias){.id = 3, .bias = INFINITY};
     check_refused(p, "bias[1].bias is ");
     wrong[1].bias = NAN;
     check_refused(p, "bias[1].bias is ");
@@ -406,7 +449,7 @@ TEST(picking_and_accepting_allocate_nothing_and_leave_logits_alone)
     test_random r = {8};
     for (int i = 0; i < N; i++) logits[i] = test_random_float(&r) * 9.0f;
     memcpy(before, logits, sizeof logits);
-    hearth_sampler_options p = hearth_sampler_defaults();
+    hearth_sampler_options p = test_sampler_options();
     p.typical_p = 0.8f;
     p.repeat_penalty = 1.2f;
     for (int k = 0; k < 2; k++) {
@@ -425,8 +468,8 @@ TEST(picking_and_accepting_allocate_nothing_and_leave_logits_alone)
 
 TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
 {
-    hearth_logit_bias bias = {1, 1.0f};
-    hearth_sampler_options p = hearth_sampler_defaults();
+    hearth_logit_bias bias = {.id = 1, .bias = 1.0f};
+    hearth_sampler_options p = test_sampler_options();
     p.repeat_penalty = 1.2f;
     p.bias = &bias;
     p.n_bias = 1;

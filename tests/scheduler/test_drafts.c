@@ -57,7 +57,7 @@ static void make_prompt(test_random *r, wanted *w)
 {
     int32_t phrase[10];
     *w = (wanted){
-        .sampler = hearth_sampler_defaults(), .n = 8 + test_random_below(r, 80), .max_token = MAX_TOKEN};
+        .sampler = test_sampler_options(), .n = 8 + test_random_below(r, 80), .max_token = MAX_TOKEN};
     for (size_t i = 0; i < 10; i++) phrase[i] = (int32_t)test_random_below(r, TINY_VOCAB);
     for (size_t i = 0; i < w->n; i++)
         w->prompt[i] =
@@ -98,7 +98,7 @@ static hearth_scheduler_stats run(const hearth_model *m, const hearth_scheduler_
     }
     while (hearth_scheduler_step(s)) {
     }
-    hearth_scheduler_stats stats = hearth_scheduler_get_stats(s);
+    hearth_scheduler_stats stats = test_scheduler_stats(s);
     CHECK_INT(stats.n_running + stats.n_waiting, 0);
     hearth_scheduler_close(s);
     for (size_t i = 0; i < n; i++) hearth_constraint_close(constraints[i]);
@@ -147,7 +147,7 @@ static void run_session(const wanted *w, uint32_t n_draft, const hearth_model *d
         CHECK_INT(hearth_session_position(session), w->n + o->n);
     }
     if (o->n_last == 2) o->n_last = 1;
-    o->draft = hearth_session_get_draft_stats(session);
+    o->draft = test_draft_stats(session);
     hearth_constraint_close(constraint);
     hearth_sampler_close(sampler);
     hearth_session_close(session);
@@ -174,7 +174,7 @@ TEST(drafts_change_no_token_and_no_logit)
     open_models(NULL);
     for (int t = 0; t < 3; t++)
         for (int kind = 0; kind < N_KIND; kind++) {
-            const hearth_scheduler_options none = options_of(0, NULL),
+            const hearth_scheduler_options none = options_of(HEARTH_DRAFT_NONE, NULL),
                                            text = options_of(
                                                t == 1 ? HEARTH_DRAFT_AUTO : (uint32_t)(3 + 4 * kind), NULL);
             for (int i = 0; i < N_PROMPT; i++) {
@@ -213,7 +213,7 @@ TEST(drafts_of_models_with_states_change_no_token_and_no_logit)
     for (size_t k = 0; k < sizeof recurrent / sizeof *recurrent; k++) {
         uint64_t n_drafted = 0, n_accepted = 0;
         open_models(recurrent[k]);
-        const hearth_scheduler_options none = options_of(0, NULL);
+        const hearth_scheduler_options none = options_of(HEARTH_DRAFT_NONE, NULL);
         const hearth_scheduler_options with[] = {options_of(15, NULL),
                                                  options_of(4, NULL),
                                                  options_of(1, other),
@@ -258,7 +258,7 @@ TEST(a_model_drafts_for_itself_without_a_mistake)
             all[i].prompt[k] = (int32_t)((37 * k + 5 * k * k) % TINY_VOCAB); /* no repeats */
         all[i].prompt[0] = i;
     }
-    const hearth_scheduler_options none = options_of(0, NULL), same = options_of(4, model),
+    const hearth_scheduler_options none = options_of(HEARTH_DRAFT_NONE, NULL), same = options_of(4, model),
                                    another = options_of(4, other);
     (void)run(model, &none, all, N, plain);
     hearth_scheduler_stats stats = run(model, &same, all, N, own);
@@ -305,8 +305,8 @@ TEST(a_text_may_end_at_each_token_of_a_draft)
         if (kind == 2)
             for (int i = 0; i < N; i++)
                 for (size_t k = 0; k < N_CTX; k++) all[i].prompt[k] = (int32_t)(k % 7);
-        const hearth_scheduler_options none = options_of(0, NULL), text = options_of(15, NULL),
-                                       by_model = options_of(7, model);
+        const hearth_scheduler_options none = options_of(HEARTH_DRAFT_NONE, NULL),
+                                       text = options_of(15, NULL), by_model = options_of(7, model);
         (void)run(model, &none, all, N, plain);
         hearth_scheduler_stats stats = run(model, &text, all, N, drafted);
         request_expect_same(plain, drafted, N);
@@ -329,7 +329,7 @@ static void take_two_turns(const char *architecture)
     open_models(architecture);
     for (int with = 0; with < 2; with++) {
         request_outcome *o = with ? drafted : plain;
-        const hearth_scheduler_options options = options_of(with ? 15 : 0, NULL);
+        const hearth_scheduler_options options = options_of(with ? 15 : HEARTH_DRAFT_NONE, NULL);
         hearth_scheduler *s = NULL;
         uint64_t id;
         CHECK_OK(hearth_scheduler_open(model, &options, &s, err));
@@ -350,7 +350,7 @@ static void take_two_turns(const char *architecture)
             memcpy(w.prompt + w.n, o[turn].tokens, o[turn].n * sizeof *w.prompt);
             w.n += o[turn].n;
         }
-        CHECK_INT(hearth_scheduler_get_stats(s).n_cached,
+        CHECK_INT(test_scheduler_stats(s).n_cached,
                   w.n - 31); /* the last token of the first turn was not evaluated */
         hearth_scheduler_close(s);
     }
@@ -376,7 +376,7 @@ static void run_with_few_pages(const char *architecture)
         make_prompt(&r, &all[i]);
         all[i].sampler.temperature = 0.0f;
     }
-    hearth_scheduler_options none = options_of(0, NULL), text = options_of(15, NULL),
+    hearth_scheduler_options none = options_of(HEARTH_DRAFT_NONE, NULL), text = options_of(15, NULL),
                              by_model = options_of(6, other);
     none.n_position = text.n_position = by_model.n_position = N_CTX;
     none.n_running = text.n_running = by_model.n_running = 6;
@@ -420,7 +420,7 @@ static void cancel_steps(const char *architecture)
     open_models(architecture);
     make_prompt(&r, &w);
     w.sampler.temperature = 0.0f;
-    const hearth_scheduler_options none = options_of(0, NULL);
+    const hearth_scheduler_options none = options_of(HEARTH_DRAFT_NONE, NULL);
     (void)run(model, &none, &w, 1, &plain);
     for (int by_model = 0; by_model < 2; by_model++)
         for (int at = 2; at < 8; at++) {

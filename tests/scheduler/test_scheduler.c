@@ -80,7 +80,7 @@ static void run_alone(const fixture *f, wanted *w)
 
 static void make_wanted(test_random *r, wanted *w, const wanted *earlier, size_t n_earlier)
 {
-    *w = (wanted){.sampler = hearth_sampler_defaults(), .owner = test_random_below(r, 2)};
+    *w = (wanted){.sampler = test_sampler_options(), .owner = test_random_below(r, 2)};
     w->n = 1 + test_random_below(r, N_CTX - MAX_TOKEN - 1);
     w->max_token = 1 + (uint32_t)test_random_below(r, MAX_TOKEN);
     w->sampler.seed = test_random_below(r, 1000);
@@ -136,7 +136,7 @@ static uint64_t add(hearth_scheduler *s, wanted *w)
 /* None, drafts that are worth it by what is measured, or of so many tokens; by a model, too. */
 static hearth_draft_options any_drafts(const fixture *f, test_random *r)
 {
-    const uint32_t n[] = {0, HEARTH_DRAFT_AUTO, 1 + (uint32_t)test_random_below(r, 15)};
+    const uint32_t n[] = {HEARTH_DRAFT_NONE, HEARTH_DRAFT_AUTO, 1 + (uint32_t)test_random_below(r, 15)};
     return (hearth_draft_options){.n_draft = n[test_random_below(r, 3)],
                                   .model = test_random_below(r, 4) == 0 ? f->model : NULL};
 }
@@ -175,7 +175,7 @@ static uint64_t play(const fixture *f, test_random *r, wanted *all, hearth_sched
         CHECK_INT(all[i].among.n_last, 1);
         CHECK_BYTES(all[i].among.tokens, all[i].alone.tokens, all[i].among.n * sizeof *all[i].alone.tokens);
     }
-    *stats = hearth_scheduler_get_stats(s);
+    *stats = test_scheduler_stats(s);
     CHECK_INT(stats->n_waiting + stats->n_running, 0);
     hearth_scheduler_close(s);
     return stats->n_preempted;
@@ -191,7 +191,7 @@ TEST(a_request_gets_the_same_in_any_schedule)
         wanted *all = calloc(N_REQUEST, sizeof *all);
         open_model(&f, kinds[k]);
         for (int i = 0; f.model && i < n_schedule; i++) {
-            hearth_scheduler_stats stats;
+            hearth_scheduler_stats stats = {0};
             for (size_t j = 0; i % 10 == 0 && j < N_REQUEST; j++) {
                 make_wanted(&r, &all[j], all, j);
                 run_alone(&f, &all[j]);
@@ -239,7 +239,7 @@ TEST(a_prompt_alone_is_evaluated_and_kept)
             CHECK_INT(prompts[i]->among.n_last, 1);
             CHECK_INT(prompts[i]->among.n, 0);
         }
-        CHECK_INT(hearth_scheduler_get_stats(s).n_generated, beside.among.n);
+        CHECK_INT(test_scheduler_stats(s).n_generated, beside.among.n);
         next = first;
         next.n += 5, next.max_token = 8;
         run_alone(&f, &next);
@@ -261,7 +261,8 @@ TEST(a_second_turn_evaluates_its_new_tokens_only)
         test_random r = {5};
         wanted first, second, other;
         open_model(&f, kinds[k]);
-        const hearth_scheduler_options o = {.n_ctx = N_CTX, .n_thread = 1};
+        const hearth_scheduler_options o = {
+            .n_ctx = N_CTX, .n_thread = 1, .draft = {.n_draft = HEARTH_DRAFT_NONE}};
         hearth_scheduler *s = open_scheduler(&f, &o);
         make_wanted(&r, &first, NULL, 0);
         first.n = 70, first.max_token = 20;
@@ -280,10 +281,37 @@ TEST(a_second_turn_evaluates_its_new_tokens_only)
         CHECK_INT(second.among.n_cached, first.n + first.among.n - 1); /* the last token was not evaluated */
         CHECK_INT(other.among.n_cached, 0);
         CHECK(second.among.hash == other.among.hash);
-        CHECK_INT(hearth_scheduler_get_stats(s).n_cached, second.among.n_cached);
+        CHECK_INT(test_scheduler_stats(s).n_cached, second.among.n_cached);
         hearth_scheduler_close(s);
         close_model(&f);
     }
+}
+
+TEST(nothing_is_kept_where_that_is_asked_for)
+{
+    fixture f;
+    test_random r = {5};
+    open_model(&f, kinds[0]);
+    const hearth_scheduler_options o = {.n_ctx = N_CTX,
+                                        .n_kept = HEARTH_KEPT_NONE,
+                                        .n_thread = 1,
+                                        .draft = {.n_draft = HEARTH_DRAFT_NONE}};
+    hearth_scheduler *s = open_scheduler(&f, &o);
+    wanted first, again;
+    make_wanted(&r, &first, NULL, 0);
+    again = first;
+    add(s, &first);
+    while (hearth_scheduler_step(s)) {
+    }
+    add(s, &again);
+    while (hearth_scheduler_step(s)) {
+    }
+    CHECK(again.among.hash == first.among.hash);
+    CHECK_INT(again.among.n_cached, 0);
+    CHECK_INT(test_scheduler_stats(s).n_kept, 0);
+    CHECK_INT(test_scheduler_stats(s).n_page_used, 0);
+    hearth_scheduler_close(s);
+    close_model(&f);
 }
 
 /* ---- figures -------------------------------------------------------------------------------------------------- */
@@ -294,10 +322,14 @@ TEST(progress_is_that_of_the_request)
     test_random r = {11};
     wanted w[3];
     uint64_t ids[3];
-    hearth_request_progress p;
+    hearth_request_progress p = {0};
     open_model(&f, NULL);
-    hearth_scheduler *s = open_scheduler(
-        &f, &(hearth_scheduler_options){.n_ctx = N_CTX, .n_thread = 1, .n_batch = 32, .n_running = 1});
+    hearth_scheduler *s =
+        open_scheduler(&f, &(hearth_scheduler_options){.n_ctx = N_CTX,
+                                                       .n_thread = 1,
+                                                       .n_batch = 32,
+                                                       .n_running = 1,
+                                                       .draft = {.n_draft = HEARTH_DRAFT_NONE}});
     for (int i = 0; i < 3; i++) {
         make_wanted(&r, &w[i], NULL, 0);
         w[i].n = 70, w[i].max_token = 5, w[i].owner = 0;
@@ -336,10 +368,12 @@ TEST(active_neurons_are_those_of_all_requests)
     f.file = tiny_write(&m);
     tiny_free(&m);
     CHECK_OK(hearth_model_open_memory(f.file.data, f.file.n, "tiny", NULL, &f.model, err));
-    hearth_model_info info;
+    hearth_model_info info = {0};
     hearth_model_get_info(f.model, &info);
     CHECK(info.n_layer <= 64);
-    hearth_scheduler *s = open_scheduler(&f, &(hearth_scheduler_options){.n_ctx = N_CTX, .n_thread = 1});
+    hearth_scheduler *s = open_scheduler(
+        &f,
+        &(hearth_scheduler_options){.n_ctx = N_CTX, .n_thread = 1, .draft = {.n_draft = HEARTH_DRAFT_NONE}});
     CHECK_INT(hearth_scheduler_sparsity_stats(s, share), 0);
     hearth_scheduler_enable_sparsity_stats(s, true);
     for (int i = 0; i < 2; i++) {
@@ -408,7 +442,8 @@ static void damage_all(const char *folder)
 
 static hearth_scheduler *restart(const fixture *f, const char *folder, wanted *w)
 {
-    const hearth_scheduler_options o = {.n_ctx = N_CTX, .n_thread = 1};
+    const hearth_scheduler_options o = {
+        .n_ctx = N_CTX, .n_thread = 1, .draft = {.n_draft = HEARTH_DRAFT_NONE}};
     hearth_scheduler *s = open_scheduler(f, &o);
     CHECK_OK(hearth_scheduler_restore(s, folder, err));
     add(s, w);
@@ -427,7 +462,9 @@ TEST(a_restart_finds_what_was_kept)
         test_random r = {9};
         wanted w[3];
         open_model(&f, kinds[k]);
-        hearth_scheduler *s = open_scheduler(&f, &(hearth_scheduler_options){.n_ctx = N_CTX, .n_thread = 1});
+        hearth_scheduler *s =
+            open_scheduler(&f, &(hearth_scheduler_options){
+                                   .n_ctx = N_CTX, .n_thread = 1, .draft = {.n_draft = HEARTH_DRAFT_NONE}});
         for (int i = 0; i < 3; i++) {
             make_wanted(&r, &w[i], NULL, 0);
             w[i].n = 50, w[i].owner = (uint64_t)i << 40;
@@ -490,7 +527,8 @@ TEST(a_step_that_is_cancelled_is_evaluated_again)
     hearth_model_close(f.model);
     const hearth_model_options m = {.cancel = &cancel, .n_thread = 1};
     CHECK_OK(hearth_model_open_memory(f.file.data, f.file.n, "tiny", &m, &f.model, err));
-    const hearth_scheduler_options o = {.n_ctx = N_CTX, .n_thread = 1, .n_batch = 16};
+    const hearth_scheduler_options o = {
+        .n_ctx = N_CTX, .n_thread = 1, .n_batch = 16, .draft = {.n_draft = HEARTH_DRAFT_NONE}};
     hearth_scheduler *s = open_scheduler(&f, &o);
     hth_scheduler_set_part(s, interrupt, &n_step);
     add(s, &w);
@@ -508,7 +546,8 @@ TEST(owners_take_turns)
     test_random r = {6};
     wanted all[5];
     open_model(&f, NULL);
-    const hearth_scheduler_options o = {.n_ctx = N_CTX, .n_running = 2, .n_thread = 1};
+    const hearth_scheduler_options o = {
+        .n_ctx = N_CTX, .n_running = 2, .n_thread = 1, .draft = {.n_draft = HEARTH_DRAFT_NONE}};
     hearth_scheduler *s = open_scheduler(&f, &o);
     for (int i = 0; i < 5; i++) {
         make_wanted(&r, &all[i], NULL, 0);
@@ -536,7 +575,10 @@ TEST(requests_that_cannot_fit_are_refused)
     uint64_t id;
     open_model(&f, NULL);
     make_wanted(&r, &w, NULL, 0);
-    const hearth_scheduler_options small = {.n_ctx = N_CTX, .n_position = 64, .n_thread = 1},
+    const hearth_scheduler_options small = {.n_ctx = N_CTX,
+                                            .n_position = 64,
+                                            .n_thread = 1,
+                                            .draft = {.n_draft = HEARTH_DRAFT_NONE}},
                                    wrong = {.n_batch = 4, .n_running = 8}, late = {.max_delay = -1.0};
     CHECK_INT(hearth_scheduler_open(f.model, &wrong, &s, &why), HEARTH_ERROR_ARGUMENT);
     CHECK_INT(hearth_scheduler_open(f.model, &late, &s, &why), HEARTH_ERROR_ARGUMENT);
@@ -548,7 +590,7 @@ TEST(requests_that_cannot_fit_are_refused)
     CHECK_INT(hearth_scheduler_add(s, &q, &id, &why), HEARTH_ERROR_ARGUMENT);
     q.n_token = 3, w.prompt[1] = TINY_VOCAB;
     CHECK_INT(hearth_scheduler_add(s, &q, &id, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "token 1 is"));
+    CHECK(strstr(why.message, "tokens[1] is"));
     w.prompt[1] = -1;
     CHECK_INT(hearth_scheduler_add(s, &q, &id, &why), HEARTH_ERROR_ARGUMENT);
     w.prompt[1] = 1, q.n_token = 64, q.max_token = 0; /* the whole cache: one token comes */
@@ -567,7 +609,7 @@ TEST(requests_that_cannot_fit_are_refused)
 static hearth_status ask_twice(const fault_paths *p, hearth_error *err)
 {
     static const int32_t prompt[] = {3, 4, 5, 6, 7, 8};
-    hearth_scheduler_options o = {.n_ctx = 64, .n_thread = 1};
+    hearth_scheduler_options o = {.n_ctx = 64, .n_thread = 1, .draft = {.n_draft = HEARTH_DRAFT_NONE}};
     const hearth_model_options m = {.n_thread = 1};
     hearth_model *model = NULL;
     hearth_scheduler *s = NULL;
@@ -612,7 +654,9 @@ TEST(what_is_continued_leaves_the_folder)
     static wanted w[3];
     CHECK(mkdir(folder, 0700) == 0);
     open_model(&f, NULL);
-    hearth_scheduler *s = open_scheduler(&f, &(hearth_scheduler_options){.n_ctx = N_CTX, .n_thread = 1});
+    hearth_scheduler *s = open_scheduler(
+        &f,
+        &(hearth_scheduler_options){.n_ctx = N_CTX, .n_thread = 1, .draft = {.n_draft = HEARTH_DRAFT_NONE}});
     for (int i = 0; i < 3; i++) { /* each has the tokens of the one before, and more */
         make_wanted(&r, &w[i], NULL, 0);
         w[i].n = 40 + 40 * (size_t)i, w[i].owner = 1, w[i].max_token = 1;
@@ -641,7 +685,8 @@ TEST(what_is_continued_leaves_the_folder)
     CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, NULL, NULL, err));
     CHECK_INT(count_files(folder), 1);
     hearth_scheduler_close(s);
-    s = open_scheduler(&f, &(hearth_scheduler_options){.n_ctx = N_CTX, .n_thread = 1});
+    s = open_scheduler(&f, &(hearth_scheduler_options){
+                               .n_ctx = N_CTX, .n_thread = 1, .draft = {.n_draft = HEARTH_DRAFT_NONE}});
     CHECK_OK(hearth_scheduler_restore(s, folder, err));
     CHECK(!hearth_scheduler_has_unsaved(s));
     CHECK_OK(hearth_scheduler_save(s, folder, 0, NULL, NULL, err));

@@ -114,6 +114,26 @@ static inline hearth_model_info test_model_info(const hearth_model *model)
     return info;
 }
 
+static inline hearth_draft_stats test_draft_stats(const hearth_session *session)
+{
+    hearth_draft_stats stats = {0};
+    (void)hearth_session_get_draft_stats(session, &stats);
+    return stats;
+}
+
+static inline hearth_scheduler_stats test_scheduler_stats(const hearth_scheduler *scheduler)
+{
+    hearth_scheduler_stats stats = {0};
+    (void)hearth_scheduler_get_stats(scheduler, &stats);
+    return stats;
+}
+
+/* Options with which many tokens may be drawn. */
+static inline hearth_sampler_options test_sampler_options(void)
+{
+    return (hearth_sampler_options){.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
+}
+
 /* Deterministic random numbers: splitmix64. */
 typedef struct test_random {
     uint64_t state;

@@ -45,7 +45,7 @@ static void check_masks(const hth_token_trie *trie, const hearth_constraint_opti
     for (size_t i = 0; i <= strlen(text); i++) {
         for (int id = 0; id < 257; id++) logits[id] = 0.0f;
         bool any = false;
-        hearth_error why = {HEARTH_OK, ""};
+        hearth_error why = {.status = HEARTH_OK};
         hearth_status st = hearth_constraint_mask(c, logits, &why);
         if (st != HEARTH_OK) test_fail(file, line, "%s: %s", text, why.message);
         for (int id = 0; id < 257; id++) {
@@ -88,7 +88,7 @@ void texts_check_refused(hearth_constraint_kind kind, const char *source, hearth
     hth_token_trie *trie = texts_bytes_trie();
     hearth_constraint_options options = {.kind = kind, .text = source, .n = strlen(source)};
     hearth_constraint *c = NULL;
-    hearth_error why = {HEARTH_OK, ""};
+    hearth_error why = {.status = HEARTH_OK};
     char shown[120];
     hearth_status st = hth_constraint_open(trie, &options, NULL, &c, &why);
     snprintf(shown, sizeof shown, "%s", source);

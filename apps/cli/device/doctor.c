@@ -4,6 +4,7 @@
 #include "cli/device/calibration.h"
 #include "cli/device/doctor.h"
 #include "cli/commands.h"
+#include "common/field_names.h"
 #include "common/json.h"
 #include "common/model_args.h"
 #include "device/driver_faults.h"
@@ -126,7 +127,8 @@ static bool check_model(system_info *f, const args *a)
 static void print_faults(const hth_device_info *info)
 {
     for (const hth_driver_fault *f = NULL; (f = hth_driver_fault_next(info, f));)
-        printf("        driver:     %s. Here: %s. [%s]\n", f->fault, f->hearth, f->sources);
+        printf("        driver:     %s. Here: %s. [%s]\n", f->fault, with_options(f->hearth).text,
+               f->sources);
 }
 
 static void print_text(const system_info *facts, const check_result *list, size_t n)
@@ -189,8 +191,8 @@ static void print_driver(json *j, const hth_device_info *info)
     for (const hth_driver_fault *f = NULL; (f = hth_driver_fault_next(info, f));) {
         json_open(j, NULL, '{');
         json_word(j, "fault", f->fault);
-        json_word(j, "hearth", f->hearth);
-        if (f->remedy) json_word(j, "remedy", f->remedy);
+        json_word(j, "hearth", with_options(f->hearth).text);
+        if (f->remedy) json_word(j, "remedy", with_options(f->remedy).text);
         json_word(j, "sources", f->sources);
         json_close(j, '}');
     }

@@ -1,6 +1,7 @@
 /* Evaluates the facts of hearth doctor: each check_result is ok, or names one remedy. doctor.c calls it; it
  * measures nothing. */
 #include "cli/device/doctor.h"
+#include "common/field_names.h"
 
 #include "base/format_bytes.h"
 #include "base/pool.h"
@@ -200,7 +201,7 @@ static void check_driver(const system_info *d, check_result *f)
     hth_driver_version_format(hth_driver_version_of(info), version);
     append(f->text, "%s, version %s", info->driver, version);
     for (const hth_driver_fault *known = NULL; (known = hth_driver_fault_next(info, known)); n++)
-        if (known->remedy) better(f, "%s", known->remedy);
+        if (known->remedy) better(f, "%s", with_options(known->remedy).text);
     if (n > 0) append(f->text, "; %zu known fault%s, below", n, n == 1 ? "" : "s");
     else append(f->text, "; no fault of it is known");
 }

@@ -1,6 +1,7 @@
 /* The GPU in hearth doctor: its description, and its measured rates with this machine. Measurements are cached
  * (base/disk_cache.h), so only the first run takes some seconds. */
 #include "cli/device/doctor.h"
+#include "common/field_names.h"
 
 #include "placement/calibrate.h"
 #include "forward/gpu/shader_params.h"
@@ -73,5 +74,5 @@ void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_options *options)
     }
     if (st == HEARTH_OK) return;
     g->failed = is_named;
-    snprintf(g->problem, sizeof g->problem, "%.399s", why.message);
+    (void)name_options(g->problem, sizeof g->problem, why.message);
 }

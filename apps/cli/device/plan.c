@@ -6,6 +6,7 @@
 #include "cli/device/calibration.h"
 #include "cli/device/plan_storage.h"
 #include "cli/commands.h"
+#include "common/field_names.h"
 #include "common/json.h"
 #include "common/model_args.h"
 #include "measure/storage_plan.h"
@@ -397,7 +398,7 @@ static void print_device_memory(const plan_state *p, uint32_t i)
     uint64_t n_hot = 0;
     for (uint32_t l = part->params.first_layer; l < part->params.end_layer; l++) n_hot += p->builder.n_hot[l];
     printf("%sOn %s: %s", i == 0 ? "\n" : "", label_of(p, i).text, hth_format_bytes(b->total).text);
-    if (part->budget < UINT64_MAX) printf(", and %s", hth_budget_text_of(part).text);
+    if (part->budget < UINT64_MAX) printf(", and %s", with_options(hth_budget_text_of(part).text).text);
     printf(": %s %s, caches %s", p->model->down_transposed ? "attention" : "whole layers",
            hth_format_bytes(b->attention).text, hth_format_bytes(b->kv).text);
     if (p->model->down_transposed)

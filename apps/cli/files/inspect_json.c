@@ -1,6 +1,7 @@
 /* `hearth inspect --json`: the same facts for programs. docs/inspect.md lists the fields. Fields are added,
  * never renamed. */
 #include "cli/files/inspect_facts.h"
+#include "common/field_names.h"
 #include "common/json.h"
 
 #include <stdio.h>
@@ -91,7 +92,7 @@ static void json_selectors(json *j, const facts *f)
     json_close(j, ']');
     bool chosen = f->no_choice.status == HEARTH_OK;
     if (chosen) json_word(j, "auto_selector", hearth_selector_name(f->chosen));
-    json_word(j, "auto_why", chosen ? f->chosen_why : f->no_choice.message);
+    json_word(j, "auto_why", chosen ? f->chosen_why : with_options(f->no_choice.message).text);
 }
 
 static void json_model(json *j, const facts *f)
@@ -155,7 +156,7 @@ static void json_needs(json *j, const facts *f)
         json_uint(j, "state_bytes", f->state_size);
         json_uint(j, "workspace_bytes", f->step_size);
     } else {
-        json_word(j, "reason", f->why_not.message);
+        json_word(j, "reason", with_options(f->why_not.message).text);
     }
     json_close(j, '}');
 }
@@ -165,7 +166,7 @@ static void json_tokenizer(json *j, const facts *f)
     json_open(j, "tokenizer", '{');
     json_bool(j, "possible", f->no_tokenizer.status == HEARTH_OK);
     if (f->no_tokenizer.status != HEARTH_OK) {
-        json_word(j, "reason", f->no_tokenizer.message);
+        json_word(j, "reason", with_options(f->no_tokenizer.message).text);
     } else {
         json_word(j, "kind", f->tokenizer);
         json_int(j, "tokens", f->n_token);

@@ -1,6 +1,7 @@
 /* `hearth inspect` for sidecar files: profiles, predictors, thresholds, placements. Only the contents of the
  * file are shown. Whether a sidecar matches a model is checked where it is used. */
 #include "cli/files/inspect_facts.h"
+#include "common/field_names.h"
 #include "common/json.h"
 #include "common/output.h"
 #include "planner/placement.h"
@@ -296,7 +297,8 @@ void inspect_print_sidecar(const facts *f)
     if (strcmp(k->name, "placement") == 0) print_placement(file);
     label("use");
     puts(k->use);
-    if (f->no_use.status != HEARTH_OK) printf("\nCannot be used: %s\n", printable(f->no_use.message));
+    if (f->no_use.status != HEARTH_OK)
+        printf("\nCannot be used: %s\n", printable(with_options(f->no_use.message).text));
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
@@ -391,6 +393,6 @@ void inspect_json_sidecar(json *j, const facts *f)
     if (k && strcmp(k->name, "profile") == 0) json_profile(j, file);
     if (k && strcmp(k->name, "placement") == 0) json_placement(j, file);
     if (k && strcmp(k->name, "thresholds") == 0) json_bool(j, "possible", f->no_use.status == HEARTH_OK);
-    if (f->no_use.status != HEARTH_OK) json_word(j, "reason", f->no_use.message);
+    if (f->no_use.status != HEARTH_OK) json_word(j, "reason", with_options(f->no_use.message).text);
     json_close(j, '}');
 }

@@ -1,6 +1,7 @@
 /* `hearth inspect` as text: first the model, then its bytes by tensor, the requirements of a run, and the
  * metadata. */
 #include "cli/files/inspect_facts.h"
+#include "common/field_names.h"
 #include "common/model_args.h"
 #include "forward/sequence.h"
 #include "text/utf8.h"
@@ -180,7 +181,7 @@ static void print_selectors(const facts *f)
     }
     if (f->no_choice.status == HEARTH_OK)
         printf("; auto takes %s: %s\n", hearth_selector_name(f->chosen), f->chosen_why);
-    else printf("; auto cannot: %s\n", printable(f->no_choice.message));
+    else printf("; auto cannot: %s\n", printable(with_options(f->no_choice.message).text));
     print_missing_selectors(f);
 }
 
@@ -228,7 +229,8 @@ static void print_ffn(const facts *f)
 static void print_tokenizer(const facts *f)
 {
     label("tokenizer");
-    if (f->no_tokenizer.status != HEARTH_OK) printf("none: %s\n", printable(f->no_tokenizer.message));
+    if (f->no_tokenizer.status != HEARTH_OK)
+        printf("none: %s\n", printable(with_options(f->no_tokenizer.message).text));
     else if (f->cut)
         printf("%s, %d tokens, words cut as \"%s\" by %s\n", f->tokenizer_title, (int)f->n_token, f->cut, f->cut_engine);
     else printf("%s, %d tokens\n", f->tokenizer_title, (int)f->n_token);
@@ -308,7 +310,7 @@ static void print_needs(const facts *f)
     size_t states = HTH_N_STATE_COPY * f->state_size;
     if (is_sidecar(f->file)) return;
     if (!f->model) {
-        printf("\nCannot be run: %s\n", printable(f->why_not.message));
+        printf("\nCannot be run: %s\n", printable(with_options(f->why_not.message).text));
         return;
     }
     snprintf(title, sizeof title, "Memory for a run of %u positions", f->n_ctx);

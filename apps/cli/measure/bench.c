@@ -106,7 +106,7 @@ static bool reset_to_depth(bench *b, const bench_test *t, hearth_error *err)
 
 static bool sample(bench *b, const bench_test *t, double *rate, hearth_storage_stats *storage, hearth_error *err)
 {
-    hearth_storage_stats before;
+    hearth_storage_stats before = {0};
     if (!reset_to_depth(b, t, err)) return false;
     hearth_model_get_storage(b->model, &before);
     timestamp start = timestamp_now(b->model);
@@ -194,7 +194,7 @@ static bool run_tests(bench *b, hearth_error *err)
 {
     probes p = {0};
     double ignored;
-    hearth_storage_stats unused;
+    hearth_storage_stats unused = {0};
     bool ok = open_probes(b, &p, err);
     for (size_t i = 0; ok && i < b->n_test; i++) ok = sample(b, &b->tests[i], &ignored, &unused, err); /* warm up */
     for (size_t r = 0; ok && r < b->n_repeat; r++)
@@ -280,7 +280,7 @@ static bool open_sequences(bench *b, const args *a, const hearth_model *model, u
     hearth_error err;
     hearth_session_options o = session_options(a, n_token);
     hearth_status st = HEARTH_OK;
-    o.n_batch = 0;
+    o.n_batch = HEARTH_BATCH_NONE;
     b->n_row = b->depth && b->n_sequence < b->n_batch ? (uint32_t)b->n_batch : b->n_sequence;
     for (uint32_t s = 0; st == HEARTH_OK && s < b->n_sequence; s++)
         st = hearth_session_open(model, &o, &b->sequences[s], &err);

@@ -1,6 +1,7 @@
 /* Prints the results of hearth bench as text and as JSON. Shares are relative to the medians of the probes
  * taken before the samples. docs/bench.md lists the fields. */
 #include "cli/measure/bench.h"
+#include "common/field_names.h"
 #include "common/output.h"
 #include "common/json.h"
 #include "common/placement_info.h"
@@ -203,7 +204,7 @@ static void print_place(const bench *b)
 {
     const hearth_model_info *info = &b->info;
     if (info->gpu) printf("%s. The limits of a GPU are not measured.", placement_text(info).text);
-    else if (info->gpu_note[0]) printf("All of it on the CPU: %s", info->gpu_note);
+    else if (info->gpu_note[0]) printf("All of it on the CPU: %s", with_options(info->gpu_note).text);
     if (info->gpu_simulated)
         printf(" Simulated: seconds are %s.",
                b->by_sim_clock ? "those of its clock" : "this machine's, not a GPU's");

@@ -116,14 +116,14 @@ static bool decode(generation *g, int32_t id, hearth_error *err)
     size_t n;
     if (hearth_detokenizer_push(g->decoder, id, &piece, &n, err) != HEARTH_OK) return false;
     if (buffer_add(&g->text, piece, n)) return true;
-    *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the text"};
+    *err = (hearth_error){.status = HEARTH_ERROR_MEMORY, .message = "out of memory for the text"};
     return false;
 }
 
 static bool keep_ids(id_list *list, const int32_t *ids, size_t n, hearth_error *err)
 {
     if (id_list_add(list, ids, n)) return true;
-    *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the ids"};
+    *err = (hearth_error){.status = HEARTH_ERROR_MEMORY, .message = "out of memory for the ids"};
     return false;
 }
 
@@ -220,7 +220,7 @@ static bool generate(generation *g, hearth_error *err)
     size_t n;
     hearth_detokenizer_flush(g->decoder, &tail, &n);
     if (strcmp(g->end, "stop text") != 0 && !buffer_add(&g->text, tail, n)) {
-        *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the text"};
+        *err = (hearth_error){.status = HEARTH_ERROR_MEMORY, .message = "out of memory for the text"};
         return false;
     }
     show_until(g, g->text.n);
@@ -267,7 +267,7 @@ static void print_rates(const generation *g)
 
 static void print_storage(const generation *g)
 {
-    hearth_storage_stats s;
+    hearth_storage_stats s = {0};
     if (!storage_since(g->model, &g->prompt_storage, &s) || g->ids.n == 0) return;
     double n = (double)g->ids.n, n_asked = (double)(s.n_hit + s.n_miss);
     print_requested("storage, for each generated token: %.1f asked for, %.1f %% in memory; %.2f MB of weights read; "
@@ -291,7 +291,7 @@ static void print_expected(const generation *g, double measured)
 
 static void print_json_storage(json *j, const generation *g)
 {
-    hearth_storage_stats s;
+    hearth_storage_stats s = {0};
     hearth_model_info info = model_info(g->model);
     if (!storage_since(g->model, &g->prompt_storage, &s)) return;
     json_word(j, "reader", info.reader);

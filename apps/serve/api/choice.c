@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "serve/api/choice.h"
 
+#include "common/sampling.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,6 +135,7 @@ hearth_status choice_open(generation *g, size_t i, hearth_constraint *constraint
                   .sampler = g->sampler,
                   .probs = {.wanted = g->probs.wanted, .n_top = g->probs.n_top}};
     c->sampler.seed += i % g->n_choice;
+    sampling_finish(&c->sampler);
     const hearth_answer_options o = {.chat = g->format->continues ? NULL : served->chat,
                                      .at_start = !g->goes_on && !constraint,
                                      .in_reasoning = g->in_reasoning,

@@ -40,7 +40,7 @@ bool conversation_add(conversation *c, const char *role, const char *content, si
     if (!more) return false;
     c->at = more;
     size_t skip = strcmp(role, "system") == 0 && !c->keeps_billing ? billing_size(content, n) : 0;
-    c->at[c->n++] = (hearth_message){role, content + skip, n - skip, line};
+    c->at[c->n++] = (hearth_message){.role = role, .content = content + skip, .n = n - skip, .members = line};
     return true;
 }
 

@@ -206,7 +206,7 @@ static bool read_pooling(fields *f, embedding *m)
 
 static bool is_possible(fields *f, const embedding *m)
 {
-    hearth_model_info info;
+    hearth_model_info info = {0};
     hearth_model_get_info(m->served->model, &info); /* of now: a device may have been lost */
     if (info.gpu)
         problem_set(f->problem, 400, "", "embeddings are not computed with a GPU: hearth serve --gpu none computes them");

@@ -3,6 +3,7 @@
 #include "serve/api/choice.h"
 
 #include "base/clock.h"
+#include "common/sampling.h"
 #include "serve/api/progress.h"
 #include "serve/api/prompt_scores.h"
 
@@ -43,7 +44,7 @@ generation *generation_make(served_model *served, call *c, const answer_format *
                       .format = format,
                       .document = document,
                       .created = (int64_t)time(NULL),
-                      .sampler = hearth_sampler_defaults(),
+                      .sampler = sampling_defaults(),
                       .max_token = format->max_token,
                       .goes_on = format->continues,
                       .n_choice = 1,
@@ -367,7 +368,8 @@ static void start(generation *g, hearth_constraint *constraint)
  * whatever room a step has, so that those that run and those that wait are counted together. */
 static size_t count_requests(const served_model *served)
 {
-    const hearth_scheduler_stats stats = hearth_scheduler_get_stats(served->scheduler);
+    hearth_scheduler_stats stats = {0};
+    (void)hearth_scheduler_get_stats(served->scheduler, &stats);
     size_t n = (size_t)stats.n_waiting + stats.n_running;
     for (const generation *g = served->generations; g; g = g->next) n += g->compiling || g->scores;
     return n;

@@ -60,7 +60,8 @@ static bool add_bias(void *user, const char *key, const json_in *value)
     double x = kind == JSON_IN_INTEGER || kind == JSON_IN_REAL ? json_in_number(value) : 1000.0;
     if (!(x >= -100.0 && x <= 100.0))
         return fields_fail(l->f, "logit_bias", "numbers from -100 to 100 are expected");
-    l->at[l->n++] = (hearth_logit_bias){(int32_t)id, x <= -100.0 ? -__builtin_inff() : (float)x};
+    l->at[l->n++] =
+        (hearth_logit_bias){.id = (int32_t)id, .bias = x <= -100.0 ? -__builtin_inff() : (float)x};
     return true;
 }
 

@@ -26,7 +26,7 @@ static void tell(choice *c, hearth_request_progress p)
 
 void progress_look(generation *g)
 {
-    hearth_request_progress p;
+    hearth_request_progress p = {0};
     for (size_t i = 0; i < generation_count(g); i++) {
         choice *c = &g->choices[i];
         bool is_known =

@@ -30,7 +30,7 @@ static hearth_status check_bit_exact(const hth_gpu *g, hearth_error *err)
 {
     if (!g->params.bit_exact || !g->bit_exact_reason[0]) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: %s would not give the CPU's bits: %s; without --gpu-strict it computes with others",
+                    "%s: %s would not give the CPU's bits: %s; without gpu.bit_exact it computes with others",
                     hth_gguf_path(g->model->file), hth_device_get_info(g->device)->name, g->bit_exact_reason);
 }
 

@@ -12,7 +12,7 @@ uint32_t hth_gpu_positions(uint32_t n_ctx)
 uint32_t hth_gpu_batch_size(const hth_device_info *info, uint32_t n_batch, uint32_t n_ctx)
 {
     enum { MAX_POSITIONS = 32768 };
-    if (n_batch == 0 || n_batch == HEARTH_BATCH_AUTO) n_batch = HTH_DEFAULT_BATCH;
+    if (n_batch == HEARTH_BATCH_AUTO || n_batch == HEARTH_BATCH_NONE) n_batch = HTH_DEFAULT_BATCH;
     if (info->kind == HTH_DEVICE_CPU && n_ctx > MAX_POSITIONS) return 1;
     return n_batch < n_ctx ? n_batch : n_ctx;
 }

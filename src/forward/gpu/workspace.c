@@ -176,7 +176,7 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
     sizes s;
     if (!lay_out(g->model, hth_device_get_info(g->device)->max_binding_size, &g->params, r, &s))
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: the values of %u tokens are too large for a binding; ask for less with --batch",
+                        "%s: the values of %u tokens are too large for a binding; ask for less with n_batch",
                         hth_device_get_info(g->device)->name, g->params.n_row);
     hearth_status st = hth_buffer_new(g->device, HTH_MEMORY_UPLOAD, s.from_host.used, "the inputs of a step",
                                       &r->from_host, err);

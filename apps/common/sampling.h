@@ -1,0 +1,14 @@
+/* Sampling as the program and the server offer it: the library's defaults are greedy, and zero turns its stages off. */
+#ifndef HEARTH_APPS_COMMON_SAMPLING_H
+#define HEARTH_APPS_COMMON_SAMPLING_H
+
+#include <hearth/hearth.h>
+
+/* What is used unless users say otherwise. */
+hearth_sampler_options sampling_defaults(void);
+
+/* Options with the numbers of users become those of the library: a share of 0 keeps one token, as the smallest share
+ * does, and no penalty looks at 0 tokens. */
+void sampling_finish(hearth_sampler_options *o);
+
+#endif
