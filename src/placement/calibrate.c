@@ -364,6 +364,7 @@ static hearth_status open_rows(cpu_rows *r, const hth_kernels *k, hth_type type,
     r->size = n_row * row_size;
     r->memory = hth_pages_alloc(r->size);
     float *f = hth_arena_alloc(&r->arena, 3 * widest + n_thread * HTH_PRODUCT_SCRATCH + 64, sizeof *f, 64);
+    r->act.tiles.x = hth_arena_alloc(&r->arena, N_COL, sizeof *r->act.tiles.x, 64); /* of float rows in panels */
     r->act.q = hth_arena_alloc(&r->arena, 2 * N_COL, 1, 64);
     r->act.d = hth_arena_alloc(&r->arena, 4 * N_COL, sizeof(float), 64);
     r->act.work = hth_arena_alloc(&r->arena, n_thread, HTH_PANEL_WORK, 64);
@@ -376,7 +377,7 @@ static hearth_status open_rows(cpu_rows *r, const hth_kernels *k, hth_type type,
     r->axpy.n_cluster = hth_n_cluster(n_row);
     r->axpy.scale = hth_arena_alloc(&r->arena, r->axpy.n_cluster, sizeof *r->axpy.scale, 64);
     r->scale_max = hth_arena_alloc(&r->arena, r->axpy.n_cluster, sizeof *r->scale_max, 64);
-    if (!r->memory || !f || !r->act.q || !r->act.d || !r->act.work || !r->list ||
+    if (!r->memory || !f || !r->act.tiles.x || !r->act.q || !r->act.d || !r->act.work || !r->list ||
         !r->axpy.acc64 || !r->axpy.sums || !r->axpy.offsets || !r->axpy.chain || !r->axpy.state ||
         !r->axpy.scale || !r->scale_max)
         return hth_fail_memory(err, r->size, "a calibration");

@@ -263,6 +263,25 @@ TEST(auto_takes_an_integrated_gpu_only_if_it_was_measured_to_be_faster)
     close_inputs(&in);
 }
 
+/* Floats too, whose rows lie in panels at some levels. */
+TEST(the_cpu_is_timed_with_every_type_at_every_level)
+{
+    static const hth_type types[] = {HTH_TYPE_F32,  HTH_TYPE_F16,  HTH_TYPE_BF16, HTH_TYPE_Q8_0,
+                                     HTH_TYPE_Q5_1, HTH_TYPE_Q3_K, HTH_TYPE_IQ4_XS, HTH_TYPE_MXFP4};
+    hth_cpu highest;
+    hth_pool *pool = OPENED(hth_pool, N_THREAD);
+    CHECK_OK(hth_cpu_choose(&highest, err));
+    for (int level = HTH_CPU_GENERIC; pool && level <= HTH_CPU_I8MM; level++)
+        for (size_t i = 0; i < sizeof types / sizeof *types && hth_cpu_has(highest, (hth_cpu)level); i++) {
+            hth_kernels k;
+            hth_calibration c = {0};
+            hth_kernels_init(&k, (hth_cpu)level);
+            CHECK_OK(hth_calibrate_cpu(&k, pool, types[i], 1 << 20, &c, err));
+            CHECK(c.cpu_rate.median > 0.0 && c.cpu_packed.median > 0.0 && c.cpu_down[0] > 0.0);
+        }
+    hth_pool_close(pool);
+}
+
 TEST(a_calibration_that_is_refused_a_call_leaves_nothing_on_the_device)
 {
     const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 23;
