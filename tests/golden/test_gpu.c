@@ -634,9 +634,9 @@ TEST(absurd_numbers_are_refused)
     gpu.n_ctx = 1 << 20, gpu.n_batch = UINT32_MAX - 1;
     check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "n_batch", &why);
     gpu = (hearth_gpu_options){.device = "null", .kv = (hearth_kv_type)3};
-    check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "KV cache of type 3", &why);
+    check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "gpu.kv is 3", &why);
     gpu.kv = (hearth_kv_type)-1;
-    check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "KV cache of type -1", &why);
+    check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "gpu.kv is -1", &why);
 }
 
 /* Options that are not given have a value that works: the context of the file, pieces of 256, all of the memory. */
