@@ -74,7 +74,8 @@ TEST(gate_has_the_bits_of_dense_on_packed_files_of_every_type)
                 {"Q4_1", 2e-1}, {"IQ4_NL", 2e-1}, {"Q3_K_M", 4e-1}, {"Q2_K", 9e-1}};
     const char *source = test_data(STORYTELLER);
     if (!source) return;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_packed(source, rows[i].type, rows[i].bound);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i += test_is_long() ? 1 : 2)
+        check_packed(source, rows[i].type, rows[i].bound);
 }
 
 TEST(files_of_powerinfer_pack_without_a_change_of_bits)

@@ -192,7 +192,7 @@ TEST(a_cache_that_does_not_fit_the_heads_is_refused_with_what_to_do)
           !strchr(why.message, '\n'));
     CHECK_INT(hearth_session_bytes(model, &o), 0);
     o.kv = (hearth_kv_type)3;
-    CHECK_FAILS(hearth_session_open(model, &o, &s, err), HEARTH_ERROR_ARGUMENT, "type 3");
+    CHECK_FAILS(hearth_session_open(model, &o, &s, err), HEARTH_ERROR_ARGUMENT, "kv is 3");
     CHECK_INT(hearth_session_bytes(model, &o), 0);
     o.kv = HEARTH_KV_F16;
     CHECK(hearth_session_bytes(model, &o) > 0);
