@@ -123,8 +123,8 @@ TEST(gguf_that_denies_its_tensors_has_none)
     if (file) CHECK_INT(hth_gguf_n_tensor(file), 0);
     if (file) CHECK(hth_gguf_trailing(file) > 224);
     hth_gguf_close(file);
-    CHECK_INT(hearth_model_open_memory(b.data, b.n, "none.gguf", NULL, &model, &why), HEARTH_ERROR_FORMAT);
-    CHECK(strstr(why.message, "none.gguf: ") == why.message);
+    CHECK_INT(hearth_model_open_memory(b.data, b.n, "none.gguf", NULL, &model, &why), HEARTH_ERROR_UNSUPPORTED);
+    CHECK(strstr(why.message, "none.gguf: a vocabulary, not a model") == why.message);
 }
 
 /* ---- C6, C7: bytes of texts ------------------------------------------------------------------ */
