@@ -36,6 +36,8 @@ groff||reads the manual page as a check|groff-base|groff-base|groff|groff|groff
 dpkg|tests of Debian packages|makes them|dpkg-dev|dpkg-dev|dpkg|dpkg|dpkg-dev
 zsh|tests of completions|completes commands|zsh|zsh|zsh|zsh|zsh
 fish|tests of completions|completes commands|fish|fish|fish|fish|fish
+venv|tests of pip|installs the package for Python|python3-venv|python3|python|python3|python3
+mypy|tests of the types for Python|checks them|mypy|python3-mypy|mypy|python3-mypy|py3-mypy
 lavapipe|tests of GPUs on this machine|a Vulkan device on the CPU|mesa-vulkan-drivers|mesa-vulkan-drivers|vulkan-swrast|libvulkan_lvp|mesa-vulkan-swrast
 layers|checks of calls of Vulkan|the validation layer|vulkan-validationlayers|vulkan-validation-layers|vulkan-validation-layers|vulkan-validationlayers|vulkan-validation-layers
 clang||the second compiler, and the fuzz targets|clang|clang|clang|clang|clang
@@ -135,6 +137,8 @@ need_for_test() {
     need dpkg has dpkg-shlibdeps
     need zsh has zsh
     need fish has fish
+    need venv python3 -c 'import ensurepip'
+    need mypy has mypy
     need lavapipe has_layer icd.d/lvp_icd
     need layers has_layer explicit_layer.d/VkLayer_khronos_validation
 }

@@ -22,7 +22,8 @@ if(hearth_shared IN_LIST HEARTH_LIBRARIES)
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/include/hearth/hearth.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hearth
   COMPONENT development)
-install(FILES ${PROJECT_SOURCE_DIR}/examples/story.c DESTINATION ${doc_dir}/hearth/examples COMPONENT development)
+file(GLOB examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)
+install(FILES ${examples} DESTINATION ${doc_dir}/hearth/examples COMPONENT development)
 
 set(HEARTH_PACKAGE_DEPENDENCIES "")
 foreach(name IN LISTS HEARTH_DEPENDENCIES)

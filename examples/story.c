@@ -21,8 +21,12 @@ typedef struct story {
 static hearth_status story_open(story *s, const char *path, const char *prompt, uint64_t seed,
                                 hearth_error *err)
 {
-    const hearth_sampler_options sampling = {
-        .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .seed = seed};
+    hearth_sampler_options sampling = hearth_sampler_defaults();
+    sampling.temperature = 0.8f;
+    sampling.top_k = 40;
+    sampling.top_p = 0.95f;
+    sampling.min_p = 0.05f;
+    sampling.seed = seed;
     hearth_status status = hearth_model_open(path, NULL, &s->model, err);
     if (!status) status = hearth_session_open(s->model, NULL, &s->session, err);
     if (!status) status = hearth_sampler_open(s->model, &sampling, &s->sampler, err);
@@ -79,7 +83,8 @@ int main(int argc, char **argv)
         fputs("usage: story MODEL PROMPT N_TOKEN SEED\n", stderr);
         return 2;
     }
-    story s = {0};
+    story s;
+    memset(&s, 0, sizeof s);
     hearth_error err;
     hearth_status status = story_open(&s, argv[1], argv[2], strtoull(argv[4], NULL, 10), &err);
     if (!status) status = story_tell(&s, strtoul(argv[3], NULL, 10), &err);

@@ -16,6 +16,7 @@ from cases import Skip, case, run_cases  # noqa: E402
 
 SOURCE, BUILD = sys.argv[1], sys.argv[2]
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
+EXAMPLES = {f"share/doc/hearth/examples/{name}" for name in os.listdir(os.path.join(SOURCE, "examples"))}
 PROMPT, N_TOKEN, SEED = "Once upon a time", "60", "7"
 
 
@@ -78,7 +79,7 @@ def install_is_complete():
     wanted = {"bin/hearth", "include/hearth/hearth.h", "share/man/man1/hearth.1", zsh_completions(),
               "share/bash-completion/completions/hearth", "share/fish/vendor_completions.d/hearth.fish",
               "lib/systemd/system/hearth.service", "share/doc/hearth/LICENSE", "share/doc/hearth/docs/serving.md",
-              "share/doc/hearth/examples/story.c"}
+              *EXAMPLES}
     lib = os.path.relpath(libdir_of(PREFIX), PREFIX)
     wanted |= {f"{lib}/libhearth.a", f"{lib}/libhearth.so", f"{lib}/pkgconfig/hearth.pc",
                f"{lib}/cmake/hearth/hearth-config.cmake"}

@@ -18,6 +18,7 @@ from cases import Skip, case, run_cases  # noqa: E402
 
 SOURCE, BUILD = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
+EXAMPLES = {f"share/doc/hearth/examples/{name}" for name in os.listdir(os.path.join(SOURCE, "examples"))}
 PROMPT, N_TOKEN, SEED = "Once upon a time", "60", "7"
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PKG_CONFIG", "CMAKE_", "CFLAGS", "LDFLAGS", "DESTDIR"))}
 with open(os.path.join(SOURCE, "CMakeLists.txt"), encoding="utf-8") as f:
@@ -85,7 +86,7 @@ def packages_are_complete():
                    "share/doc/hearth/README.md", "share/doc/hearth/docs/serving.md"},
         PACKAGES[1]: {f"{lib}/libhearth.so.{MINOR}", f"{lib}/libhearth.so.{VERSION}", "share/doc/libhearth/LICENSE"},
         "libhearth-dev": {f"{lib}/libhearth.so", f"{lib}/libhearth.a", "include/hearth/hearth.h", f"{lib}/pkgconfig/hearth.pc",
-                          f"{lib}/cmake/hearth/hearth-config.cmake", "share/doc/hearth/examples/story.c"},
+                          f"{lib}/cmake/hearth/hearth-config.cmake", *EXAMPLES},
     }
     for name, files in wanted.items():
         assert files <= files_of(name), (name, files - files_of(name))

@@ -545,14 +545,14 @@ def the_table_of_faults_names_tests_that_exist():
 def tree():
     """All files of the sources, as paths below SOURCE; what is built is none of them."""
     return {os.path.relpath(os.path.join(parent, name), SOURCE) for top in
-            "src apps include tests bench deploy docs cmake examples models".split()
+            "src apps include tests bench bindings deploy docs cmake examples models".split()
             for parent, _, names in os.walk(os.path.join(SOURCE, top)) for name in names if "__pycache__" not in parent}
 
 
 def pages():
     """{path: text} of what is written for people; the changelog names what is gone."""
     found = dict(sources("docs", suffixes=(".md",)))
-    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "bindings/python/README.md"):
         with open(os.path.join(SOURCE, name), encoding="utf-8") as f:
             found[name] = f.read()
     return found
@@ -563,7 +563,7 @@ def unknown_names(files, paths, words):
     wrong, folders = [], {path[:n.start()] for path in paths for n in re.finditer("/", path)}
     listing = "\n".join("/" + path for path in paths | folders)
     for page, text in files.items():
-        named = re.findall(r"(?<![\w/.-])(?:src|apps|include|tests|bench|deploy|docs|cmake|examples|models)/[\w./*-]*[\w*]", text)
+        named = re.findall(r"(?<![\w/.-])(?:src|apps|include|tests|bench|bindings|deploy|docs|cmake|examples|models)/[\w./*-]*[\w*]", text)
         named += re.findall(r"`([\w./*-]+\.(?:c|h|py|sh|comp|glsl|def|sim))`", text)
         named += ["tests/%s/test_%s.c" % name for name in re.findall(r"build/tests/test_([a-z]+)_(\w+)", text)]
         for name in named:
@@ -582,7 +582,7 @@ def pages_name_what_exists():
     assert not unknown_names({"a.md": "`src/base/*.c` `a.c` src/base hth_a `HTH_B_*` build/tests/test_base_b "
                               "tests/FOLDER/test_NAME.c"}, paths, words)
     assert len(unknown_names({"a.md": "src/base/b.c `b.c` hth_b HTH_C_* build/tests/test_base_a"}, paths, words)) == 5
-    texts = sources("src", "apps", "include", "tests", "bench", "deploy", "cmake",
+    texts = sources("src", "apps", "include", "tests", "bench", "bindings", "deploy", "cmake",
                     suffixes=(".c", ".h", ".def", ".comp", ".glsl", ".py", ".cmake", ".txt", ".sh", ".service"))
     assert_none(unknown_names(pages(), tree(), {word for text in texts.values() for word in re.findall(r"\w+", text)}))
 

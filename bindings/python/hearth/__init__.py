@@ -1,0 +1,1009 @@
+"""Hearth for Python: runs language models (GGUF files) on this machine, by libhearth and ctypes alone.
+
+    with hearth.Model("model.gguf") as model:
+        for text in model.generate("Once upon a time", max_tokens=100):
+            print(text, end="", flush=True)
+
+The names are those of hearth.h, which says what each option means. Objects may be closed, or dropped, in any order.
+One thread at a time uses a session, sampler, constraint, batch or scheduler; any number use a model or a chat. Other
+threads of Python run during evaluations, and Ctrl-C ends one and leaves its session as before. Warnings of the library
+go to logging.getLogger("hearth").
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import itertools
+import json
+import logging
+import math
+import operator
+import os
+import sys
+import threading
+import weakref
+from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t
+from ctypes import c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import (TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence,
+                    TypeVar, Union)
+
+__version__ = "0.1.0"
+_SONAME = "libhearth.so.0.1"
+
+T = TypeVar("T")
+Self = TypeVar("Self", bound="_Object")
+Message = Mapping[str, Any]  # role and content, and what else OpenAI's form has
+Text = Union[str, bytes]
+Prompt = Union[str, bytes, Sequence[int]]  # a text, or tokens
+if TYPE_CHECKING:
+    Floats = array.array[float]
+    Logits = Union[array.array[float], memoryview, "Session"]
+
+# ---- errors ------------------------------------------------------------------------------------------------------
+
+STATUS = ("ok", "memory", "io", "format", "unsupported", "argument", "context", "numeric", "cancelled", "device")
+
+
+class Error(Exception):
+    """What the library reports: a line for the user. status is one of STATUS."""
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Error(ctypes.Structure):
+    _fields_ = [("status", c_int), ("message", ctypes.c_char * 600), ("reserved", c_uint32 * 9)]
+
+
+def _error_of(err: _Error) -> Error:
+    name = STATUS[err.status] if 0 <= err.status < len(STATUS) else "unknown"
+    return Error(name, err.message.decode(errors="replace"))
+
+
+# ---- structs of hearth.h, of its release 0.1.0 -------------------------------------------------------------------
+
+class _GpuOptions(ctypes.Structure):
+    _fields_ = [("device", c_char_p), ("vram", c_uint64), ("vrams", c_uint64 * 4), ("n_ctx", c_uint32),
+                ("n_batch", c_uint32), ("kv", c_int), ("placement", c_char_p), ("bit_exact", c_bool),
+                ("reserved", c_uint64 * 8)]
+
+
+class _Sized(ctypes.Structure):
+    """A struct that begins with its size, which is set here."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(ctypes.sizeof(type(self)), **values)
+
+
+class _ModelOptions(_Sized):
+    _fields_ = [("size", c_size_t), ("n_thread", c_uint32), ("mmap", c_bool), ("progress", c_void_p),
+                ("progress_user", c_void_p), ("no_repack", c_bool), ("predictors", c_char_p), ("thresholds", c_char_p),
+                ("selector", c_int), ("activation", c_char_p), ("gpu", _GpuOptions), ("ram", c_uint64), ("io", c_char_p),
+                ("allow_unused", c_bool), ("cancel", POINTER(c_int))]
+
+
+class _ModelInfo(_Sized):
+    _fields_ = [("size", c_size_t), ("path", c_char_p), ("name", c_char_p), ("synthetic", c_bool),
+                ("architecture", c_char_p), ("activation", c_char_p), ("cpu", c_char_p), ("sparse_activation", c_bool),
+                ("selector", c_int), ("selector_why", c_char_p), ("down_transposed", c_bool), ("mapped", c_bool),
+                *((name, c_uint32) for name in ("n_layer", "d_model", "n_head", "n_head_kv", "d_head", "d_ff", "n_vocab",
+                                                "n_ctx_train")),
+                ("n_parameter", c_uint64), ("weight_bytes", c_uint64), ("bytes_per_token", c_uint64),
+                ("n_streamed", c_uint32), ("n_streamed_max", c_uint32), ("reader", c_char_p), ("gpu", c_char_p),
+                ("gpu_note", c_char_p), ("gpu_n_layer", c_uint32), ("gpu_neuron_share", c_double),
+                ("gpu_predicted_tps", c_double), ("gpu_head", c_bool), ("gpu_bit_exact", c_bool),
+                ("gpu_bit_exact_reason", c_char_p), ("gpu_bytes", c_uint64), ("gpu_simulated", c_bool),
+                ("gpu_sim_seconds", c_double)]
+
+
+class _Message(ctypes.Structure):
+    _fields_ = [("role", c_char_p), ("content", c_char_p), ("n", c_size_t), ("members", c_char_p),
+                ("reserved", c_void_p * 2)]
+
+
+class _ChatOptions(_Sized):
+    _fields_ = [("size", c_size_t), ("add_generation_prompt", c_bool), ("local_time", POINTER(c_int64)),
+                ("variables", c_char_p), ("tools", c_char_p)]
+
+
+class _AnswerOptions(_Sized):
+    _fields_ = [("size", c_size_t), ("chat", c_void_p), ("at_start", c_bool), ("in_reasoning", c_bool),
+                ("tools", c_char_p), ("fn", c_void_p), ("user", c_void_p)]
+
+
+class _SessionOptions(_Sized):
+    _fields_ = [("size", c_size_t), ("n_ctx", c_uint32), ("n_batch", c_uint32), ("n_thread", c_uint32),
+                ("bf16_dot", c_bool), ("release_window", c_bool), ("kv", c_int), ("selector", c_int)]
+
+
+class _LogitBias(ctypes.Structure):
+    _fields_ = [("id", c_int32), ("bias", c_float), ("reserved", c_uint32 * 2)]
+
+
+class _SamplerOptions(_Sized):
+    _fields_ = [("size", c_size_t), ("temperature", c_float), ("top_k", c_int32), ("typical_p", c_float),
+                ("top_p", c_float), ("min_p", c_float), ("repeat_penalty", c_float), ("presence_penalty", c_float),
+                ("frequency_penalty", c_float), ("repeat_last_n", c_int32), ("seed", c_uint64),
+                ("bias", POINTER(_LogitBias)), ("n_bias", c_size_t)]
+
+
+class _ConstraintOptions(_Sized):
+    _fields_ = [("size", c_size_t), ("kind", c_int), ("one_call", c_bool), ("in_reasoning", c_bool), ("text", c_char_p),
+                ("n", c_size_t), ("choices", POINTER(c_char_p)), ("n_choice", c_size_t), ("chat", c_void_p)]
+
+
+class _DraftOptions(ctypes.Structure):
+    _fields_ = [("n_draft", c_uint32), ("no_mtp", c_bool), ("model", c_void_p), ("reserved", c_uint64 * 4)]
+
+
+class _DraftStats(ctypes.Structure):
+    _fields_ = [("n_drafted", c_uint64), ("n_accepted", c_uint64), ("reserved", c_uint64 * 2)]
+
+
+class _SchedulerOptions(_Sized):
+    _fields_ = [("size", c_size_t), ("n_position", c_uint32), ("n_ctx", c_uint32), ("n_batch", c_uint32),
+                ("n_running", c_uint32), ("n_kept", c_uint32), ("n_thread", c_uint32), ("kv", c_int),
+                ("max_delay", c_double), ("draft", _DraftOptions)]
+
+
+class _RequestEvent(ctypes.Structure):
+    _fields_ = [("state", c_int), ("token", c_int32), ("logits", POINTER(c_float)), ("n_cached", c_uint32),
+                ("draft", _DraftStats), ("error", POINTER(_Error)), ("reserved", c_uint64 * 4)]
+
+
+class _Request(_Sized):
+    _fields_ = [("size", c_size_t), ("tokens", POINTER(c_int32)), ("n_token", c_size_t), ("max_token", c_uint32),
+                ("prompt_only", c_bool), ("ignore_end", c_bool), ("sampler", POINTER(_SamplerOptions)),
+                ("constraint", c_void_p), ("owner", c_uint64), ("fn", c_void_p), ("user", c_void_p)]
+
+
+# Enumerators, by the order of their values.
+_KV = ("f16", "f32", "q8_0")
+_SELECTORS = ("auto", "dense", "gate", "predictor", "threshold")
+_ANSWERS = ("text", "reasoning", "call", "arguments")
+_CONSTRAINTS = ("json_object", "json_schema", "choices", "grammar", "calls")
+_ENDS = ("goes_on", "may_end", "ends")
+_STATES = ("token", "end", "length", "stopped", "cancelled", "failed")
+
+
+def _value_of(names: Sequence[str], name: str, what: str) -> int:
+    if name not in names:
+        raise Error("argument", f"{what}: {name!r} is none of {', '.join(names)}")
+    return names.index(name)
+
+
+# ---- the library -------------------------------------------------------------------------------------------------
+
+_LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+_PROGRESS_FN = ctypes.CFUNCTYPE(c_bool, c_void_p, c_uint64, c_uint64)
+_HIDDEN_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_size_t, POINTER(c_float), c_void_p)
+_ANSWER_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p, c_size_t)
+_REQUEST_FN = ctypes.CFUNCTYPE(c_bool, c_void_p, POINTER(_RequestEvent))
+
+# Functions that this file calls: result and parameters. s: hearth_status, with hearth_error * behind the parameters;
+# p: a pointer; n: size_t; c: const char *; f: float *; i: int32_t, or an enum; u: uint32_t, or unsigned; U: uint64_t;
+# b: bool; v: none.
+_TYPES = {"s": c_int, "p": c_void_p, "n": c_size_t, "c": c_char_p, "i": c_int32, "u": c_uint32, "b": c_bool,
+          "f": POINTER(c_float), "v": None, "U": c_uint64}
+_FUNCTIONS = {
+    "hearth_version": "c", "hearth_log_set": "vpp", "hearth_free": "vp",
+    "hearth_model_open": "scpp", "hearth_model_close": "vp", "hearth_model_get_info": "ipp",
+    "hearth_tokenize": "spcnupp", "hearth_token_bos": "ip", "hearth_token_eos": "ip", "hearth_token_is_eog": "bpi",
+    "hearth_detokenizer_open": "spbbp", "hearth_detokenizer_close": "vp", "hearth_detokenizer_push": "spipp",
+    "hearth_detokenizer_flush": "vppp", "hearth_chat_open": "spcp", "hearth_chat_open_template": "spcnp",
+    "hearth_chat_close": "vp", "hearth_chat_name": "cp", "hearth_chat_format": "cn", "hearth_chat_render": "sppnppp",
+    "hearth_chat_tokenize": "sppnppp", "hearth_chat_is_reasoning": "bppn", "hearth_answer_open": "sppp",
+    "hearth_answer_close": "vp", "hearth_answer_push": "spi", "hearth_answer_finish": "sp",
+    "hearth_session_open": "sppp", "hearth_session_close": "vp", "hearth_session_eval": "sppn",
+    "hearth_session_eval_hidden": "sppnpp", "hearth_session_logits": "fp", "hearth_session_position": "up",
+    "hearth_session_tokens": "pp", "hearth_session_n_ctx": "up", "hearth_session_truncate": "spu",
+    "hearth_session_fork": "spp", "hearth_session_save": "spc", "hearth_session_restore": "spc",
+    "hearth_batch_open": "spuup", "hearth_batch_close": "vp", "hearth_batch_add": "spppn",
+    "hearth_batch_run": "sp", "hearth_batch_clear": "vp", "hearth_sampler_open": "sppp", "hearth_sampler_close": "vp",
+    "hearth_sampler_accept": "vpi", "hearth_sampler_sample": "spfp", "hearth_constraint_open": "sppp",
+    "hearth_constraint_close": "vp", "hearth_constraint_copy": "spp", "hearth_constraint_mask": "spf",
+    "hearth_constraint_accept": "spi", "hearth_constraint_get_end": "ip", "hearth_scheduler_open": "sppp",
+    "hearth_scheduler_close": "vp", "hearth_scheduler_add": "sppp", "hearth_scheduler_cancel": "vpU",
+    "hearth_scheduler_step": "bp",
+}
+
+
+def _places() -> Iterator[str]:
+    """Where the library may lie; a name without a folder is looked up by the system's loader."""
+    here = Path(__file__).resolve().parent
+    yield str(here / _SONAME)
+    yield _SONAME
+    for prefix in (sys.prefix, "/usr/local", "/usr", "/opt/hearth", str(Path.home() / ".local")):
+        for folder in ("lib", "lib64", f"lib/{os.uname().machine}-linux-gnu"):
+            yield os.path.join(prefix, folder, _SONAME)
+    checkout = here.parents[2]
+    if (checkout / "include" / "hearth" / "hearth.h").exists():
+        yield str(checkout / "build" / _SONAME)
+
+
+def _find_library() -> ctypes.CDLL:
+    named = os.environ.get("HEARTH_LIBRARY")
+    for place in [named] if named else _places():
+        if os.sep in place and not named and not os.path.exists(place):
+            continue
+        try:
+            return ctypes.CDLL(place)
+        except OSError as error:
+            if named:
+                raise ImportError(f"HEARTH_LIBRARY: {error}") from None
+            if os.sep in place:
+                raise ImportError(f"{place}: {error}") from None
+    raise ImportError(f"{_SONAME} is not installed: build Hearth and run sudo make install && sudo ldconfig, or set "
+                      "HEARTH_LIBRARY to the file")
+
+
+def _load_library() -> ctypes.CDLL:
+    library = _find_library()
+    try:
+        library.hearth_version.restype = c_char_p
+        version = library.hearth_version().decode()
+        if version.split(".")[:2] != __version__.split(".")[:2]:
+            raise ImportError(f"{library._name}: libhearth {version}, but this module is for {_SONAME}")
+        for name, types in _FUNCTIONS.items():
+            function = getattr(library, name)
+            function.restype = _TYPES[types[0]]
+            function.argtypes = [_TYPES[t] for t in types[1:] + ("p" if types[0] == "s" else "")]
+    except AttributeError as error:
+        raise ImportError(f"{library._name} is not {_SONAME}: {error}") from None
+    return library
+
+
+_lib = _load_library()
+
+
+# Functions that the library calls may make Python collect objects, but some must not call the library: what they would
+# close is closed after the next call.
+_thread = threading.local()
+_closed_late: List[Any] = []  # name and parameter of close functions, and what must live until then
+
+
+@contextlib.contextmanager
+def _within_library() -> Iterator[None]:
+    _thread.is_within = True
+    try:
+        yield
+    finally:
+        _thread.is_within = False
+
+
+def _free(close: str, pointer: int, kept: Any) -> None:
+    if getattr(_thread, "is_within", False):
+        _closed_late.append((close, pointer, kept))
+    else:
+        getattr(_lib, close)(pointer)
+
+
+def _free_late() -> None:
+    while _closed_late:
+        try:
+            _free(*_closed_late.pop())
+        except IndexError:  # another thread was faster
+            return
+
+
+def _log(_: Any, level: int, line: bytes) -> None:
+    with _within_library():
+        logging.getLogger("hearth").log(logging.WARNING if level == 1 else logging.INFO, "%s", line.decode(errors="replace"))
+
+
+_log_fn = _LOG_FN(_log)  # kept as long as the library may call it
+_lib.hearth_log_set(_log_fn, None)
+
+
+def version() -> str:
+    """Of the library."""
+    return str(_lib.hearth_version().decode())
+
+
+def _call(name: str, *arguments: Any) -> None:
+    err = _Error()
+    status = getattr(_lib, name)(*arguments, byref(err))
+    if _closed_late:
+        _free_late()
+    if status:
+        raise _error_of(err)
+
+
+def _bytes_of(text: Text) -> bytes:
+    return text.encode(errors="surrogatepass") if isinstance(text, str) else bytes(text)
+
+
+def _name_of(text: Optional[Union[Text, "os.PathLike[str]"]]) -> Optional[bytes]:
+    return None if text is None else os.fsencode(text)
+
+
+def _json_of(value: Any) -> Optional[bytes]:
+    """A JSON text, or a value that becomes one."""
+    return None if value is None else _bytes_of(value if isinstance(value, (str, bytes)) else json.dumps(value))
+
+
+def _ids_of(tokens: Sequence[int]) -> Any:
+    try:
+        return (c_int32 * len(tokens)).from_buffer_copy(array.array("i", tokens))
+    except OverflowError:
+        raise Error("argument", "tokens: one of them is no 32-bit number") from None
+
+
+def _given_ids(ids: Any, n: Any) -> List[int]:
+    """What a function gave, which is freed."""
+    tokens = array.array("i", ctypes.string_at(ids, 4 * n.value)).tolist()
+    _lib.hearth_free(ids)
+    return tokens
+
+
+class _Object:
+    """Something of the library's that is closed once: by close, at the end of `with`, or when nothing refers to it.
+    kept: what the library uses until then."""
+
+    def __init__(self, close: str, pointer: Any, kept: Any) -> None:
+        self._kept = kept
+        self._finalizer = weakref.finalize(self, _free, close, pointer.value, kept)
+        self._value: int = pointer.value
+
+    @property
+    def _pointer(self) -> int:
+        if not self._finalizer.alive:
+            raise ValueError(f"{type(self).__name__.lower()} is closed")
+        return self._value
+
+    def close(self) -> None:
+        """May be called more than once. What else uses the object stays usable."""
+        self._finalizer()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _interruptible(cancel: Any, call: Callable[[], T]) -> T:
+    """call(), which Ctrl-C ends: Python sees signals on its main thread, between its own instructions, so that another
+    thread runs the call meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    results: List[T] = []
+    errors: List[BaseException] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:
+            errors.append(error)
+        done.set()
+
+    threading.Thread(target=run, name="hearth", daemon=True).start()
+    try:
+        done.wait()
+    except BaseException:
+        before, cancel.value = cancel.value, 1
+        while not done.is_set():  # also after a second Ctrl-C
+            try:
+                done.wait()
+            except KeyboardInterrupt:
+                pass
+        cancel.value = before
+        raise
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+# ---- models ------------------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """Of hearth_model_info."""
+    path: str
+    name: str
+    synthetic: bool
+    architecture: str
+    cpu: str
+    n_layer: int
+    d_model: int
+    n_head: int
+    n_head_kv: int
+    d_head: int
+    d_ff: int
+    n_vocab: int
+    n_ctx_train: int
+    n_parameter: int
+    weight_bytes: int
+    gpu: Optional[str]
+    gpu_note: str
+    gpu_n_layer: int
+
+
+RAM_AUTO = 2**64 - 1
+
+
+class Model(_Object):
+    """An opened GGUF file; hearth_model_options says what the options mean. progress(done, total) gets bytes; False
+    cancels. n_ctx, n_batch and kv announce the sessions where device or ram is given."""
+
+    def __init__(self, path: Union[Text, "os.PathLike[str]"], *, n_thread: int = 0, mmap: bool = False,
+                 progress: Optional[Callable[[int, int], Any]] = None, no_repack: bool = False,
+                 predictors: Optional[str] = None, thresholds: Optional[str] = None, selector: str = "auto",
+                 activation: Optional[str] = None, device: Optional[str] = None, vram: int = 0,
+                 placement: Optional[str] = None, bit_exact: bool = False, n_ctx: int = 0, n_batch: int = 0,
+                 kv: str = "f16", ram: int = 0, io: Optional[str] = None, allow_unused: bool = False) -> None:
+        cancel = c_int(0)
+        failures: List[BaseException] = []
+
+        def report(_: Any, done: int, total: int) -> bool:
+            try:
+                return not cancel.value and (progress is None or progress(done, total) is not False)
+            except BaseException as error:
+                failures.append(error)
+                return False
+
+        report_fn = _PROGRESS_FN(report)
+        gpu = _GpuOptions(device=_name_of(device), vram=vram, n_ctx=n_ctx, n_batch=n_batch, bit_exact=bit_exact,
+                          kv=_value_of(_KV, kv, "kv"), placement=_name_of(placement))
+        options = _ModelOptions(n_thread=n_thread, mmap=mmap, progress=ctypes.cast(report_fn, c_void_p), no_repack=no_repack,
+                                predictors=_name_of(predictors), thresholds=_name_of(thresholds),
+                                selector=_value_of(_SELECTORS, selector, "selector"), activation=_name_of(activation),
+                                gpu=gpu, ram=ram, io=_name_of(io), allow_unused=allow_unused, cancel=ctypes.pointer(cancel))
+        out = c_void_p()
+        try:
+            _interruptible(cancel, lambda: _call("hearth_model_open", _name_of(path), byref(options), byref(out)))
+        except Error:
+            if failures:
+                raise failures[0] from None
+            raise
+        super().__init__("hearth_model_close", out, (cancel, report_fn))
+        self._cancel = cancel
+        self.info = self._get_info()
+
+    def _get_info(self) -> ModelInfo:
+        found = _ModelInfo()
+        _lib.hearth_model_get_info(self._pointer, byref(found))
+        values = {f.name: getattr(found, f.name) for f in fields(ModelInfo)}
+        return ModelInfo(**{k: v.decode(errors="replace") if isinstance(v, bytes) else v for k, v in values.items()})
+
+    @property
+    def cancelled(self) -> bool:
+        """True: evaluations of this model end with status cancelled, on all threads, until it is False again."""
+        return bool(self._cancel.value)
+
+    @cancelled.setter
+    def cancelled(self, on: bool) -> None:
+        self._cancel.value = int(on)
+
+    @property
+    def bos(self) -> int:
+        """The token that begins a text; -1: there is none."""
+        return int(_lib.hearth_token_bos(self._pointer))
+
+    @property
+    def eos(self) -> int:
+        """The token that ends a text; -1: there is none."""
+        return int(_lib.hearth_token_eos(self._pointer))
+
+    def is_eog(self, token: int) -> bool:
+        """Whether it is an end of generation."""
+        return bool(_lib.hearth_token_is_eog(self._pointer, token))
+
+    def tokenize(self, text: Text, *, add_special: bool = True, parse_special: bool = False) -> List[int]:
+        """parse_special: texts of control tokens become these tokens, for trusted text only."""
+        data, ids, n = _bytes_of(text), c_void_p(), c_size_t()
+        _call("hearth_tokenize", self._pointer, data, len(data), add_special | parse_special << 1, byref(ids), byref(n))
+        return _given_ids(ids, n)
+
+    def detokenize(self, tokens: Iterable[int], *, at_start: bool = True, show_special: bool = False) -> str:
+        """at_start: the tokens start a text; else they continue one."""
+        decoder = Detokenizer(self, at_start=at_start, show_special=show_special)
+        with decoder:
+            return "".join([decoder.push(token) for token in tokens]) + decoder.flush()
+
+    def _tokens_of(self, prompt: Prompt) -> Sequence[int]:
+        return self.tokenize(prompt) if isinstance(prompt, (str, bytes)) else prompt
+
+    def session(self, *, n_ctx: int = 0, n_batch: int = 0, n_thread: int = 0, bf16_dot: bool = False,
+                release_window: bool = False, kv: str = "f16", selector: str = "auto") -> Session:
+        """An empty sequence; hearth_session_options says what the options mean."""
+        options = _SessionOptions(n_ctx=n_ctx, n_batch=n_batch, n_thread=n_thread, bf16_dot=bf16_dot,
+                                  release_window=release_window, kv=_value_of(_KV, kv, "kv"),
+                                  selector=_value_of(_SELECTORS, selector, "selector"))
+        out = c_void_p()
+        _call("hearth_session_open", self._pointer, byref(options), byref(out))
+        return Session(self, out)
+
+    def generate(self, prompt: Prompt, *, max_tokens: int = 0, stop: Sequence[str] = (),
+                 constraint: Optional[Constraint] = None, **sampling: Any) -> Iterator[str]:
+        """Session.generate in a session of its own."""
+        tokens = self._tokens_of(prompt)
+        session = self.session(n_ctx=len(tokens) + max_tokens if max_tokens else 0)
+        return session.generate(tokens, max_tokens=max_tokens, stop=stop, constraint=constraint, **sampling)
+
+    def generate_many(self, prompts: Sequence[Prompt], *, max_tokens: int = 0, constraint: Optional[Constraint] = None,
+                      **sampling: Any) -> List[str]:
+        """Texts for several prompts at once, faster than one after the other, with the same bits."""
+        with Scheduler(self) as scheduler:
+            requests = [scheduler.add(prompt, max_tokens=max_tokens, constraint=constraint, **sampling)
+                        for prompt in prompts]
+            scheduler.run()
+        for request in requests:
+            if request.error:
+                raise request.error
+        return [request.text for request in requests]
+
+    def embed(self, text: Prompt, *, normalize: bool = True) -> Floats:
+        """The mean of what the last layer makes of the tokens: d_model numbers, by default of length 1."""
+        tokens = self._tokens_of(text)
+        with self.session(n_ctx=max(1, len(tokens))) as session:
+            rows = session.eval_hidden(tokens)
+        if not rows:
+            raise Error("argument", "text: it has no tokens")
+        sums = [0.0] * self.info.d_model
+        for row in rows:
+            sums = list(map(operator.add, sums, row))
+        length = math.sqrt(sum(x * x for x in sums)) if normalize else float(len(rows))
+        return array.array("f", [x / (length or 1.0) for x in sums])
+
+    def chat(self, format: Optional[str] = None, *, template: Optional[Text] = None) -> Chat:
+        """By the template in the file, a format by name (formats()), or a Jinja template."""
+        return Chat(self, format, template=template)
+
+    def json_object(self) -> Constraint:
+        """Allows any JSON object."""
+        return Constraint(self, "json_object")
+
+    def json_schema(self, schema: Union[Text, Mapping[str, Any]]) -> Constraint:
+        """Allows JSON of a schema; docs/constrain.md lists what is supported."""
+        return Constraint(self, "json_schema", _json_of(schema))
+
+    def grammar(self, text: Text) -> Constraint:
+        """Allows texts of a grammar as llama.cpp has them (GBNF)."""
+        return Constraint(self, "grammar", _bytes_of(text))
+
+    def choices(self, texts: Sequence[Text]) -> Constraint:
+        """Allows one of several texts."""
+        return Constraint(self, "choices", choices=[_bytes_of(text) for text in texts])
+
+
+class Detokenizer(_Object):
+    """Converts a stream of tokens to text; keeps incomplete characters back."""
+
+    def __init__(self, model: Model, *, at_start: bool = True, show_special: bool = False) -> None:
+        out = c_void_p()
+        _call("hearth_detokenizer_open", model._pointer, at_start, show_special, byref(out))
+        super().__init__("hearth_detokenizer_close", out, model._kept)
+
+    def push(self, token: int) -> str:
+        text, n = c_void_p(), c_size_t()
+        _call("hearth_detokenizer_push", self._pointer, token, byref(text), byref(n))
+        return ctypes.string_at(text, n.value).decode(errors="replace") if n.value else ""
+
+    def flush(self) -> str:
+        text, n = c_void_p(), c_size_t()
+        _lib.hearth_detokenizer_flush(self._pointer, byref(text), byref(n))
+        return ctypes.string_at(text, n.value).decode(errors="replace") if n.value else ""
+
+
+# ---- sampling, constraints ---------------------------------------------------------------------------------------
+
+def _sampler_options(temperature: float = 0, top_k: int = 0, top_p: float = 0, min_p: float = 0, typical_p: float = 0,
+                     repeat_penalty: float = 0, presence_penalty: float = 0, frequency_penalty: float = 0,
+                     repeat_last_n: int = 0, seed: int = 0, bias: Optional[Mapping[int, float]] = None) -> _SamplerOptions:
+    pairs = [_LogitBias(id=token, bias=value) for token, value in (bias or {}).items()]
+    return _SamplerOptions(temperature=temperature, top_k=top_k, typical_p=typical_p, top_p=top_p, min_p=min_p,
+                           repeat_penalty=repeat_penalty, presence_penalty=presence_penalty,
+                           frequency_penalty=frequency_penalty, repeat_last_n=repeat_last_n, seed=seed,
+                           bias=(_LogitBias * len(pairs))(*pairs), n_bias=len(pairs))
+
+
+class Sampler(_Object):
+    """Draws tokens: Sampler(model, temperature=0.8, top_k=40, top_p=0.95, min_p=0.05, seed=1). Without options, the most
+    likely ones. Options: fields of hearth_sampler_options; bias: {token: added to its logit}."""
+
+    def __init__(self, model: Model, **sampling: Any) -> None:
+        out = c_void_p()
+        _call("hearth_sampler_open", model._pointer, byref(_sampler_options(**sampling)), byref(out))
+        super().__init__("hearth_sampler_close", out, model._kept)
+        self._n_vocab = model.info.n_vocab
+
+    def accept(self, token: int) -> None:
+        """Adds a token to the history of the penalties."""
+        _lib.hearth_sampler_accept(self._pointer, token)
+
+    def sample(self, logits: Logits) -> int:
+        """From n_vocab floats, or those of a session."""
+        token = c_int32()
+        values = _lib.hearth_session_logits(logits._pointer) if isinstance(logits, Session) else \
+            _floats_of(logits, self._n_vocab)
+        _call("hearth_sampler_sample", self._pointer, values, byref(token))
+        return token.value
+
+
+def _floats_of(values: Union[Floats, memoryview], n: int) -> Any:
+    view = memoryview(values)
+    if view.format != "f" or view.nbytes != 4 * n:
+        raise Error("argument", f"logits: {view.nbytes} bytes of {view.format!r}, but {n} floats are needed")
+    return (c_float * n).from_buffer_copy(view) if view.readonly else (c_float * n).from_buffer(view)
+
+
+class Constraint(_Object):
+    """Which texts can be generated: made by functions of Model. generate works on a copy."""
+
+    def __init__(self, model: Model, kind: str, text: Optional[bytes] = None, choices: Sequence[bytes] = (),
+                 _pointer: Optional[c_void_p] = None) -> None:
+        self._model, out = model, _pointer or c_void_p()
+        if _pointer is None:
+            options = _ConstraintOptions(kind=_value_of(_CONSTRAINTS, kind, "kind"), text=text, n=len(text or b""),
+                                         choices=(c_char_p * len(choices))(*choices), n_choice=len(choices))
+            _call("hearth_constraint_open", model._pointer, byref(options), byref(out))
+        super().__init__("hearth_constraint_close", out, model._kept)
+
+    def copy(self) -> Constraint:
+        """At the same place of the same text."""
+        out = c_void_p()
+        _call("hearth_constraint_copy", self._pointer, byref(out))
+        return Constraint(self._model, "", _pointer=out)
+
+    def mask(self, logits: Union[Floats, memoryview]) -> None:
+        """Sets the logits of tokens that cannot follow to -infinity."""
+        if memoryview(logits).readonly:
+            raise Error("argument", "logits: they are read-only")
+        _call("hearth_constraint_mask", self._pointer, _floats_of(logits, self._model.info.n_vocab))
+
+    def accept(self, token: int) -> None:
+        _call("hearth_constraint_accept", self._pointer, token)
+
+    @property
+    def end(self) -> str:
+        """goes_on, may_end, or ends."""
+        return _ENDS[_lib.hearth_constraint_get_end(self._pointer)]
+
+
+# ---- sessions ----------------------------------------------------------------------------------------------------
+
+class Session(_Object):
+    """One sequence of tokens and its KV cache: made by Model.session."""
+
+    def __init__(self, model: Model, pointer: c_void_p) -> None:
+        super().__init__("hearth_session_close", pointer, model._kept)
+        self.model = model
+
+    @property
+    def position(self) -> int:
+        return int(_lib.hearth_session_position(self._pointer))
+
+    @property
+    def n_ctx(self) -> int:
+        return int(_lib.hearth_session_n_ctx(self._pointer))
+
+    @property
+    def tokens(self) -> List[int]:
+        return array.array("i", ctypes.string_at(_lib.hearth_session_tokens(self._pointer), 4 * self.position)).tolist()
+
+    def eval(self, tokens: Sequence[int]) -> None:
+        """Appends tokens, and computes the logits after the last. After an error the session is as before."""
+        pointer, ids, n = self._pointer, _ids_of(tokens), len(tokens)
+        if n == 1:
+            _call("hearth_session_eval", pointer, ids, n)
+        else:
+            _interruptible(self.model._cancel, lambda: _call("hearth_session_eval", pointer, ids, n))
+
+    def eval_hidden(self, tokens: Sequence[int]) -> List[Floats]:
+        """As eval, but gives what the last layer makes of each token, and leaves no logits."""
+        pointer, ids, n, size = self._pointer, _ids_of(tokens), len(tokens), 4 * self.model.info.d_model
+        rows: List[Floats] = []
+
+        def add(_: Any, i: int, values: Any, err: Any) -> int:
+            with _within_library():
+                rows.append(array.array("f", ctypes.string_at(values, size)))
+            return 0
+
+        fn = _HIDDEN_FN(add)
+        _interruptible(self.model._cancel, lambda: _call("hearth_session_eval_hidden", pointer, ids, n, fn, None))
+        return rows
+
+    def logits(self) -> Floats:
+        """A copy of the logits after the last token; empty where there are none (hearth_session_logits)."""
+        values = _lib.hearth_session_logits(self._pointer)
+        return array.array("f", ctypes.string_at(values, 4 * self.model.info.n_vocab) if values else b"")
+
+    def truncate(self, position: int) -> None:
+        """Removes the tokens from position on."""
+        _call("hearth_session_truncate", self._pointer, position)
+
+    def fork(self) -> Session:
+        """A copy that shares the cache of the tokens so far."""
+        out = c_void_p()
+        _call("hearth_session_fork", self._pointer, byref(out))
+        return Session(self.model, out)
+
+    def save(self, path: Union[Text, "os.PathLike[str]"]) -> None:
+        _call("hearth_session_save", self._pointer, _name_of(path))
+
+    def restore(self, path: Union[Text, "os.PathLike[str]"]) -> None:
+        """Replaces the tokens by those of a file that was saved with the same model and options."""
+        _call("hearth_session_restore", self._pointer, _name_of(path))
+
+    def generate(self, prompt: Prompt = (), *, max_tokens: int = 0, stop: Sequence[str] = (),
+                 constraint: Optional[Constraint] = None, **sampling: Any) -> Iterator[str]:
+        """Appends the prompt, then yields pieces of text until the model ends it, a text of stop comes (which is not
+        yielded), the context is full, or after max_tokens tokens, if that is not 0. sampling: as of a Sampler. The
+        session then has all tokens but the last."""
+        tokens = self.model._tokens_of(prompt)
+        decoder = Detokenizer(self.model, at_start=False)
+        pieces = self._pieces(self._sample(tokens, max_tokens, constraint, sampling), decoder)
+        return _before_stop(pieces, [stop] if isinstance(stop, str) else stop)
+
+    def _sample(self, prompt: Sequence[int], max_tokens: int, constraint: Optional[Constraint],
+                sampling: Mapping[str, Any]) -> Iterator[int]:
+        """The arguments are checked now, tokens come later."""
+        if max_tokens < 0:
+            raise Error("argument", f"max_tokens: {max_tokens} is less than 0")
+        sampler = Sampler(self.model, **sampling)
+        rule = constraint.copy() if constraint else None
+
+        def tokens() -> Iterator[int]:
+            for token in itertools.chain(self.tokens if prompt or self.position else (), prompt):
+                sampler.accept(token)
+            if prompt:
+                self.eval(prompt)
+            for i in itertools.count(1):
+                token = self._next(sampler, rule)
+                if self.model.is_eog(token):
+                    return
+                sampler.accept(token)
+                if rule:
+                    rule.accept(token)
+                yield token
+                if i == max_tokens or self.position == self.n_ctx or rule and rule.end == "ends":
+                    return
+                self.eval([token])
+        return tokens()
+
+    def _next(self, sampler: Sampler, rule: Optional[Constraint]) -> int:
+        if not rule:
+            return sampler.sample(self)
+        logits = self.logits()
+        rule.mask(logits)
+        return sampler.sample(logits)
+
+    @staticmethod
+    def _pieces(tokens: Iterator[int], decoder: Detokenizer) -> Iterator[str]:
+        for token in tokens:
+            yield decoder.push(token)
+        yield decoder.flush()
+
+
+def _before_stop(pieces: Iterator[str], stops: Sequence[str]) -> Iterator[str]:
+    """The text before the first of stops. What may be the beginning of one is kept back."""
+    if "" in stops:
+        raise Error("argument", "stop: a text is empty")
+
+    def texts() -> Iterator[str]:
+        kept = ""
+        for piece in pieces:
+            kept += piece
+            ends = [i for i in map(kept.find, stops) if i >= 0]
+            if ends:
+                kept = kept[:min(ends)]
+                break
+            n_back = max([n for stop in stops for n in range(1, len(stop)) if kept.endswith(stop[:n])], default=0)
+            ready, kept = kept[:len(kept) - n_back], kept[len(kept) - n_back:]
+            if ready:
+                yield ready
+        if kept:
+            yield kept
+    return texts()
+
+
+class Batch(_Object):
+    """Evaluates several sessions of one model at once."""
+
+    def __init__(self, model: Model, n_tok: int = 256, *, n_thread: int = 0) -> None:
+        out = c_void_p()
+        _call("hearth_batch_open", model._pointer, n_tok, n_thread, byref(out))
+        super().__init__("hearth_batch_close", out, model._kept)
+        self._cancel = model._cancel
+
+    def add(self, session: Session, tokens: Sequence[int]) -> None:
+        _call("hearth_batch_add", self._pointer, session._pointer, _ids_of(tokens), len(tokens))
+
+    def run(self) -> None:
+        """Each session then has the logits after its last token. After an error the batch keeps its tokens."""
+        pointer = self._pointer
+        _interruptible(self._cancel, lambda: _call("hearth_batch_run", pointer))
+
+    def clear(self) -> None:
+        _lib.hearth_batch_clear(self._pointer)
+
+
+# ---- chat --------------------------------------------------------------------------------------------------------
+
+class Part(NamedTuple):
+    """Of an answer. kind: text, reasoning, call (the name of a function), or arguments (a part of its JSON)."""
+    kind: str
+    text: str
+
+
+def formats() -> List[str]:
+    """Names of chat formats."""
+    names = itertools.takewhile(bool, map(_lib.hearth_chat_format, itertools.count()))
+    return [name.decode() for name in names]
+
+
+def _messages_of(messages: Sequence[Message]) -> Any:
+    found = (_Message * len(messages))()
+    for to, message in zip(found, messages):
+        rest = {k: v for k, v in message.items() if k not in ("role", "content")}
+        content = _bytes_of(message.get("content") or "")
+        to.role, to.content, to.n = _bytes_of(message["role"]), content, len(content)
+        to.members = _json_of(rest) if rest else None
+    return found
+
+
+class Chat(_Object):
+    """How a conversation becomes a prompt: made by Model.chat. chat.reply([{"role": "user", "content": "Hi"}]) yields the
+    text of an answer."""
+
+    def __init__(self, model: Model, format: Optional[str] = None, *, template: Optional[Text] = None) -> None:
+        out = c_void_p()
+        if template is not None:
+            source = _bytes_of(template)
+            _call("hearth_chat_open_template", model._pointer, source, len(source), byref(out))
+        else:
+            _call("hearth_chat_open", model._pointer, _name_of(format), byref(out))
+        super().__init__("hearth_chat_close", out, model._kept)
+        self.model = model
+
+    @property
+    def name(self) -> str:
+        """"template", "template of the file", or that of a format."""
+        return str(_lib.hearth_chat_name(self._pointer).decode())
+
+    def _write(self, name: str, messages: Sequence[Message], add_generation_prompt: bool, tools: Any,
+               variables: Any) -> Any:
+        out, n = c_void_p(), c_size_t()
+        options = _ChatOptions(add_generation_prompt=add_generation_prompt, tools=_json_of(tools),
+                               variables=_json_of(variables))
+        _call(name, self._pointer, _messages_of(messages), len(messages), byref(options), byref(out), byref(n))
+        return out, n
+
+    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, tools: Any = None,
+               variables: Any = None) -> str:
+        """The text of a conversation. tools: functions in OpenAI's form; variables: more of the template's."""
+        out, n = self._write("hearth_chat_render", messages, add_generation_prompt, tools, variables)
+        text = ctypes.string_at(out, n.value).decode(errors="replace")
+        _lib.hearth_free(out)
+        return text
+
+    def tokenize(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, tools: Any = None,
+                 variables: Any = None) -> List[int]:
+        return _given_ids(*self._write("hearth_chat_tokenize", messages, add_generation_prompt, tools, variables))
+
+    def reply(self, messages: Sequence[Message], *, stop: Sequence[str] = (), **options: Any) -> Iterator[str]:
+        """Pieces of the text of an answer, without reasoning and calls."""
+        texts = (part.text for part in self.answer(messages, **options) if part.kind == "text")
+        return _before_stop(texts, [stop] if isinstance(stop, str) else stop)
+
+    def answer(self, messages: Sequence[Message], *, tools: Any = None, variables: Any = None,
+               session: Optional[Session] = None, max_tokens: int = 0, constraint: Optional[Constraint] = None,
+               **sampling: Any) -> Iterator[Part]:
+        """The parts of an answer. session: one that keeps the cache from turn to turn; what it has of the prompt is not
+        evaluated again, and what differs is replaced."""
+        prompt = self.tokenize(messages, tools=tools, variables=variables)
+        session = session or self.model.session()
+        n_common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(session.tokens, prompt[:-1])))
+        session.truncate(n_common)
+        parts: List[Part] = []
+
+        def add(_: Any, kind: int, text: Any, n: int) -> None:
+            parts.append(Part(_ANSWERS[kind], ctypes.string_at(text, n).decode(errors="replace")))
+
+        fn, ids, out = _ANSWER_FN(add), _ids_of(prompt), c_void_p()
+        options = _AnswerOptions(chat=self._pointer, at_start=constraint is None, tools=_json_of(tools),
+                                 in_reasoning=_lib.hearth_chat_is_reasoning(self._pointer, ids, len(prompt)),
+                                 fn=ctypes.cast(fn, c_void_p))
+        _call("hearth_answer_open", self.model._pointer, byref(options), byref(out))
+        answer = _Object("hearth_answer_close", out, (fn, *self.model._kept))
+        tokens = session._sample(prompt[n_common:], max_tokens, constraint, sampling)
+
+        def divide() -> Iterator[Part]:
+            for token in tokens:
+                _call("hearth_answer_push", answer._pointer, token)
+                while parts:
+                    yield parts.pop(0)
+            _call("hearth_answer_finish", answer._pointer)
+            yield from parts
+        return divide()
+
+
+# ---- several prompts at once -------------------------------------------------------------------------------------
+
+@dataclass
+class Request:
+    """Of a scheduler. state: token (it goes on), end, length, stopped, cancelled, or failed, with error."""
+    tokens: List[int] = field(default_factory=list)
+    text: str = ""
+    state: str = "token"
+    error: Optional[Exception] = None
+    id: int = 0
+
+
+class Scheduler(_Object):
+    """Evaluates requests over one model together, as hearth serve does: what one gets does not depend on the others.
+    Options: fields of hearth_scheduler_options."""
+
+    def __init__(self, model: Model, *, n_position: int = 0, n_ctx: int = 0, n_batch: int = 0, n_running: int = 0,
+                 n_kept: int = 0, n_thread: int = 0, kv: str = "f16", max_delay: float = 0) -> None:
+        options = _SchedulerOptions(n_position=n_position, n_ctx=n_ctx, n_batch=n_batch, n_running=n_running,
+                                    n_kept=n_kept, n_thread=n_thread, kv=_value_of(_KV, kv, "kv"), max_delay=max_delay)
+        out = c_void_p()
+        _call("hearth_scheduler_open", model._pointer, byref(options), byref(out))
+        self.model = model
+        self._running: dict[int, Callable[[Any], bool]] = {}
+        self._keys = itertools.count(1)
+        running = self._running
+        self._fn = _REQUEST_FN(lambda user, event: running[user](event.contents))
+        super().__init__("hearth_scheduler_close", out, (self._fn, *model._kept))
+
+    def add(self, prompt: Prompt, *, max_tokens: int = 0, constraint: Optional[Constraint] = None, owner: int = 0,
+            on_text: Optional[Callable[[str], Any]] = None, **sampling: Any) -> Request:
+        """on_text gets pieces of the text, during step; False ends the request."""
+        tokens = self.model._tokens_of(prompt)
+        request, key = Request(), next(self._keys)
+        decoder = Detokenizer(self.model, at_start=False)
+
+        def show(text: str) -> bool:
+            request.text += text
+            return not text or on_text is None or on_text(text) is not False
+
+        def take(event: Any) -> bool:
+            request.state = _STATES[event.state]
+            try:
+                if request.state == "token":
+                    request.tokens.append(event.token)
+                    return show(decoder.push(event.token))
+                del self._running[key]
+                show(decoder.flush())
+            except Exception as error:
+                request.error = error
+                return False
+            if request.state == "failed":
+                request.error = _error_of(event.error.contents)
+            return False
+
+        rule = constraint.copy() if constraint else None
+        options = _Request(tokens=_ids_of(tokens), n_token=len(tokens), max_token=max_tokens, owner=owner, user=key,
+                           sampler=ctypes.pointer(_sampler_options(**sampling)), fn=ctypes.cast(self._fn, c_void_p),
+                           constraint=rule._pointer if rule else None)
+        self._running[key] = take
+        number = c_uint64()
+        try:
+            _call("hearth_scheduler_add", self._pointer, byref(options), byref(number))
+        except Error:
+            self._running.pop(key, None)
+            raise
+        request.id = number.value
+        return request
+
+    def cancel(self, request: Request) -> None:
+        _lib.hearth_scheduler_cancel(self._pointer, request.id)
+
+    def step(self) -> bool:
+        """Evaluates one batch. False: no request is left."""
+        pointer = self._pointer
+        return _interruptible(self.model._cancel, lambda: bool(_lib.hearth_scheduler_step(pointer)))
+
+    def run(self) -> None:
+        """Steps until no request is left."""
+        while self.step():
+            if self.model.cancelled:
+                raise Error("cancelled", "cancelled")
