@@ -143,9 +143,9 @@ TEST(heads_that_do_not_fit_are_refused)
     open_model();
     EXPECT(
         thresholds, tiny_set_text(&m, "general.architecture", "hearth.predictors"), HEARTH_ERROR_UNSUPPORTED,
-        "general.architecture at |is 'hearth.predictors', not 'hearth.thresholds'|hearth thresholds MODEL");
+        "general.architecture at |is 'hearth.predictors', not 'hearth.thresholds'|which hearth thresholds makes");
     EXPECT(predictors, tiny_set_text(&m, "general.architecture", "hearth.profile"), HEARTH_ERROR_UNSUPPORTED,
-           "general.architecture at |is 'hearth.profile', not 'hearth.predictors'|hearth predictors MODEL");
+           "general.architecture at |is 'hearth.profile', not 'hearth.predictors'|which hearth predictors makes");
     EXPECT(predictors, tiny_set_text(&m, "general.architecture", "llama\x1b"), HEARTH_ERROR_UNSUPPORTED,
            "is 'llama\\x1b'");
     EXPECT(thresholds, tiny_drop_key(&m, "general.architecture"), HEARTH_ERROR_FORMAT,
