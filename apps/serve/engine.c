@@ -133,7 +133,7 @@ static void wake(void *user) { exchange_wake(user); }
 bool engine_start(engine *e)
 {
     e->worker = worker_open(wake, server_exchange(e->server));
-    if (e->worker && hth_thread_start(&e->thread, run, e)) return true;
+    if (e->worker && hth_thread_start(&e->thread, run, e, "hearth-engine")) return true;
     worker_close(e->worker);
     e->worker = NULL;
     return false;

@@ -58,7 +58,7 @@ worker *worker_open(void (*wake)(void *user), void *user)
     w->end = &w->first;
     w->wake = wake;
     w->wake_user = user;
-    if (hth_thread_start(&w->thread, run, w)) return w;
+    if (hth_thread_start(&w->thread, run, w, "hearth-opener")) return w;
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
     free(w);

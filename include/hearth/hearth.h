@@ -28,6 +28,8 @@
  * is zero. Structs without size (within others, in arrays, of callbacks, and hearth_error) never change but for their
  * reserved fields, which are zero.
  *
+ * Threads. The library's own threads have names that begin with "hearth-", and block all signals.
+ *
  * The bits of a result depend on the file, the tokens and the options that name an approximation (here: the KV
  * type), and on nothing else. */
 #ifndef HEARTH_HEARTH_H

@@ -22,11 +22,13 @@
 #include "base/cpu_topology.h"
 #include "base/log.h"
 #include "base/switches.h"
+#include "base/thread.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -552,6 +554,13 @@ static hth_pool *allocate(uint32_t n_thread)
     return pool;
 }
 
+static bool start_member(member *m)
+{
+    char name[16];
+    snprintf(name, sizeof name, "hearth-work-%u", m->index % 1000);
+    return hth_thread_start(&m->thread, member_main, m, name);
+}
+
 hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err)
 {
     *out = NULL;
@@ -566,7 +575,7 @@ hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err
     for (uint32_t i = 0; i < n_thread; i++) {
         member *m = &pool->members[i];
         m->pool = pool, m->index = i;
-        if (i == 0 || pthread_create(&m->thread, NULL, member_main, m) == 0) continue;
+        if (i == 0 || start_member(m)) continue;
         hth_log(HEARTH_LOG_WARN, "the system refused thread %u of %u; %u do the work", i + 1, n_thread, i);
         pool->n_thread = i;
         break;

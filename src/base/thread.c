@@ -1,5 +1,5 @@
 /* A new thread inherits the mask of signals, which is full while it is created. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include "base/thread.h"
 
 #include "base/clock.h"
@@ -8,13 +8,14 @@
 #include <signal.h>
 #include <time.h>
 
-bool hth_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
+bool hth_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(thread, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0) (void)pthread_setname_np(*thread, name);
     return error == 0;
 }
 

@@ -1,4 +1,4 @@
-/* Threads that the library starts beside pools, and how they wait for one another. */
+/* Threads that the library starts, and how they wait for one another. */
 #ifndef HTH_BASE_THREAD_H
 #define HTH_BASE_THREAD_H
 
@@ -6,8 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Starts a thread that gets no signals of the application. False: the system cannot. */
-bool hth_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
+/* Starts a thread that gets no signals of the application. name: at
+ * most 15 characters, which ps, top and debuggers show. False: the system cannot. */
+bool hth_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name);
 
 /* A condition whose waits end by the clock of base/clock.h. */
 void hth_cond_init(pthread_cond_t *cond);

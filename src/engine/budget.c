@@ -268,7 +268,7 @@ void hth_engine_watch_memory(hearth_model *m, uint64_t size, bool is_auto)
     b->cap.is_auto = is_auto, b->cap.max = b->cap.now = size, b->cap.n_limit_event = system.n_limit_event;
     b->logged = size;
     if (test_memory) return;
-    b->has_thread = hth_thread_start(&b->thread, watch, m);
+    b->has_thread = hth_thread_start(&b->thread, watch, m, "hearth-memory");
     if (!b->has_thread)
         hth_log(HEARTH_LOG_WARN,
                 "the system created no thread that looks at its memory: weights will not give way");

@@ -2,6 +2,7 @@
  * loops are dependent chains, so nothing overlaps. */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "base/thread.h"
 #include "measure/limits.h"
 
 #include <pthread.h>
@@ -159,7 +160,7 @@ hearth_status hth_thread_latency_measure(hth_thread_latency *out, hearth_error *
     partner p = {.mutex = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
     pthread_t thread;
     *out = (hth_thread_latency){0};
-    if (pthread_create(&thread, NULL, answer, &p) != 0)
+    if (!hth_thread_start(&thread, answer, &p, "hearth-latency"))
         return hth_fail(err, HEARTH_ERROR_MEMORY, "the system did not create a second thread");
     ask(&p, false); /* it is running */
     out->spin = time_spinning(&p);

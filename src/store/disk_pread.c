@@ -137,7 +137,7 @@ hearth_status hth_disk_open_pread(uint32_t n_thread, hth_disk **out, hearth_erro
     pthread_cond_init(&d->has_request, NULL);
     hth_cond_init(&d->has_result);
     if (n_thread > MAX_THREAD) n_thread = MAX_THREAD;
-    while (d->n_thread < n_thread && hth_thread_start(&d->threads[d->n_thread], run_thread, d)) d->n_thread++;
+    while (d->n_thread < n_thread && hth_thread_start(&d->threads[d->n_thread], run_thread, d, "hearth-pread")) d->n_thread++;
     if (d->n_thread < n_thread)
         hth_log(HEARTH_LOG_WARN, "the system created %u of %u threads that read the disk", d->n_thread, n_thread);
     *out = &d->disk;

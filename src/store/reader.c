@@ -561,7 +561,7 @@ hearth_status hth_reader_open(const hth_reader_options *o, hth_reader **out, hea
         hth_reader_close(r);
         return st;
     }
-    r->has_thread = !o->in_caller && hth_thread_start(&r->thread, run_thread, r);
+    r->has_thread = !o->in_caller && hth_thread_start(&r->thread, run_thread, r, "hearth-reader");
     if (!r->has_thread && !o->in_caller && (st = read_without_thread(r, err)) != HEARTH_OK) {
         hth_reader_close(r);
         return st;

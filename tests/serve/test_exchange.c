@@ -169,7 +169,7 @@ TEST(two_threads_lose_nothing)
     pthread_t thread;
     test_random r = {31};
     size_t n_made = 0, n_end = 0, n_part = 0, n_cancelled = 0;
-    if (!CHECK(hth_thread_start(&thread, serve, x))) return;
+    if (!CHECK(hth_thread_start(&thread, serve, x, "serve"))) return;
     while (n_end < N_CALL) {
         if (n_made < N_CALL) {
             call *c = make(x, "body");

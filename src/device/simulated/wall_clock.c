@@ -79,7 +79,7 @@ hearth_status hth_sim_start(hth_sim *sim, hearth_error *err)
 {
     pthread_mutex_init(&sim->lock, NULL);
     hth_cond_init(&sim->changed);
-    if (hth_thread_start(&sim->thread, thread_main, sim)) return HEARTH_OK;
+    if (hth_thread_start(&sim->thread, thread_main, sim, "hearth-gpu-sim")) return HEARTH_OK;
     pthread_cond_destroy(&sim->changed);
     pthread_mutex_destroy(&sim->lock);
     return hth_fail(err, HEARTH_ERROR_MEMORY, "simulated %s: the system refused a thread for its clock",

@@ -1,0 +1,121 @@
+/* Threads of the library beside those of a program: they take none of its signals, and have names. */
+#include "support/models/tiny_model.h"
+#include "support/test.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+static gguf_bytes file;
+static hearth_model *model;
+
+static bool open_model(void)
+{
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
+    file = tiny_write(&m);
+    hearth_error why;
+    return CHECK_INT(hearth_model_open_memory(file.data, file.n, "tiny.gguf", NULL, &model, &why), HEARTH_OK);
+}
+
+static void close_model(void)
+{
+    hearth_model_close(model);
+    gguf_free(&file);
+}
+
+static __attribute__((constructor)) void share_model(void)
+{
+    test_before_each = open_model;
+    test_after_each = close_model;
+}
+
+static hearth_session *open_session(uint32_t n_thread)
+{
+    hearth_session *s = NULL;
+    const hearth_session_options o = {.n_ctx = 64, .n_thread = n_thread};
+    CHECK_OK(hearth_session_open(model, &o, &s, err));
+    return s;
+}
+
+/* ---- what the system says of threads ----------------------------------------------------------------------- */
+
+/* Calls look with each thread but the first one, and the value of a line of its status. */
+static int for_each_thread(const char *line, void (*look)(const char *value, void *user), void *user)
+{
+    const size_t n_line = strlen(line);
+    int n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *e; tasks && (e = readdir(tasks));) {
+        char path[300], text[300];
+        if (e->d_name[0] == '.' || atoi(e->d_name) == (int)getpid()) continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
+        FILE *f = fopen(path, "r");
+        while (f && fgets(text, sizeof text, f))
+            if (strncmp(text, line, n_line) == 0) {
+                text[strcspn(text, "\n")] = '\0';
+                look(text + n_line + strspn(text + n_line, "\t "), user);
+                n++;
+            }
+        if (f) fclose(f);
+    }
+    if (tasks) closedir(tasks);
+    return n;
+}
+
+/* All that can be blocked: 1 to 31 but SIGKILL and SIGSTOP. */
+static void expect_blocked(const char *mask, void *user)
+{
+    const uint32_t all = 0x7fffffffu & ~(1u << (SIGKILL - 1)) & ~(1u << (SIGSTOP - 1));
+    CHECK_INT((uint32_t)strtoull(mask, NULL, 16) & 0x7fffffffu, all);
+    (void)user;
+}
+
+static void note_name(const char *name, void *user)
+{
+    unsigned i = 0;
+    if (CHECK_INT(sscanf(name, "hearth-work-%u", &i), 1) && i < 8) *(uint32_t *)user |= 1u << i;
+}
+
+TEST(worker_threads_block_all_signals_and_have_names)
+{
+    uint32_t names = 0;
+    CLOSED(hearth_session) *s = open_session(4);
+    CLOSED(hearth_batch) *b = NULL;
+    CHECK_OK(hearth_batch_open(model, 8, 2, &b, err));
+    CHECK_INT(for_each_thread("SigBlk:", expect_blocked, NULL), 4);
+    CHECK_INT(for_each_thread("Name:", note_name, &names), 4);
+    CHECK_INT(names, 1 << 1 | 1 << 2 | 1 << 3);
+}
+
+static volatile sig_atomic_t n_other, n_own;
+static pthread_t program_thread;
+static void count_signal(int number)
+{
+    (void)number;
+    if (pthread_equal(pthread_self(), program_thread)) n_own++;
+    else n_other++;
+}
+
+TEST(signals_of_the_process_come_to_its_own_threads)
+{
+    sigset_t set, before;
+    const struct timespec limit = {.tv_sec = 5};
+    CLOSED(hearth_session) *s = open_session(4);
+    program_thread = pthread_self();
+    struct sigaction count = {.sa_handler = count_signal}, old;
+    sigaction(SIGTERM, &count, &old);
+    for (int i = 0; i < 20; i++) kill(getpid(), SIGTERM), usleep(1000);
+    CHECK_INT(n_other, 0);
+    CHECK(n_own > 0);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, &before);
+    n_own = 0;
+    kill(getpid(), SIGTERM);
+    usleep(20000);
+    CHECK_INT(sigtimedwait(&set, NULL, &limit), SIGTERM);
+    CHECK_INT(n_own + n_other, 0);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    sigaction(SIGTERM, &old, NULL);
+}
