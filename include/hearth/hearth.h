@@ -28,7 +28,9 @@
  * is zero. Structs without size (within others, in arrays, of callbacks, and hearth_error) never change but for their
  * reserved fields, which are zero.
  *
- * Threads. The library's own threads have names that begin with "hearth-", and block all signals.
+ * Threads. The library's own threads have names that begin with "hearth-", and block all signals. Rounding, treatment of
+ * denormals and traps of the calling thread (MXCSR, FPCR) change no result: the thread has them again after each call, and
+ * while a function of the program runs.
  *
  * The bits of a result depend on the file, the tokens and the options that name an approximation (here: the KV
  * type), and on nothing else. */

@@ -1,6 +1,7 @@
 /* The log callback: together with the CPU table the only global state. */
 #include "base/log.h"
 
+#include "base/fp_state.h"
 #include "base/status.h"
 
 #include <stdarg.h>
@@ -24,5 +25,6 @@ void hth_log(hearth_log_level level, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    HTH_FP_CALLBACK;
     log_fn(log_user, level, hth_escape(shown, sizeof shown, line, strlen(line)));
 }

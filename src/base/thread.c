@@ -1,8 +1,9 @@
-/* A new thread inherits the mask of signals, which is full while it is created. */
+/* A new thread inherits the mask of signals, which is full while it is created, and the floating-point state. */
 #define _GNU_SOURCE
 #include "base/thread.h"
 
 #include "base/clock.h"
+#include "base/fp_state.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 
 bool hth_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name)
 {
+    HTH_FP_SCOPE;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

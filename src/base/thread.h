@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Starts a thread that gets no signals of the application. name: at
+/* Starts a thread that gets no signals of the application, and computes with the default floating-point state. name: at
  * most 15 characters, which ps, top and debuggers show. False: the system cannot. */
 bool hth_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name);
 

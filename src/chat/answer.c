@@ -1,6 +1,7 @@
 /* Holds the text of an answer until it is decided, and finds the marks of reasoning and calls in it. */
 #include "chat/answer_int.h"
 
+#include "base/fp_state.h"
 #include <string.h>
 
 static hth_answer_state begin, reasoning;
@@ -11,6 +12,7 @@ void hth_answer_give(hth_answer *a, hearth_answer_kind kind, const char *text, s
 {
     if (n == 0) return;
     if (kind == HEARTH_ANSWER_TEXT) a->has_text = true;
+    HTH_FP_CALLBACK;
     a->o.fn(a->o.user, kind, text, n);
 }
 

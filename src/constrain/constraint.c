@@ -2,6 +2,7 @@
  * another on different threads; it is held while a token is masked or accepted. */
 #include "constrain/constraint.h"
 
+#include "base/fp_state.h"
 #include "base/ref.h"
 #include "constrain/json_rules.h"
 #include "constrain/mask.h"
@@ -175,6 +176,7 @@ hearth_status hth_constraint_open(const hth_token_trie *trie, const hearth_const
 
 hearth_status hearth_constraint_copy(const hearth_constraint *c, hearth_constraint **out, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     if (!out) return hth_fail_null(err, "out");
     *out = NULL;
     if (!c) return hth_fail_null(err, "constraint");
@@ -241,6 +243,7 @@ static void apply(const uint64_t *tokens, float *logits, int32_t n_vocab)
 
 hearth_status hearth_constraint_mask(hearth_constraint *c, float *logits, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     if (!c) return hth_fail_null(err, "constraint");
     if (!logits) return hth_fail_null(err, "logits");
     shared *s = c->shared;
@@ -303,6 +306,7 @@ static hearth_status accept_token(hearth_constraint *c, int32_t id, hearth_error
 
 hearth_status hearth_constraint_accept(hearth_constraint *c, int32_t id, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     if (!c) return hth_fail_null(err, "constraint");
     pthread_mutex_lock(&c->shared->lock);
     hearth_status st = accept_token(c, id, err);

@@ -1,5 +1,6 @@
 /* Implements answers of hearth.h: tokens to text, with control tokens only where they are marks, then chat/answer.c. */
 #include "base/alloc.h"
+#include "base/fp_state.h"
 #include "engine/chat_int.h"
 #include "engine/struct_size.h"
 
@@ -56,6 +57,7 @@ static hearth_status open_parts(hearth_answer *a, const hearth_answer_options *o
 hearth_status hearth_answer_open(const hearth_model *m, const hearth_answer_options *options,
                                  hearth_answer **out, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     hearth_answer_options o;
     if (!out) return hth_fail_null(err, "out");
     *out = NULL;
@@ -91,12 +93,16 @@ void hearth_answer_close(hearth_answer *a)
 static hearth_status give(hearth_answer *a, const char *text, size_t n, hearth_error *err)
 {
     if (a->parts) return hth_answer_push(a->parts, text, n, err);
-    if (n > 0) a->o.fn(a->o.user, HEARTH_ANSWER_TEXT, text, n);
+    if (n > 0) {
+        HTH_FP_CALLBACK;
+        a->o.fn(a->o.user, HEARTH_ANSWER_TEXT, text, n);
+    }
     return HEARTH_OK;
 }
 
 hearth_status hearth_answer_push(hearth_answer *a, int32_t id, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     if (!a) return hth_fail_null(err, "answer");
     const hth_tokenizer *tok = a->detok.tok;
     if (id < 0 || id >= a->n_vocab)
@@ -113,6 +119,7 @@ hearth_status hearth_answer_push(hearth_answer *a, int32_t id, hearth_error *err
 
 hearth_status hearth_answer_finish(hearth_answer *a, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     if (!a) return hth_fail_null(err, "answer");
     hearth_status st = give(a, a->bytes, hth_detok_flush(&a->detok, a->bytes), err);
     return st == HEARTH_OK && a->parts ? hth_answer_finish(a->parts, err) : st;

@@ -4,6 +4,7 @@
 
 #include "base/bits.h"
 #include "base/checked_math.h"
+#include "base/fp_state.h"
 #include "base/switches.h"
 #include "sparse/selector.h"
 
@@ -81,6 +82,7 @@ fail:
 hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint32_t n_thread,
                                 hearth_batch **out, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     if (!out) return hth_fail_null(err, "out");
     *out = NULL;
     if (!model) return hth_fail_null(err, "model");
@@ -99,6 +101,7 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint3
 
 void hearth_batch_close(hearth_batch *b)
 {
+    HTH_FP_SCOPE;
     if (!b) return;
     hearth_batch_clear(b);
     hth_step_close(b->step);
@@ -421,6 +424,7 @@ static void end_entry(const struct batch_entry *e)
 
 hearth_status hearth_batch_run(hearth_batch *b, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     if (!b) return hth_fail_null(err, "batch");
     hearth_status st = b->n_tok > 0 ? hth_batch_step(b, b->n_tok, store_entry_logits, b, err) : HEARTH_OK;
     if (st != HEARTH_OK) return st;

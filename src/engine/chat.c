@@ -2,6 +2,7 @@
  * conversation is rendered completely each time. A caller that keeps a session compares its tokens with the new
  * ids. */
 #include "base/alloc.h"
+#include "base/fp_state.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/chat_int.h"
@@ -116,6 +117,7 @@ static hearth_status open_own(const hearth_model *model, hearth_chat **out, hear
 hearth_status hearth_chat_open(const hearth_model *model, const char *format, hearth_chat **out,
                                hearth_error *err)
 {
+    HTH_FP_SCOPE;
     char names[400], shown[100];
     if (!out) return hth_fail_null(err, "out");
     *out = NULL;
@@ -130,6 +132,7 @@ hearth_status hearth_chat_open(const hearth_model *model, const char *format, he
 hearth_status hearth_chat_open_template(const hearth_model *model, const char *source, size_t n,
                                         hearth_chat **out, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     if (!out) return hth_fail_null(err, "out");
     *out = NULL;
     if (!model || !source) return hth_fail_null(err, model ? "source" : "model");
@@ -272,6 +275,7 @@ hearth_status hearth_chat_render(const hearth_chat *chat, const hearth_message *
                                  const hearth_chat_options *options, char **text, size_t *n,
                                  hearth_error *err)
 {
+    HTH_FP_SCOPE;
     hth_chat_prompt made;
     if (!text || !n) return hth_fail_null(err, text ? "n" : "text");
     hearth_status st = hth_chat_make_prompt(chat, messages, n_message, options, false, &made, err);
@@ -284,6 +288,7 @@ hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hearth_message
                                    const hearth_chat_options *options, int32_t **ids, size_t *n_ids,
                                    hearth_error *err)
 {
+    HTH_FP_SCOPE;
     hth_chat_prompt made;
     if (!ids || !n_ids) return hth_fail_null(err, ids ? "n_ids" : "ids");
     hearth_status st = hth_chat_make_prompt(chat, messages, n_message, options, true, &made, err);

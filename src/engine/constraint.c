@@ -1,6 +1,7 @@
 /* Implements hearth_constraint_open: the trie of a model's vocabulary, made once, and a constraint over it. The rest is
  * constrain/constraint.c. */
 #include "base/format_bytes.h"
+#include "base/fp_state.h"
 #include "constrain/constraint.h"
 #include "engine/chat_int.h"
 #include "engine/struct_size.h"
@@ -18,6 +19,7 @@ static hearth_status take(hearth_model *m, uint64_t size, hearth_error *err)
 
 hearth_status hearth_constraint_prepare(const hearth_model *model, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     hearth_model *m = hth_engine_mutable(model);
     if (!m) return hth_fail_null(err, "model");
     hearth_status st = hth_engine_need_tokenizer(m, err);
@@ -47,6 +49,7 @@ static void give_back(void *model)
 hearth_status hearth_constraint_open(const hearth_model *m, const hearth_constraint_options *options,
                                      hearth_constraint **out, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     hearth_model *model = hth_engine_mutable(m);
     hearth_constraint_options o;
     if (!out) return hth_fail_null(err, "out");

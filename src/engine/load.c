@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "base/format_bytes.h"
 #include "base/checked_math.h"
+#include "base/fp_state.h"
 #include "base/hash.h"
 #include "engine/engine.h"
 #include "sparse/neuron_order.h"
@@ -144,8 +145,12 @@ static void make_panels(const chunk *c, const uint8_t *rows)
 hearth_status hth_engine_report_progress(const hearth_model *m, const hearth_model_options *options,
                                          uint64_t done, uint64_t total, hearth_error *err)
 {
-    if (!options || !options->progress || options->progress(options->progress_user, done, total))
-        return HEARTH_OK;
+    bool goes_on = true;
+    if (options && options->progress) {
+        HTH_FP_CALLBACK;
+        goes_on = options->progress(options->progress_user, done, total);
+    }
+    if (goes_on) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_CANCELLED, "%s: loading was cancelled", hth_gguf_path(m->file));
 }
 

@@ -1,6 +1,7 @@
 /* Implements models of hearth.h: a file that is opened, bound and loaded, with its tokenizer. hearth_model_close
  * undoes everything in reverse order. */
 #include "base/alloc.h"
+#include "base/fp_state.h"
 #include "base/switches.h"
 #include "engine/engine.h"
 #include "engine/struct_size.h"
@@ -148,6 +149,7 @@ hearth_status hth_engine_open_divided(const char *path, const hearth_model_optio
 hearth_status hearth_model_open(const char *path, const hearth_model_options *options, hearth_model **out,
                                 hearth_error *err)
 {
+    HTH_FP_SCOPE;
     return hth_engine_open_dense(path, options, NULL, out, err);
 }
 
@@ -155,6 +157,7 @@ hearth_status hearth_model_open_memory(const void *data, size_t size, const char
                                        const hearth_model_options *options, hearth_model **out,
                                        hearth_error *err)
 {
+    HTH_FP_SCOPE;
     hearth_model_options o;
     hth_gguf *file;
     if (!out) return hth_fail_null(err, "out");
@@ -179,6 +182,7 @@ void hth_engine_release_model(const hearth_model *m)
 
 void hearth_model_close(hearth_model *m)
 {
+    HTH_FP_SCOPE;
     if (!m || !hth_ref_drop(&m->ref)) return;
     hth_engine_close_mtp(m);
     hth_engine_close_gpu(m);
@@ -311,6 +315,7 @@ static void describe(const hearth_model *m, hearth_model_info *info)
 
 hearth_status hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
 {
+    HTH_FP_SCOPE;
     hearth_model_info all;
     if (!m || !hth_engine_can_write_result(&hth_size_of_hearth_model_info, info))
         return HEARTH_ERROR_ARGUMENT;

@@ -2,6 +2,7 @@
 #include "engine/batch_int.h"
 
 #include "base/checked_math.h"
+#include "base/fp_state.h"
 
 #include <string.h>
 
@@ -61,6 +62,7 @@ fail:
 hearth_status hearth_session_open(const hearth_model *model, const hearth_session_options *options,
                                   hearth_session **out, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     hearth_session_options o;
     if (!out) return hth_fail_null(err, "out");
     *out = NULL;
@@ -78,6 +80,7 @@ hearth_status hth_session_open_in(const hearth_model *model, const hearth_sessio
 
 hearth_status hearth_session_fork(const hearth_session *from, hearth_session **out, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     if (!out) return hth_fail_null(err, "out");
     *out = NULL;
     if (!from) return hth_fail_null(err, "session");
@@ -96,6 +99,7 @@ hearth_status hearth_session_fork(const hearth_session *from, hearth_session **o
 
 void hearth_session_close(hearth_session *s)
 {
+    HTH_FP_SCOPE;
     if (!s) return;
     if (s->pending_in) hth_batch_remove(s->pending_in, s);
     hth_speculation_close(s);
@@ -125,6 +129,12 @@ typedef struct eval_output {
     size_t first, n; /* index of the first token of the step; tokens of all steps */
 } eval_output;
 
+static hearth_status call_back(hearth_logits_fn *fn, void *user, size_t i, const float *values, hearth_error *err)
+{
+    HTH_FP_CALLBACK;
+    return fn(user, i, values, err);
+}
+
 static hearth_status store_token_logits(void *user, uint32_t i_want, const float *logits, hearth_error *err)
 {
     const eval_output *output = user;
@@ -132,7 +142,7 @@ static hearth_status store_token_logits(void *user, uint32_t i_want, const float
         hth_session_store_logits(output->session, logits);
     if (!output->fn) return HEARTH_OK;
     hearth_error why = {0};
-    hearth_status st = output->fn(output->user, output->first + i_want, logits, &why);
+    hearth_status st = call_back(output->fn, output->user, output->first + i_want, logits, &why);
     st = hth_returned(st, "the function of hearth_session_eval_each", &why);
     if (st != HEARTH_OK && err) *err = why;
     return st;
@@ -209,12 +219,14 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
 
 hearth_status hearth_session_eval(hearth_session *s, const int32_t *tokens, size_t n, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     return eval_tokens(s, tokens, n, OF_LAST, NULL, NULL, err);
 }
 
 hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens, size_t n,
                                        hearth_logits_fn *fn, void *user, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     return eval_tokens(s, tokens, n, fn ? OF_EACH : OF_LAST, fn, user, err);
 }
 
@@ -236,7 +248,7 @@ static hearth_status give_hidden(void *user, uint32_t at, uint32_t n, const floa
                         hth_gguf_path(to->session->model->file));
     for (uint32_t i = 0; st == HEARTH_OK && i < n; i++) {
         hearth_error why = {0};
-        st = hth_returned(to->fn(to->user, at - to->start + i, rows + i * d, &why),
+        st = hth_returned(call_back(to->fn, to->user, at - to->start + i, rows + i * d, &why),
                           "the function of hearth_session_eval_hidden", &why);
         if (st != HEARTH_OK && err) *err = why;
     }
@@ -246,6 +258,7 @@ static hearth_status give_hidden(void *user, uint32_t at, uint32_t n, const floa
 hearth_status hearth_session_eval_hidden(hearth_session *s, const int32_t *tokens, size_t n,
                                          hearth_logits_fn *fn, void *user, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     if (!s || !fn) return hth_fail_null(err, s ? "fn" : "session");
     hidden_output to = {s, fn, user, s->position};
     hth_hidden_fn *before = s->hidden_fn;
@@ -338,6 +351,7 @@ void hearth_session_enable_sparsity_stats(hearth_session *s, bool on)
 
 uint64_t hearth_session_sparsity_stats(const hearth_session *s, double *share)
 {
+    HTH_FP_SCOPE;
     if (!s) return 0;
     if (s->own) return hth_batch_active_shares(s->own, share);
     if (share) memset(share, 0, s->model->model->hparams.n_layer * sizeof *share);

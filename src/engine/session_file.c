@@ -7,6 +7,7 @@
  * before it, by blocks of BLOCK_SIZE bytes. Positions of a page behind the last token are zero. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/format_errno.h"
+#include "base/fp_state.h"
 #include "engine/session_int.h"
 
 #include "base/hash.h"
@@ -164,10 +165,17 @@ typedef struct output {
     hearth_error *err;
 } output;
 
+/* False: the caller cancels. */
+static bool report_progress(const output *o)
+{
+    HTH_FP_CALLBACK;
+    return !o->progress || o->progress(o->user, o->n_done, o->n_all);
+}
+
 static hearth_status flush(output *o)
 {
     if (o->n == 0) return HEARTH_OK;
-    if (o->progress && !o->progress(o->user, o->n_done, o->n_all))
+    if (!report_progress(o))
         return hth_fail(o->err, HEARTH_ERROR_CANCELLED, "writing a session was cancelled");
     o->n_done += o->n;
     o->hash = hth_hash_more(o->hash, o->block, o->n);
@@ -208,6 +216,7 @@ static hearth_status put_pages(output *o, const hearth_session *s, const session
 
 hearth_status hearth_session_save(const hearth_session *s, const char *path, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     return hth_session_write(s, path, NULL, NULL, err);
 }
 
@@ -410,6 +419,7 @@ static hearth_status restore(input *in, hearth_session *s)
 
 hearth_status hearth_session_restore(hearth_session *s, const char *path, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     if (!s || !path) return hth_fail_null(err, s ? "path" : "session");
     if (s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");

@@ -1,6 +1,7 @@
 /* Sizes of sessions and batches: of their contexts and steps, and in bytes, which a limit of memory counts before
  * they are allocated. Called by session.c, and by what announces a session. */
 #include "base/checked_math.h"
+#include "base/fp_state.h"
 #include "engine/session_int.h"
 #include "engine/struct_size.h"
 
@@ -97,6 +98,7 @@ uint64_t hth_engine_session_size(const hearth_model *model, const hearth_session
 
 uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_options *options)
 {
+    HTH_FP_SCOPE;
     hearth_session_options o;
     if (!model || hth_session_read_options(options, &o, NULL) != HEARTH_OK) return 0;
     return hth_engine_session_size(model, &o, model->streamed.reader != NULL);

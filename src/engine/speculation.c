@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/checked_math.h"
 #include "base/clock.h"
+#include "base/fp_state.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "engine/mtp_feed.h"
@@ -309,6 +310,7 @@ void hth_speculation_forget(hearth_session *s)
 hearth_status hearth_session_use_drafts(hearth_session *s, const hearth_draft_options *options,
                                         const hearth_sampler *sampler, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     const hearth_draft_options o = options ? *options : (hearth_draft_options){0};
     hth_drafter *d;
     if (!s) return hth_fail_null(err, "session");

@@ -3,6 +3,7 @@
 #include "engine/streaming.h"
 
 #include "base/alloc.h"
+#include "base/fp_state.h"
 #include "base/log.h"
 #include "engine/struct_size.h"
 
@@ -145,6 +146,7 @@ static void add_layer(const hearth_model *m, uint32_t i_layer, hearth_storage_st
 
 bool hearth_model_get_layer_storage(const hearth_model *m, uint32_t i_layer, hearth_storage_stats *stats)
 {
+    HTH_FP_SCOPE;
     hearth_storage_stats all = {0};
     if (!m || !hth_engine_can_write_result(&hth_size_of_hearth_storage_stats, stats)) return false;
     bool is_there = m->streamed.store && i_layer < m->model->hparams.n_layer;
@@ -170,6 +172,7 @@ static void add_all(const hearth_model *m, hearth_storage_stats *stats)
 
 bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats)
 {
+    HTH_FP_SCOPE;
     hearth_storage_stats all = {0};
     if (!m || !hth_engine_can_write_result(&hth_size_of_hearth_storage_stats, stats)) return false;
     if (m->streamed.reader) add_all(m, &all);

@@ -1,5 +1,6 @@
 /* Implements text and sampling of hearth.h: thin wrappers over text/ and sample/. */
 #include "base/alloc.h"
+#include "base/fp_state.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/struct_size.h"
@@ -19,6 +20,7 @@ hearth_status hth_engine_need_tokenizer(const hearth_model *m, hearth_error *err
 hearth_status hearth_tokenize(const hearth_model *m, const char *text, size_t n, unsigned flags,
                               int32_t **ids, size_t *n_ids, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     enum { ALL = HEARTH_ADD_SPECIAL | HEARTH_PARSE_SPECIAL };
     if (!ids || !n_ids) return hth_fail_null(err, ids ? "n_ids" : "ids");
     *ids = NULL;
@@ -127,6 +129,7 @@ void hearth_detokenizer_flush(hearth_detokenizer *d, const char **text, size_t *
 hearth_status hearth_sampler_open(const hearth_model *m, const hearth_sampler_options *options,
                                   hearth_sampler **out, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     hearth_sampler_options o;
     if (!out) return hth_fail_null(err, "out");
     *out = NULL;

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/checked_math.h"
+#include "base/fp_state.h"
 #include "base/ref.h"
 #include "sample/filters.h"
 #include "sample/params.h"
@@ -120,6 +121,7 @@ void hth_sampler_follow(hearth_sampler *s, const hearth_sampler *from)
 
 void hearth_sampler_accept(hearth_sampler *s, int32_t id)
 {
+    HTH_FP_SCOPE;
     if (!s || !s->count || id < 0 || id >= s->n_vocab) return;
     if (s->last) {
         const size_t capacity = (size_t)s->params.repeat_last_n;
@@ -237,6 +239,7 @@ static int32_t draw(hearth_sampler *s, size_t n)
 
 hearth_status hearth_sampler_sample(hearth_sampler *s, const float *logits, int32_t *id, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     if (!s || !logits || !id) return hth_fail_null(err, !s ? "sampler" : !logits ? "logits" : "id");
     hearth_status status = copy_logits(s, logits, err);
     if (status != HEARTH_OK) return status;

@@ -4,13 +4,12 @@
  * generated. */
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fp_state.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "constrain/constraint.h"
-#include "engine/session_int.h"
 #include "engine/struct_size.h"
-#include "scheduler/kept_files.h"
-#include "scheduler/scheduler_int.h"
+#include "scheduler/requests.h"
 
 #include <string.h>
 
@@ -19,41 +18,7 @@ enum { N_BATCH = 256, N_RUNNING = 16, N_KEPT = 64, MAX_RUNNING = 1024, MAX_KEPT 
 /* Steps vary, and sampling and answers take time too: parts of prompts are made for less than the delay. */
 #define PART_OF_DELAY 0.8
 
-typedef struct request request;
-struct request {
-    request *next; /* in the list of those that wait, or run, in order of arrival */
-    uint64_t id, owner;
-    hearth_request_fn *fn;
-    void *user;
-    hearth_sampler *sampler;
-    hearth_constraint *constraint; /* held; or NULL */
-    hearth_session *session;       /* NULL: it waits */
-    int32_t *tokens;               /* [n_token], with room for n_max: the prompt, then what was generated */
-    size_t n_token, n_prompt, n_max;
-    uint32_t n_cached, n_part;  /* n_part: tokens in the step, without those of a draft */
-    hth_draft_place *place;     /* in the step; NULL: no draft */
-    hearth_draft_stats drafted; /* before its session was opened */
-    bool ignore_end, has_begun, is_paused;
-};
-
-struct hearth_scheduler {
-    const hearth_model *model;
-    hearth_scheduler_options options;
-    hth_kv_budget pages;
-    uint64_t pages_size; /* counted in the limit of the model */
-    hth_kept kept;
-    hearth_batch *batch;
-    float *masked; /* [n_vocab] */
-    request *waiting, *running;
-    uint64_t n_id;
-    double token_seconds,
-        step_seconds;        /* as measured: of a token of a prompt, of a step without; 0: not yet */
-    hth_drafter *drafter;    /* NULL: there are no drafts */
-    hth_draft_place *places; /* [n_running] of requests that generate in the step */
-    hth_scheduler_part_fn *part;
-    void *part_user;
-    hearth_scheduler_stats stats;
-};
+typedef hth_request request;
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
@@ -88,7 +53,7 @@ static hearth_status choose(hearth_scheduler *s, const hearth_scheduler_options 
     return HEARTH_OK;
 }
 
-static hearth_session_options options_of(const hearth_scheduler *s)
+hearth_session_options hth_scheduler_session_options(const hearth_scheduler *s)
 {
     return (hearth_session_options){.n_ctx = s->options.n_ctx,
                                     .n_batch = HEARTH_BATCH_NONE,
@@ -122,6 +87,7 @@ static hearth_status open_pages(hearth_scheduler *s, hearth_error *err)
 hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_scheduler_options *options,
                                     hearth_scheduler **out, hearth_error *err)
 {
+    HTH_FP_SCOPE;
     if (!out) return hth_fail_null(err, "out");
     *out = NULL;
     if (!model) return hth_fail_null(err, "model");
@@ -133,7 +99,7 @@ hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_sche
     if (st == HEARTH_OK) st = hth_kept_open(&s->kept, s->options.n_kept, err);
     if (st == HEARTH_OK)
         st = hearth_batch_open(model, s->options.n_batch, s->options.n_thread, &s->batch, err);
-    const hearth_session_options o = options_of(s);
+    const hearth_session_options o = hth_scheduler_session_options(s);
     /* A limit of memory has room for the sessions before it has some for drafts. */
     const uint64_t sessions =
         s->options.n_running * (HTH_N_LOGITS * (uint64_t)model->model->hparams.n_vocab * sizeof(float) +
@@ -174,6 +140,7 @@ static void free_all(request *r)
 
 void hearth_scheduler_close(hearth_scheduler *s)
 {
+    HTH_FP_SCOPE;
     if (!s) return;
     free_all(s->waiting);
     free_all(s->running);
@@ -244,6 +211,7 @@ static hearth_status fill(hearth_scheduler *s, request *r, const hearth_request 
 hearth_status hearth_scheduler_add(hearth_scheduler *s, const hearth_request *given, uint64_t *id,
                                    hearth_error *err)
 {
+    HTH_FP_SCOPE;
     hearth_request all, *from = &all;
     if (!id) return hth_fail_null(err, "id");
     *id = 0;
@@ -279,13 +247,19 @@ static hearth_draft_stats drafts_of(const request *r)
     return all;
 }
 
+static bool call_back(const request *r, const hearth_request_event *event)
+{
+    HTH_FP_CALLBACK;
+    return r->fn(r->user, event);
+}
+
 /* The last event. The cache of a request that ran is kept. */
 static void end(hearth_scheduler *s, request *r, hearth_request_event event)
 {
     event.n_cached = r->n_cached;
     event.draft = drafts_of(r);
     unlink_from(r->session ? &s->running : &s->waiting, r);
-    (void)r->fn(r->user, &event);
+    (void)call_back(r, &event);
     if (r->session) {
         hth_speculation_close(r->session);
         hth_kept_put(&s->kept, r->owner, r->session);
@@ -296,6 +270,7 @@ static void end(hearth_scheduler *s, request *r, hearth_request_event event)
 
 void hearth_scheduler_cancel(hearth_scheduler *s, uint64_t id)
 {
+    HTH_FP_SCOPE;
     if (!s) return;
     request *const lists[] = {s->waiting, s->running};
     for (int i = 0; i < 2; i++)
@@ -362,7 +337,7 @@ static bool make_room(hearth_scheduler *s, request *r, uint32_t n, const uint32_
 
 /* ---- beginning -------------------------------------------------------------------------------- */
 
-static uint32_t count(const request *r)
+uint32_t hth_request_count(const hth_request *r)
 {
     uint32_t n = 0;
     for (; r; r = r->next) n++;
@@ -404,7 +379,7 @@ static const hearth_session *find_same(hearth_scheduler *s, const request *r, ui
 
 static hearth_status open_one(hearth_scheduler *s, request *r, hearth_error *err)
 {
-    const hearth_session_options o = options_of(s);
+    const hearth_session_options o = hth_scheduler_session_options(s);
     uint32_t n_same;
     const hearth_session *from = find_same(s, r, &n_same);
     if (!from) return hth_session_open_in(s->model, &o, &s->pages, &r->session, err);
@@ -454,7 +429,7 @@ static bool may_begin(hearth_scheduler *s, const request *r)
 static void begin_requests(hearth_scheduler *s)
 {
     hearth_error why;
-    while (s->waiting && count(s->running) < s->options.n_running) {
+    while (s->waiting && hth_request_count(s->running) < s->options.n_running) {
         request *r = next_to_begin(s);
         if (!may_begin(s, r) && s->running) return;
         hearth_status st = open_session(s, r, &why);
@@ -600,7 +575,7 @@ static bool sample(hearth_scheduler *s, request *r)
     r->tokens[r->n_token++] = event.token;
     hearth_sampler_accept(r->sampler, event.token);
     bool is_complete = r->constraint && hearth_constraint_get_end(r->constraint) == HEARTH_CONSTRAINT_ENDS;
-    if (!r->fn(r->user, &event)) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_STOPPED});
+    if (!call_back(r, &event)) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_STOPPED});
     else if (is_complete) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_END, .token = -1});
     else if (r->n_token == r->n_max) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_LENGTH});
     else return true;
@@ -676,6 +651,7 @@ static void measure(hearth_scheduler *s, double seconds, const step_size *size)
 
 bool hearth_scheduler_step(hearth_scheduler *s)
 {
+    HTH_FP_SCOPE;
     hearth_error why = {0};
     if (!s) return false;
     begin_requests(s);
@@ -692,99 +668,6 @@ bool hearth_scheduler_step(hearth_scheduler *s)
         fail_step(s, &why);
     }
     return s->waiting || s->running;
-}
-
-/* ---- between runs of the program ------------------------------------------------------------------ */
-
-hearth_status hearth_scheduler_save(hearth_scheduler *s, const char *folder, uint64_t max_size,
-                                    hearth_progress_fn *progress, void *user, hearth_error *err)
-{
-    if (!s || !folder) return hth_fail_null(err, s ? "folder" : "scheduler");
-    return hth_kept_save(&s->kept, folder, max_size, progress, user, err);
-}
-
-bool hearth_scheduler_has_unsaved(const hearth_scheduler *s) { return s && s->kept.is_changed; }
-
-static hearth_status restore_one(hearth_scheduler *s, const hth_kept_file *file)
-{
-    hearth_session *session = NULL;
-    hearth_error why;
-    const hearth_session_options o = options_of(s);
-    hearth_status st = hth_session_open_in(s->model, &o, &s->pages, &session, &why);
-    if (st == HEARTH_OK) st = hearth_session_restore(session, file->path, &why);
-    if (st == HEARTH_OK) {
-        hth_kept_put(&s->kept, file->owner, session);
-        return HEARTH_OK;
-    }
-    hearth_session_close(session);
-    if (st != HEARTH_ERROR_MEMORY) hth_log(HEARTH_LOG_WARN, "not used: %s", why.message);
-    return st;
-}
-
-/* Those that were written last are tried first, and then are the youngest. */
-hearth_status hearth_scheduler_restore(hearth_scheduler *s, const char *folder, hearth_error *err)
-{
-    hth_kept_file *files;
-    size_t n, n_tried = 0;
-    if (!s || !folder) return hth_fail_null(err, s ? "folder" : "scheduler");
-    hearth_status st = hth_kept_list_files(folder, &files, &n, err);
-    if (st != HEARTH_OK) return st;
-    while (n_tried < n && s->kept.n < s->options.n_kept &&
-           restore_one(s, &files[n_tried]) != HEARTH_ERROR_MEMORY)
-        n_tried++;
-    hth_kept_reverse_use(&s->kept);
-    hth_kept_note_files(&s->kept);
-    hth_kept_free_files(files, n);
-    return HEARTH_OK;
-}
-
-hearth_status hearth_scheduler_get_stats(const hearth_scheduler *s, hearth_scheduler_stats *out)
-{
-    if (!s || !hth_engine_can_write_result(&hth_size_of_hearth_scheduler_stats, out))
-        return HEARTH_ERROR_ARGUMENT;
-    hearth_scheduler_stats stats = s->stats;
-    stats.n_waiting = count(s->waiting), stats.n_running = count(s->running), stats.n_kept = s->kept.n;
-    if (s->drafter) stats.draft = s->drafter->stats;
-    stats.n_page = s->pages.n_page[HTH_KV_FULL], stats.n_page_used = s->pages.n_used[HTH_KV_FULL];
-    hth_engine_write_result(&hth_size_of_hearth_scheduler_stats, &stats, out);
-    return HEARTH_OK;
-}
-
-void hearth_scheduler_enable_sparsity_stats(hearth_scheduler *s, bool on)
-{
-    if (s) hth_batch_count_active(s->batch, on);
-}
-
-uint64_t hearth_scheduler_sparsity_stats(const hearth_scheduler *s, double *share)
-{
-    return s ? hth_batch_active_shares(s->batch, share) : 0;
-}
-
-static hearth_request_progress progress_of(const request *r, uint32_t n_before)
-{
-    uint32_t n_prompt = (uint32_t)r->n_prompt, n = r->session ? hearth_session_position(r->session) : 0;
-    return (hearth_request_progress){.is_running = r->session != NULL,
-                                     .n_before = r->session ? 0 : n_before,
-                                     .n_prompt = n_prompt,
-                                     .n_cached = r->n_cached,
-                                     .n_generated = (uint32_t)r->n_token - n_prompt,
-                                     .n_evaluated = n < n_prompt ? n : n_prompt};
-}
-
-bool hearth_scheduler_get_progress(const hearth_scheduler *s, uint64_t id, hearth_request_progress *out)
-{
-    if (!s || !hth_engine_can_write_result(&hth_size_of_hearth_request_progress, out)) return false;
-    const request *const lists[] = {s->waiting, s->running};
-    for (int i = 0; i < 2; i++) {
-        uint32_t n_before = 0;
-        for (const request *r = lists[i]; r; r = r->next, n_before++) {
-            if (r->id != id) continue;
-            const hearth_request_progress all = progress_of(r, n_before);
-            hth_engine_write_result(&hth_size_of_hearth_request_progress, &all, out);
-            return true;
-        }
-    }
-    return false;
 }
 
 void hth_scheduler_set_part(hearth_scheduler *s, hth_scheduler_part_fn *fn, void *user)
