@@ -30,7 +30,9 @@
  *
  * Threads. The library's own threads have names that begin with "hearth-", and block all signals. Rounding, treatment of
  * denormals and traps of the calling thread (MXCSR, FPCR) change no result: the thread has them again after each call, and
- * while a function of the program runs.
+ * while a function of the program runs. Workers of sessions, batches and schedulers are pinned to one physical core each,
+ * which no other worker of the process has; those for which none is left run on all. no_pin and hearth_batch_unpin turn
+ * that off, and HEARTH_PIN=0 in the environment for the process. The calling thread is never pinned.
  *
  * The bits of a result depend on the file, the tokens and the options that name an approximation (here: the KV
  * type), and on nothing else. */
@@ -410,9 +412,7 @@ HEARTH_API hearth_status hearth_answer_finish(hearth_answer *answer, hearth_erro
 
 /* ---- sessions ------------------------------------------------------------- */
 
-/* One sequence of tokens over a model: its KV cache and position. Used by one thread at a time. Its worker threads
- * are pinned to one physical core each, unless HEARTH_PIN=0 is set in the environment; the calling thread is never
- * pinned. */
+/* One sequence of tokens over a model: its KV cache and position. Used by one thread at a time. */
 typedef struct hearth_session hearth_session;
 
 /* Value of n_ctx: all positions that the model was trained for. */
@@ -434,6 +434,7 @@ typedef struct hearth_session_options {
     bool release_window; /* reuse the cache of layers with a window (Gemma, Mistral) behind the window: less memory, but
                             a session that goes back to before the window computes its cache again, and a batch takes
                             at most n_batch of its tokens (256 if that is NONE) */
+    bool no_pin;       /* worker threads may run on all cores: see Threads above */
     hearth_kv_type kv; /* element type of the cache; affects the result */
     hearth_selector selector; /* AUTO: the model's. Another one is possible only if the model could have been
                                  opened with it, and is slower */
@@ -527,6 +528,8 @@ typedef struct hearth_batch hearth_batch;
 /* Up to n_tok tokens per run, 1 to 65536; n_thread 0: one per physical core. ARGUMENT; MEMORY. */
 HEARTH_API hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint32_t n_thread,
                                            hearth_batch **out, hearth_error *err);
+/* Its worker threads may run on all cores from now on: see Threads above. */
+HEARTH_API void hearth_batch_unpin(hearth_batch *batch);
 /* Also takes out the sessions that are in it. */
 HEARTH_API void hearth_batch_close(hearth_batch *batch);
 /* Appends n > 0 tokens of a session to the batch, which must have capacity for all. A session can be in a batch only
@@ -696,6 +699,7 @@ typedef struct hearth_scheduler_options {
     uint32_t n_running;  /* requests in a step at most; 0: 16 */
     uint32_t n_kept;     /* earlier requests whose cache is kept, at most; 0: 64; or HEARTH_KEPT_NONE */
     uint32_t n_thread;   /* 0: one per physical core */
+    bool no_pin;         /* worker threads may run on all cores: see Threads above */
     hearth_kv_type kv;
     double max_delay;    /* seconds that a step may take longer because of prompts, while others generate; 0: 0.15 */
     hearth_draft_options draft; /* of all requests; a warning says why there are none */

@@ -73,8 +73,10 @@ typedef struct member {
     hth_pool *pool;
     pthread_t thread;
     uint32_t index;
-    uint32_t core; /* where it is pinned, or where the caller last ran: an index of cores.cpu */
+    uint32_t core; /* where it is pinned (or NO_CORE), or where the caller last ran: an index of cores.cpu */
 } member;
+
+#define NO_CORE UINT32_MAX
 
 #define PINNED ((uint64_t)1 << 32)
 #define RUNNING UINT64_MAX
@@ -262,13 +264,48 @@ static void run_units(hth_pool *pool, member *m)
 
 /* ---- pinning ------------------------------------------------------------------------------ */
 
-static bool pin(hth_pool *pool, uint32_t i, uint32_t core)
+/* By CPU: whether a pool of this process has pinned a thread to the core of which it is the first one. */
+static _Atomic bool is_taken[HTH_CORES_MAX];
+
+static _Atomic bool *taken_at(const hth_pool *pool, uint32_t core) { return &is_taken[pool->cores.cpu[core]]; }
+
+/* Takes the first core, from one on, that no pool has, and where the caller does not run. NO_CORE: there is none. */
+static uint32_t take_core(const hth_pool *pool, uint32_t from)
+{
+    for (uint32_t k = 0, n = pool->cores.n_core; k < n; k++) {
+        uint32_t core = (from + k) % n;
+        if (core != pool->members[0].core && !atomic_exchange(taken_at(pool, core), true)) return core;
+    }
+    return NO_CORE;
+}
+
+static void release_core(const hth_pool *pool, member *m)
+{
+    if (m->core != NO_CORE) atomic_store(taken_at(pool, m->core), false);
+    m->core = NO_CORE;
+}
+
+static bool set_affinity(const hth_pool *pool, const member *m, uint32_t first, uint32_t n)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
-    CPU_SET(pool->cores.cpu[core], &set);
-    pool->members[i].core = core;
-    return pthread_setaffinity_np(pool->members[i].thread, sizeof set, &set) == 0;
+    for (uint32_t i = 0; i < n; i++) CPU_SET(pool->cores.cpu[first + i], &set);
+    return pthread_setaffinity_np(m->thread, sizeof set, &set) == 0;
+}
+
+/* False: no core is free, or the system refuses; the thread may run on all cores. */
+static bool pin(hth_pool *pool, member *m, uint32_t from)
+{
+    m->core = take_core(pool, from);
+    if (m->core != NO_CORE && set_affinity(pool, m, m->core, 1)) return true;
+    release_core(pool, m);
+    return false;
+}
+
+static void unpin(hth_pool *pool, member *m)
+{
+    if (m->core != NO_CORE) set_affinity(pool, m, 0, pool->cores.n_cpu);
+    release_core(pool, m);
 }
 
 /* The index of the calling thread's core; the previous one if the system does not report it. */
@@ -285,9 +322,15 @@ uint32_t hth_pool_pin(hth_pool *pool)
     uint32_t n_core = pool->cores.n_core, n = 0;
     if (pool->n_thread > n_core) return 0;
     pool->members[0].core = current_core(pool);
-    for (uint32_t i = 1; i < pool->n_thread; i++) n += pin(pool, i, (pool->members[0].core + i) % n_core);
+    for (uint32_t i = 1; i < pool->n_thread; i++) n += pin(pool, &pool->members[i], pool->members[0].core + i);
     pool->pinned = n > 0;
     return n;
+}
+
+void hth_pool_unpin(hth_pool *pool)
+{
+    for (uint32_t i = 1; i < pool->n_thread; i++) unpin(pool, &pool->members[i]);
+    pool->pinned = false;
 }
 
 /* The kernel may move the caller's thread, which is not pinned, to the core of a pinned one. Both would then share
@@ -300,8 +343,12 @@ static void repin_if_shared(hth_pool *pool, uint64_t now)
     if (here == left) return;
     pool->moved_ns = now;
     pool->members[0].core = here;
-    for (uint32_t i = 1; i < pool->n_thread; i++)
-        if (pool->members[i].core == here) pin(pool, i, left);
+    for (uint32_t i = 1; i < pool->n_thread; i++) {
+        member *m = &pool->members[i];
+        if (m->core != here) continue;
+        unpin(pool, m);
+        (void)pin(pool, m, left);
+    }
 }
 
 /* ---- waiting ------------------------------------------------------------------------------ */
@@ -574,7 +621,7 @@ hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err
     atomic_store(&pool->spin_ns, SPIN_NS);
     for (uint32_t i = 0; i < n_thread; i++) {
         member *m = &pool->members[i];
-        m->pool = pool, m->index = i;
+        m->pool = pool, m->index = i, m->core = i == 0 ? 0 : NO_CORE;
         if (i == 0 || start_member(m)) continue;
         hth_log(HEARTH_LOG_WARN, "the system refused thread %u of %u; %u do the work", i + 1, n_thread, i);
         pool->n_thread = i;
@@ -590,6 +637,7 @@ void hth_pool_close(hth_pool *pool)
     publish(&pool->closing, true);
     hth_event_notify_all(&pool->event);
     for (uint32_t i = 1; i < pool->n_thread; i++) pthread_join(pool->members[i].thread, NULL);
+    for (uint32_t i = 1; i < pool->n_thread; i++) release_core(pool, &pool->members[i]);
     hth_pages_free(pool, hth_pool_size(pool->n_requested));
 }
 

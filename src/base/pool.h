@@ -29,10 +29,13 @@ size_t hth_pool_size(uint32_t n_thread);
 uint32_t hth_pool_n_thread(const hth_pool *pool);
 
 /* Pins each thread of the pool, except the caller's, to its own physical core, other than the one where the caller
- * runs now. Does nothing if HEARTH_PIN=0 is set in the environment, or if there are fewer cores than threads. The
- * caller's thread belongs to the application and is never pinned; if the kernel moves it to the core of a pool
- * thread, that thread moves away, which costs one system call. Returns the number of pinned threads. */
+ * runs now, and those that other pools of the process have; threads for which none is left may run on all. Does nothing
+ * if HEARTH_PIN=0 is set in the environment, or if there are fewer cores than threads. The caller's thread belongs to the
+ * application and is never pinned; if the kernel moves it to the core of a pool thread, that thread moves away, which
+ * costs one system call. Returns the number of pinned threads. */
 uint32_t hth_pool_pin(hth_pool *pool);
+/* Gives the cores back: its threads may run on all. */
+void hth_pool_unpin(hth_pool *pool);
 
 /* Runs work(arg, i, thread) for every i below n_unit and returns when all units are done, including those queued
  * before. What they wrote is then visible. One caller at a time, never from within a unit. Cannot fail and

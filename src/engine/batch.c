@@ -99,6 +99,11 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint3
     return st;
 }
 
+void hearth_batch_unpin(hearth_batch *b)
+{
+    if (b) hth_pool_unpin(b->pool);
+}
+
 void hearth_batch_close(hearth_batch *b)
 {
     HTH_FP_SCOPE;

@@ -52,6 +52,7 @@ static hearth_status open_session(const hearth_model *model, const hearth_sessio
     }
     if (n_tok > 0) st = hth_batch_open_own(model, n_tok, o.n_thread, o.bf16_dot, o.selector, &s->own, err);
     if (st != HEARTH_OK) goto fail;
+    if (o.no_pin) hearth_batch_unpin(s->own);
     *out = s;
     return HEARTH_OK;
 fail:

@@ -70,6 +70,7 @@ static hearth_status open_steps(hth_drafter *d, const hearth_session_options *o,
     hth_kv_pool *pool;
     size_t size;
     hearth_status st = hearth_batch_open(d->model, MODEL_BATCH, o->n_thread, &d->batch, err);
+    if (o->no_pin) hearth_batch_unpin(d->batch);
     if (st == HEARTH_OK) st = hth_engine_kv_pool(d->model, HEARTH_KV_F16, &pool, err);
     if (st != HEARTH_OK) return st;
     if (!hth_kv_size(d->model->model, HEARTH_KV_F16, n_position, &size)) size = SIZE_MAX;

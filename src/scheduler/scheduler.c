@@ -58,6 +58,7 @@ hearth_session_options hth_scheduler_session_options(const hearth_scheduler *s)
     return (hearth_session_options){.n_ctx = s->options.n_ctx,
                                     .n_batch = HEARTH_BATCH_NONE,
                                     .n_thread = s->options.n_thread,
+                                    .no_pin = s->options.no_pin,
                                     .kv = s->options.kv};
 }
 
@@ -99,6 +100,7 @@ hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_sche
     if (st == HEARTH_OK) st = hth_kept_open(&s->kept, s->options.n_kept, err);
     if (st == HEARTH_OK)
         st = hearth_batch_open(model, s->options.n_batch, s->options.n_thread, &s->batch, err);
+    if (s->options.no_pin) hearth_batch_unpin(s->batch);
     const hearth_session_options o = hth_scheduler_session_options(s);
     /* A limit of memory has room for the sessions before it has some for drafts. */
     const uint64_t sessions =

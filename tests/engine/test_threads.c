@@ -1,4 +1,6 @@
-/* Threads of the library beside those of a program: they take none of its signals, and have names. */
+/* Threads of the library beside those of a program: they take none of its signals, have names, and are pinned to cores
+ * of their own. */
+#include "base/cpu_topology.h"
 #include "support/models/tiny_model.h"
 #include "support/test.h"
 
@@ -118,4 +120,85 @@ TEST(signals_of_the_process_come_to_its_own_threads)
     CHECK_INT(n_own + n_other, 0);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     sigaction(SIGTERM, &old, NULL);
+}
+
+/* ---- pinning ----------------------------------------------------------------------------------------------- */
+
+typedef struct pins {
+    uint64_t taken[16]; /* CPUs to which one thread is pinned */
+    uint32_t n, n_twice, n_free;
+} pins;
+
+static void note_pin(const char *list, void *user)
+{
+    pins *p = user;
+    char *end;
+    const unsigned long cpu = strtoul(list, &end, 10);
+    if (*end != '\0') {
+        p->n_free++;
+        return;
+    }
+    p->n++;
+    if (cpu >= 1024) return;
+    if (p->taken[cpu / 64] >> cpu % 64 & 1) p->n_twice++;
+    p->taken[cpu / 64] |= 1ull << cpu % 64;
+}
+
+static pins get_pins(void)
+{
+    pins p = {0};
+    for_each_thread("Cpus_allowed_list:", note_pin, &p);
+    return p;
+}
+
+TEST(no_two_workers_are_pinned_to_one_core)
+{
+    hth_cpu_topology cores;
+    hth_cpu_topology_read(NULL, &cores);
+    if (cores.n_core < 2) {
+        test_skip("one core");
+        return;
+    }
+    const uint32_t n_core = cores.n_core;
+    for (int round = 0; round < 2; round++) { /* the second one finds the cores again */
+        hearth_session *s[4];
+        CLOSED(hearth_batch) *b = NULL;
+        for (int i = 0; i < 4; i++) s[i] = open_session(2);
+        CHECK_OK(hearth_batch_open(model, 8, n_core < 8 ? n_core : 8, &b, err));
+        pins p = get_pins();
+        const uint32_t n_worker = 4 + (n_core < 8 ? n_core : 8) - 1;
+        CHECK_INT(p.n_twice, 0);
+        CHECK_INT(p.n + p.n_free, n_worker);
+        /* the thread that opens them may move to another core meanwhile, which is then left out too */
+        CHECK(p.n >= 1 && p.n <= n_core && (p.n + 2 >= n_core || p.n == n_worker));
+        for (int i = 0; i < 4; i++) hearth_session_close(s[i]);
+        hearth_batch_unpin(b);
+        p = get_pins();
+        CHECK_INT(p.n, 0);
+    }
+}
+
+TEST(no_pin_leaves_the_cores_to_others)
+{
+    hth_cpu_topology cores;
+    hth_cpu_topology_read(NULL, &cores);
+    if (cores.n_core < 2) {
+        test_skip("one core");
+        return;
+    }
+    const hearth_session_options so = {.n_ctx = 64, .n_thread = 2, .no_pin = true};
+    const hearth_scheduler_options o = {.n_ctx = 64, .n_thread = 2, .no_pin = true};
+    hearth_scheduler *scheduler = NULL;
+    hearth_session *s = NULL;
+    CHECK_OK(hearth_session_open(model, &so, &s, err));
+    CHECK_OK(hearth_scheduler_open(model, &o, &scheduler, err));
+    pins p = get_pins();
+    CHECK_INT(p.n, 0);
+    CHECK(p.n_free >= 2);
+    hearth_session *pinned = open_session(2);
+    p = get_pins();
+    CHECK_INT(p.n, 1);
+    hearth_session_close(pinned);
+    hearth_scheduler_close(scheduler);
+    hearth_session_close(s);
 }
