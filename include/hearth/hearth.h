@@ -33,6 +33,11 @@
  * while a function of the program runs. Workers of sessions, batches and schedulers are pinned to one physical core each,
  * which no other worker of the process has; those for which none is left run on all. no_pin and hearth_batch_unpin turn
  * that off, and HEARTH_PIN=0 in the environment for the process. The calling thread is never pinned.
+ * Any number of threads may use a model and a chat. Everything else is used by one thread at a time, which may be another
+ * one each time: a function that finds a session, batch, sampler, detokenizer or answer in use, by another thread or by the
+ * function within which it is called, fails with ARGUMENT at once (those without a status do nothing). Functions that only
+ * tell (hearth_session_position and such) do not look, and a close must not meet another function. Functions of the program
+ * are called on the thread that called the library, but for that of hearth_log_set.
  *
  * The bits of a result depend on the file, the tokens and the options that name an approximation (here: the KV
  * type), and on nothing else. */
@@ -469,7 +474,7 @@ HEARTH_API const float *hearth_session_logits(const hearth_session *session);
 
 /* As eval, but passes the logits of every token to fn, in order, on the calling thread; fn NULL: as eval. A status other
  * than HEARTH_OK from fn, which may fill in err, stops it and is returned (ARGUMENT for one that does not exist), with
- * the position as before. fn must not call functions of the model or its sessions. */
+ * the position as before. fn may call functions that only tell; others of the model or its sessions it must not. */
 typedef hearth_status hearth_logits_fn(void *user, size_t i_token, const float *logits,
                                        hearth_error *err);
 HEARTH_API hearth_status hearth_session_eval_each(hearth_session *session, const int32_t *tokens,

@@ -1,12 +1,14 @@
 /* Implements answers of hearth.h: tokens to text, with control tokens only where they are marks, then chat/answer.c. */
 #include "base/alloc.h"
 #include "base/fp_state.h"
+#include "base/in_use.h"
 #include "engine/chat_int.h"
 #include "engine/struct_size.h"
 
 #include <string.h>
 
 struct hearth_answer {
+    hth_in_use in_use;
     const hearth_model *model;
     char *tools; /* a copy of the caller's, or NULL */
     hth_answer_options o;
@@ -104,6 +106,8 @@ hearth_status hearth_answer_push(hearth_answer *a, int32_t id, hearth_error *err
 {
     HTH_FP_SCOPE;
     if (!a) return hth_fail_null(err, "answer");
+    HTH_USE(use, a);
+    if (!use) return hth_fail_in_use(err, "answer");
     const hth_tokenizer *tok = a->detok.tok;
     if (id < 0 || id >= a->n_vocab)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %d: the vocabulary has 0 to %d", id,
@@ -121,6 +125,8 @@ hearth_status hearth_answer_finish(hearth_answer *a, hearth_error *err)
 {
     HTH_FP_SCOPE;
     if (!a) return hth_fail_null(err, "answer");
+    HTH_USE(use, a);
+    if (!use) return hth_fail_in_use(err, "answer");
     hearth_status st = give(a, a->bytes, hth_detok_flush(&a->detok, a->bytes), err);
     return st == HEARTH_OK && a->parts ? hth_answer_finish(a->parts, err) : st;
 }

@@ -138,13 +138,16 @@ hearth_status hth_session_check_tokens(const hearth_session *s, const int32_t *t
 hearth_status hearth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n,
                                hearth_error *err)
 {
+    if (!b || !s) return hth_fail_null(err, b ? "session" : "batch");
+    HTH_USE(batch_use, b);
+    HTH_USE(session_use, s);
+    if (!batch_use || !session_use) return hth_fail_in_use(err, batch_use ? "session" : "batch");
     return hth_batch_add(b, s, tokens, n, true, err);
 }
 
 hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n, bool wants,
                             hearth_error *err)
 {
-    if (!b || !s) return hth_fail_null(err, b ? "session" : "batch");
     if (s->model != b->model)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "session and batch belong to different models");
     if (s->pending_in) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session is already in a batch");
@@ -427,22 +430,40 @@ static void end_entry(const struct batch_entry *e)
     hth_speculation_note_step(s, e->n_draft);
 }
 
+static void clear(hearth_batch *b)
+{
+    for (uint32_t i = 0; i < b->n_entry; i++) b->entries[i].session->pending_in = NULL;
+    b->n_entry = b->n_tok = 0;
+}
+
+hearth_status hth_batch_run(hearth_batch *b, hearth_error *err)
+{
+    hearth_status st = b->n_tok > 0 ? hth_batch_step(b, b->n_tok, store_entry_logits, b, err) : HEARTH_OK;
+    if (st != HEARTH_OK) return st;
+    for (uint32_t i = 0; i < b->n_entry; i++) end_entry(&b->entries[i]);
+    clear(b);
+    return HEARTH_OK;
+}
+
 hearth_status hearth_batch_run(hearth_batch *b, hearth_error *err)
 {
     HTH_FP_SCOPE;
     if (!b) return hth_fail_null(err, "batch");
-    hearth_status st = b->n_tok > 0 ? hth_batch_step(b, b->n_tok, store_entry_logits, b, err) : HEARTH_OK;
-    if (st != HEARTH_OK) return st;
-    for (uint32_t i = 0; i < b->n_entry; i++) end_entry(&b->entries[i]);
-    hearth_batch_clear(b);
-    return HEARTH_OK;
+    HTH_USE(use, b);
+    if (!use) return hth_fail_in_use(err, "batch");
+    const uint32_t n = b->n_entry;
+    uint32_t n_used = 0;
+    while (n_used < n && (b->entries[n_used].use = hth_use_begin(&b->entries[n_used].session->in_use))) n_used++;
+    hearth_status st = n_used == n ? hth_batch_run(b, err) : hth_fail_in_use(err, "a session of the batch");
+    for (uint32_t i = 0; i < n_used; i++) hth_use_end(&b->entries[i].use);
+    return st;
 }
 
 void hearth_batch_clear(hearth_batch *b)
 {
     if (!b) return;
-    for (uint32_t i = 0; i < b->n_entry; i++) b->entries[i].session->pending_in = NULL;
-    b->n_entry = b->n_tok = 0;
+    HTH_USE(use, b);
+    if (use) clear(b);
 }
 
 /* Removes a session that is being closed from its pending batch. */

@@ -6,6 +6,7 @@
 
 struct hearth_batch {
     const hearth_model *model;
+    hth_in_use in_use;
     hth_kernels kernels; /* the model's, except for approximations */
     hth_pool *pool;
     hth_step *step;
@@ -18,6 +19,7 @@ struct hearth_batch {
     hth_batch_token *tokens; /* [n_tok_max] */
     struct batch_entry {
         hearth_session *session;
+        hth_in_use *use; /* of the session, while hearth_batch_run runs */
         uint32_t n_token, n_draft; /* n_draft: the last ones of them */
         bool wants;                /* logits of its last token before a draft, and of that */
         float *rows;               /* where those of the draft go */

@@ -94,7 +94,7 @@ static hearth_status evaluate(hth_mtp_feed *f, hearth_batch *batch, const hth_kv
         if (st != HEARTH_OK) break;
         hth_batch_set_hidden(batch, 0, n_kept, f->rows + (f->next - f->row_at) * d_model(f));
         if (n_kept < n) hth_batch_set_hidden(batch, n_kept, n - n_kept, rows + (next - at) * d_model(f));
-        st = hearth_batch_run(batch, err);
+        st = hth_batch_run(batch, err);
         if (st == HEARTH_OK) f->next += n, f->n_fed += n;
         else hearth_batch_clear(batch);
     }

@@ -85,6 +85,8 @@ hearth_status hearth_session_fork(const hearth_session *from, hearth_session **o
     if (!out) return hth_fail_null(err, "out");
     *out = NULL;
     if (!from) return hth_fail_null(err, "session");
+    HTH_USE(use, from);
+    if (!use) return hth_fail_in_use(err, "session");
     if (from->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
     hearth_status st = open_session(from->model, &from->options, from->seq.options.budget, from, out, err);
@@ -186,7 +188,6 @@ typedef enum wanted_logits { OF_NONE, OF_LAST, OF_EACH } wanted_logits;
 static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_t n, wanted_logits wanted,
                                  hearth_logits_fn *fn, void *user, hearth_error *err)
 {
-    if (!s) return hth_fail_null(err, "session");
     hearth_status st = check_own_batch(s, err);
     if (st != HEARTH_OK || n == 0) return st;
     if ((st = hth_session_check_tokens(s, tokens, n, err)) != HEARTH_OK) return st;
@@ -221,6 +222,9 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
 hearth_status hearth_session_eval(hearth_session *s, const int32_t *tokens, size_t n, hearth_error *err)
 {
     HTH_FP_SCOPE;
+    if (!s) return hth_fail_null(err, "session");
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "session");
     return eval_tokens(s, tokens, n, OF_LAST, NULL, NULL, err);
 }
 
@@ -228,6 +232,9 @@ hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens,
                                        hearth_logits_fn *fn, void *user, hearth_error *err)
 {
     HTH_FP_SCOPE;
+    if (!s) return hth_fail_null(err, "session");
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "session");
     return eval_tokens(s, tokens, n, fn ? OF_EACH : OF_LAST, fn, user, err);
 }
 
@@ -261,6 +268,8 @@ hearth_status hearth_session_eval_hidden(hearth_session *s, const int32_t *token
 {
     HTH_FP_SCOPE;
     if (!s || !fn) return hth_fail_null(err, s ? "fn" : "session");
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "session");
     hidden_output to = {s, fn, user, s->position};
     hth_hidden_fn *before = s->hidden_fn;
     void *user_before = s->hidden_user;
@@ -295,6 +304,8 @@ uint32_t hearth_session_n_thread(const hearth_session *s)
 hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hearth_error *err)
 {
     if (!s) return hth_fail_null(err, "session");
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "session");
     if (position > s->position || s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "cannot go back to position %u of %u%s", position,
                         s->position, s->pending_in ? " while the session waits in a batch" : "");

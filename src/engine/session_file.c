@@ -217,6 +217,9 @@ static hearth_status put_pages(output *o, const hearth_session *s, const session
 hearth_status hearth_session_save(const hearth_session *s, const char *path, hearth_error *err)
 {
     HTH_FP_SCOPE;
+    if (!s) return hth_fail_null(err, "session");
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "session");
     return hth_session_write(s, path, NULL, NULL, err);
 }
 
@@ -421,6 +424,8 @@ hearth_status hearth_session_restore(hearth_session *s, const char *path, hearth
 {
     HTH_FP_SCOPE;
     if (!s || !path) return hth_fail_null(err, s ? "path" : "session");
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "session");
     if (s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
     struct stat stat;

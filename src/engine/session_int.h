@@ -2,6 +2,7 @@
 #ifndef HTH_ENGINE_SESSION_INT_H
 #define HTH_ENGINE_SESSION_INT_H
 
+#include "base/in_use.h"
 #include "engine/engine.h"
 #include "engine/speculation.h"
 
@@ -14,6 +15,7 @@ enum { HTH_N_LOGITS = 2 };
 
 struct hearth_session {
     const hearth_model *model;
+    hth_in_use in_use;
     hearth_session_options options; /* as opened, with n_ctx as computed */
     hth_sequence seq;
     /* Tokens evaluated; seq.n_tok is less only while its cache waits to be rebuilt, and more by n_ahead. */
@@ -62,6 +64,8 @@ hearth_status hth_session_check_pages(const hearth_session *s, uint32_t n, heart
 /* hearth_batch_add; wants: the logits of the last token. */
 hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n, bool wants,
                             hearth_error *err);
+/* hearth_batch_run, within a use of its sessions. */
+hearth_status hth_batch_run(hearth_batch *b, hearth_error *err);
 /* Behind it: n tokens of a draft that follow, at most HTH_DRAFT_MAX. Rows [i_row, i_row + n) of the drafter get the
  * logits after them, and the states before them; with states, one token is before the draft. */
 void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, const hth_drafter *d,

@@ -315,6 +315,8 @@ hearth_status hearth_session_use_drafts(hearth_session *s, const hearth_draft_op
     const hearth_draft_options o = options ? *options : (hearth_draft_options){0};
     hth_drafter *d;
     if (!s) return hth_fail_null(err, "session");
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "session");
     const hearth_draft_stats before = hth_session_draft_stats(s);
     if (hth_session_n_row(s) == 0 || s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "drafts are for sessions with steps of their own");
@@ -449,7 +451,7 @@ static void make_by_model(hth_drafter *d, hth_draft_place *places, uint32_t n_pl
         n_draft += places[i].n;
     }
     for (; st == HEARTH_OK && goes_on; n_round++) {
-        st = hearth_batch_run(d->batch, &why);
+        st = hth_batch_run(d->batch, &why);
         if (st == HEARTH_OK) st = draw_all(d, places, n_place, n_round, &goes_on, &why);
     }
     if (st == HEARTH_OK && n_draft > 0 && n_room > MODEL_BATCH - HTH_DRAFT_ROWS - d->n_sequence)
@@ -525,7 +527,7 @@ hearth_status hth_speculation_eval(hearth_session *s, int32_t token, hearth_erro
     hth_drafter_make(d, &place, 1);
     hth_batch_add_draft(s->own, place.draft, place.n, d, 0);
     uint64_t start = hth_clock_ns();
-    st = hearth_batch_run(s->own, err);
+    st = hth_batch_run(s->own, err);
     if (st == HEARTH_OK) hth_drafter_measure(d, 1 + place.n, hth_clock_since(start));
     else hearth_batch_clear(s->own);
     return st;

@@ -1,6 +1,7 @@
 /* Implements text and sampling of hearth.h: thin wrappers over text/ and sample/. */
 #include "base/alloc.h"
 #include "base/fp_state.h"
+#include "base/in_use.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/struct_size.h"
@@ -64,6 +65,7 @@ bool hearth_token_is_eog(const hearth_model *m, int32_t id)
 /* ---- streaming detokenizer ------------------------------------------------------------ */
 
 struct hearth_detokenizer {
+    hth_in_use in_use;
     const hearth_model *model;
     hth_detok detok;
     int32_t n_vocab; /* of the model; ids past the tokens of the vocabulary are padding */
@@ -106,6 +108,8 @@ hearth_status hearth_detokenizer_push(hearth_detokenizer *d, int32_t id, const c
     if (!text || !n) return hth_fail_null(err, text ? "n" : "text");
     *text = "", *n = 0;
     if (!d) return hth_fail_null(err, "detokenizer");
+    HTH_USE(use, d);
+    if (!use) return hth_fail_in_use(err, "detokenizer");
     if (id < 0 || id >= d->n_vocab)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %d: the vocabulary has 0 to %d", id,
                         d->n_vocab - 1);
@@ -120,6 +124,8 @@ void hearth_detokenizer_flush(hearth_detokenizer *d, const char **text, size_t *
     if (!text || !n) return;
     *text = "", *n = 0;
     if (!d) return;
+    HTH_USE(use, d);
+    if (!use) return;
     *n = hth_detok_flush(&d->detok, d->bytes);
     *text = d->bytes;
 }

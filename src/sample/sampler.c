@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/checked_math.h"
 #include "base/fp_state.h"
+#include "base/in_use.h"
 #include "base/ref.h"
 #include "sample/filters.h"
 #include "sample/params.h"
@@ -16,6 +17,7 @@
 #include <string.h>
 
 struct hearth_sampler {
+    hth_in_use in_use;
     hearth_sampler_options params;
     hearth_logit_bias *bias;
     int32_t n_vocab;
@@ -123,6 +125,8 @@ void hearth_sampler_accept(hearth_sampler *s, int32_t id)
 {
     HTH_FP_SCOPE;
     if (!s || !s->count || id < 0 || id >= s->n_vocab) return;
+    HTH_USE(use, s);
+    if (!use) return;
     if (s->last) {
         const size_t capacity = (size_t)s->params.repeat_last_n;
         if (s->n_last == capacity) s->count[s->last[s->i_last]]--;
@@ -241,6 +245,8 @@ hearth_status hearth_sampler_sample(hearth_sampler *s, const float *logits, int3
 {
     HTH_FP_SCOPE;
     if (!s || !logits || !id) return hth_fail_null(err, !s ? "sampler" : !logits ? "logits" : "id");
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "sampler");
     hearth_status status = copy_logits(s, logits, err);
     if (status != HEARTH_OK) return status;
     add_bias(s);

@@ -629,7 +629,7 @@ static hearth_status run_step(hearth_scheduler *s, step_size *size, hearth_error
         if (at < r->n_prompt) size->n_prompt += r->n_part;
         else if (n_left_now > 1) size->n_other += r->n_part;
     }
-    if (st == HEARTH_OK) st = hearth_batch_run(s->batch, err);
+    if (st == HEARTH_OK) st = hth_batch_run(s->batch, err);
     if (st != HEARTH_OK) hearth_batch_clear(s->batch);
     return st;
 }

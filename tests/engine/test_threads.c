@@ -1,5 +1,5 @@
-/* Threads of the library beside those of a program: they take none of its signals, have names, and are pinned to cores
- * of their own. */
+/* Threads of the library beside those of a program: they take none of its signals, have names, are pinned to cores of
+ * their own. Two threads on one object, or a function within another one of it, are refused at once. */
 #include "base/cpu_topology.h"
 #include "support/models/tiny_model.h"
 #include "support/test.h"
@@ -201,4 +201,109 @@ TEST(no_pin_leaves_the_cores_to_others)
     hearth_session_close(pinned);
     hearth_scheduler_close(scheduler);
     hearth_session_close(s);
+}
+
+/* ---- one thread at a time ---------------------------------------------------------------------------------- */
+
+static const int32_t prompt[] = {1, 60, 70, 80, 90, 100};
+enum { N_PROMPT = sizeof prompt / sizeof *prompt };
+
+typedef struct shared_use {
+    hearth_session *s;
+    uint32_t n_ok, n_refused, n_other;
+} shared_use;
+
+static void count_status(shared_use *u, hearth_status st, const hearth_error *err)
+{
+    if (st == HEARTH_OK) u->n_ok++;
+    else if (st == HEARTH_ERROR_ARGUMENT && strstr(err->message, "session is in use")) u->n_refused++;
+    else if (st != HEARTH_ERROR_CONTEXT) u->n_other++;
+}
+
+static void *use_session(void *user)
+{
+    shared_use *u = user;
+    hearth_error err;
+    for (int i = 0; i < 300; i++) {
+        count_status(u, hearth_session_truncate(u->s, 0, &err), &err);
+        count_status(u, hearth_session_eval(u->s, prompt, N_PROMPT, &err), &err);
+    }
+    return NULL;
+}
+
+TEST(two_threads_on_a_session_are_refused_at_once)
+{
+    hearth_session *s = open_session(2);
+    shared_use uses[2] = {{.s = s}, {.s = s}};
+    pthread_t threads[2];
+    alarm(60);
+    for (int i = 0; i < 2; i++) CHECK_INT(pthread_create(&threads[i], NULL, use_session, &uses[i]), 0);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    alarm(0);
+    CHECK(uses[0].n_ok + uses[1].n_ok > 0);
+    CHECK_INT(uses[0].n_other + uses[1].n_other, 0);
+    CHECK_OK(hearth_session_truncate(s, 0, err));
+    CHECK_OK(hearth_session_eval(s, prompt, N_PROMPT, err));
+    hearth_session_close(s);
+}
+
+typedef struct inner_use {
+    hearth_session *s, *other, *copy;
+    hearth_batch *batch;
+    hearth_answer *answer;
+    uint32_t n;
+} inner_use;
+
+static hearth_status use_within(void *user, size_t i, const float *logits, hearth_error *outer)
+{
+    inner_use *u = user;
+    (void)i, (void)logits, (void)outer;
+    CHECK_FAILS(hearth_session_eval(u->s, prompt, 1, err), HEARTH_ERROR_ARGUMENT, "session is in use");
+    CHECK_FAILS(hearth_session_eval_each(u->s, prompt, 1, NULL, NULL, err), HEARTH_ERROR_ARGUMENT,
+                "session is in use");
+    CHECK_FAILS(hearth_session_eval_hidden(u->s, prompt, 1, use_within, u, err), HEARTH_ERROR_ARGUMENT,
+                "in use");
+    CHECK_FAILS(hearth_session_truncate(u->s, 0, err), HEARTH_ERROR_ARGUMENT, "session is in use");
+    CHECK_FAILS(hearth_session_fork(u->s, &u->copy, err), HEARTH_ERROR_ARGUMENT, "session is in use");
+    CHECK_FAILS(hearth_session_save(u->s, "/nowhere", err), HEARTH_ERROR_ARGUMENT, "session is in use");
+    CHECK_FAILS(hearth_session_restore(u->s, "/nowhere", err), HEARTH_ERROR_ARGUMENT, "session is in use");
+    CHECK_FAILS(hearth_session_use_drafts(u->s, NULL, NULL, err), HEARTH_ERROR_ARGUMENT, "session is in use");
+    CHECK_FAILS(hearth_batch_add(u->batch, u->s, prompt, 1, err), HEARTH_ERROR_ARGUMENT, "session is in use");
+    u->n++;
+    return HEARTH_OK;
+}
+
+TEST(functions_of_a_session_within_its_callback_are_refused)
+{
+    inner_use u = {.s = open_session(2)};
+    CHECK_OK(hearth_batch_open(model, 8, 1, &u.batch, err));
+    CHECK_OK(hearth_session_eval_each(u.s, prompt, N_PROMPT, use_within, &u, err));
+    CHECK_INT(u.n, N_PROMPT);
+    CHECK_INT(hearth_session_position(u.s), N_PROMPT);
+    CHECK_OK(hearth_session_eval_hidden(u.s, prompt, 1, use_within, &u, err));
+    CHECK_INT(u.n, N_PROMPT + 1);
+    CHECK_OK(hearth_batch_add(u.batch, u.s, prompt, 2, err));
+    CHECK_OK(hearth_batch_run(u.batch, err));
+    hearth_batch_close(u.batch);
+    hearth_session_close(u.s);
+}
+
+static void answer_within(void *user, hearth_answer_kind kind, const char *text, size_t n)
+{
+    inner_use *u = user;
+    (void)kind, (void)text, (void)n;
+    CHECK_FAILS(hearth_answer_push(u->answer, 3 + 'a', err), HEARTH_ERROR_ARGUMENT, "answer is in use");
+    CHECK_FAILS(hearth_answer_finish(u->answer, err), HEARTH_ERROR_ARGUMENT, "answer is in use");
+    u->n++;
+}
+
+TEST(functions_of_an_answer_within_its_callback_are_refused)
+{
+    inner_use u = {0};
+    const hearth_answer_options o = {.fn = answer_within, .user = &u};
+    CHECK_OK(hearth_answer_open(model, &o, &u.answer, err));
+    CHECK_OK(hearth_answer_push(u.answer, 3 + 'a', err));
+    CHECK_OK(hearth_answer_finish(u.answer, err));
+    CHECK_INT(u.n, 1);
+    hearth_answer_close(u.answer);
 }
