@@ -90,8 +90,9 @@ static hearth_status run(const char *path, user *users, size_t n_user, uint32_t 
     if (!status) status = hearth_scheduler_open(model, NULL, &scheduler, err);
     for (size_t i = 0; i < n_user && !status; i++)
         status = add(scheduler, model, &users[i], n_token, seed, err);
-    while (!status && hearth_scheduler_step(scheduler))
-        ; /* a server adds requests here that have come meanwhile */
+    bool more = true;
+    while (!status && more) /* a server adds requests here that have come meanwhile */
+        status = hearth_scheduler_step(scheduler, &more, err);
     hearth_scheduler_close(scheduler);
     hearth_model_close(model);
     return status;

@@ -58,7 +58,9 @@ static bool step(engine *e)
     bool has_stepped = false;
     hearth_scheduler_stats sum = e->ended;
     for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m)) {
-        has_stepped |= hearth_scheduler_step(m->scheduler);
+        bool more = false;
+        (void)hearth_scheduler_step(m->scheduler, &more, NULL); /* cancelled: there are new calls to look at */
+        has_stepped |= more;
         has_stepped |= generations_go_on(m);
         hearth_scheduler_stats stats = {0};
         (void)hearth_scheduler_get_stats(m->scheduler, &stats);

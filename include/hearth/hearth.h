@@ -38,6 +38,8 @@
  * function within which it is called, fails with ARGUMENT at once (those without a status do nothing). Functions that only
  * tell (hearth_session_position and such) do not look, and a close must not meet another function. Functions of the program
  * are called on the thread that called the library, but for that of hearth_log_set.
+ * hearth_session_cancel, hearth_batch_cancel and hearth_request_cancel may be called at any time from any thread, and from
+ * signal handlers.
  *
  * The bits of a result depend on the file, the tokens and the options that name an approximation (here: the KV
  * type), and on nothing else. */
@@ -466,6 +468,11 @@ HEARTH_API uint64_t hearth_session_bytes(const hearth_model *model,
  * logits are as before. */
 HEARTH_API hearth_status hearth_session_eval(hearth_session *session, const int32_t *tokens, size_t n,
                                              hearth_error *err);
+/* The evaluation that runs, or else the next one, ends with CANCELLED, within the time of one small unit of work (a read of
+ * weights that are in the file is waited for). That ends the cancellation: evaluations behind it run. From any thread,
+ * also while the session is in use, and from a signal handler; not during or after hearth_session_close. Evaluations by a
+ * hearth_batch are cancelled by hearth_batch_cancel. */
+HEARTH_API void hearth_session_cancel(hearth_session *session);
 /* float[n_vocab] after the last token, valid until the next call on the session. NULL: before the first token, and,
  * until a token is evaluated, after hearth_session_truncate to a smaller position, hearth_session_eval_hidden, and a
  * hearth_session_restore that failed while it read, or of a session that had none. To have them again, truncate to one
@@ -545,6 +552,8 @@ HEARTH_API hearth_status hearth_batch_add(hearth_batch *batch, hearth_session *s
  * (CANCELLED; NUMERIC; IO; MEMORY; DEVICE) the positions and logits of the sessions are as before, and the batch keeps its
  * tokens: run it again, or clear it. */
 HEARTH_API hearth_status hearth_batch_run(hearth_batch *batch, hearth_error *err);
+/* As hearth_session_cancel, for hearth_batch_run. */
+HEARTH_API void hearth_batch_cancel(hearth_batch *batch);
 /* Takes out all sessions, which are as before they were added. */
 HEARTH_API void hearth_batch_clear(hearth_batch *batch);
 
@@ -730,7 +739,8 @@ typedef struct hearth_request_event {
     uint64_t reserved[4];
 } hearth_request_event;
 
-/* TOKEN: false ends the request. Called within functions of the scheduler, on their thread; must not call them. */
+/* TOKEN: false ends the request. Called within functions of the scheduler, on their thread; it can call none of them, but
+ * hearth_request_cancel and those that only tell. */
 typedef bool hearth_request_fn(void *user, const hearth_request_event *event);
 
 typedef struct hearth_request {
@@ -762,12 +772,17 @@ HEARTH_API hearth_status hearth_scheduler_add(hearth_scheduler *scheduler, const
                                               hearth_error *err);
 /* Ends a request, if there is one of that id; its function is called. */
 HEARTH_API void hearth_scheduler_cancel(hearth_scheduler *scheduler, uint64_t id);
+/* The same from any thread, and from a signal handler: a step that runs ends early, and hearth_scheduler_step calls the
+ * request's function, the one that runs or else the next. False: 64 requests are waiting for that; call it again after a
+ * step. Not during or after hearth_scheduler_close. */
+HEARTH_API bool hearth_request_cancel(hearth_scheduler *scheduler, uint64_t id);
 /* A paused request keeps its place and its pages, but takes part in no step. */
 HEARTH_API void hearth_scheduler_pause(hearth_scheduler *scheduler, uint64_t id, bool is_paused);
-/* Evaluates one batch. false: there is none, as no request is left, or only paused ones. While
- * hearth_model_options.cancel is not 0 nothing is evaluated: a caller that wants to cancel a request sets it, so that
- * the step ends early, and clears it. */
-HEARTH_API bool hearth_scheduler_step(hearth_scheduler *scheduler);
+/* Evaluates one batch, and never waits: a program with nothing to evaluate waits by its own means until it has a request
+ * to add. *more: whether a further step can have something to do; false: no request is left, or only paused ones.
+ * CANCELLED: while hearth_model_options.cancel is not 0 nothing is evaluated, and *more is as before. What fails in a step
+ * is told to the requests of it. more may be NULL. ARGUMENT: it is called within a function of a request. */
+HEARTH_API hearth_status hearth_scheduler_step(hearth_scheduler *scheduler, bool *more, hearth_error *err);
 
 /* Writes the cache of earlier requests to a folder, one file each, with checksums, unless it is there; deletes files of
  * texts that others continue, and keeps at most max_size bytes of those that lie there. Restored by a scheduler of

@@ -88,7 +88,7 @@ struct hth_pool {
     uint64_t free_until;      /* phases up to this one have a record in the ring */
     _Atomic bool closing;
     _Atomic bool cancelled;    /* units were skipped */
-    const volatile int *watch; /* the cancel flag; NULL: none */
+    const volatile int *watch[2]; /* flags that cancel; NULL: none */
     _Atomic bool caller_sleeps;
     _Atomic uint64_t straggler_ns, spin_ns;
     _Atomic uint64_t n_backup;
@@ -193,9 +193,9 @@ static phase *next_phase(hth_pool *pool, uint64_t number)
 /* True while units are skipped: from the first skipped unit until the caller has read the cancelled state. */
 static bool is_skipping(hth_pool *pool)
 {
-    if (!pool->watch) return false;
-    return atomic_load_explicit(&pool->cancelled, memory_order_relaxed) ||
-           __atomic_load_n(pool->watch, __ATOMIC_RELAXED) != 0;
+    if (!pool->watch[0] && !pool->watch[1]) return false;
+    return atomic_load_explicit(&pool->cancelled, memory_order_relaxed) || hth_is_cancelled(pool->watch[0]) ||
+           hth_is_cancelled(pool->watch[1]);
 }
 
 /* Called by the thread that ends the unit, before the phase can end. A straggler whose unit another thread has
@@ -550,7 +550,10 @@ void hth_pool_run(hth_pool *pool, hth_work_fn *work, void *arg, size_t n_unit)
     }
 }
 
-void hth_pool_watch(hth_pool *pool, const volatile int *flag) { pool->watch = flag; }
+void hth_pool_watch(hth_pool *pool, const volatile int *flag, const volatile int *other)
+{
+    pool->watch[0] = flag, pool->watch[1] = other;
+}
 
 bool hth_pool_is_cancelled(hth_pool *pool)
 {
@@ -561,7 +564,7 @@ bool hth_pool_is_cancelled(hth_pool *pool)
 
 bool hth_pool_take_cancelled(hth_pool *pool)
 {
-    return pool->watch && atomic_exchange(&pool->cancelled, false);
+    return (pool->watch[0] || pool->watch[1]) && atomic_exchange(&pool->cancelled, false);
 }
 
 void hth_pool_quiesce(hth_pool *pool)

@@ -67,9 +67,9 @@ void hth_pool_quiesce(hth_pool *pool);
 
 /* ---- cancelling ------------------------------------------------------------------------------ */
 
-/* While *flag is not 0, units of all jobs that have not started are skipped. A signal handler or another thread
- * may set it. It must stay valid until hth_pool_quiesce. NULL: never. Call only while the pool is idle. */
-void hth_pool_watch(hth_pool *pool, const volatile int *flag);
+/* While *flag or *other is not 0, units of all jobs that have not started are skipped. A signal handler or another thread
+ * may set them. They must stay valid until hth_pool_quiesce. NULL: never. Call only while the pool is idle. */
+void hth_pool_watch(hth_pool *pool, const volatile int *flag, const volatile int *other);
 /* True if units are skipped from now on because the flag is set; hth_pool_take_cancelled then returns true. Call
  * from the caller's thread. */
 bool hth_pool_is_cancelled(hth_pool *pool);

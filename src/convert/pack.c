@@ -582,7 +582,7 @@ static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *
     w->gate_up_swapped = hth_arena_alloc(&w->arena, n, sizeof *w->gate_up_swapped, 64);
     if (w->arena.failed) return hth_fail_memory(err, n * sizeof *w->orders, "the order of neurons");
     st = hth_pool_open(hth_pool_default_threads(o->n_thread), &w->packer.pool, err);
-    if (st == HEARTH_OK) hth_pool_watch(w->packer.pool, o->cancel);
+    if (st == HEARTH_OK) hth_pool_watch(w->packer.pool, o->cancel, NULL);
     return st;
 }
 

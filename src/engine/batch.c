@@ -65,7 +65,7 @@ hearth_status hth_batch_open_own(const hearth_model *model, uint32_t n_tok, uint
     }
     if ((st = hth_switches_check(err)) != HEARTH_OK) goto fail;
     if ((st = hth_pool_open(hth_pool_default_threads(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
-    hth_pool_watch(b->pool, model->cancel);
+    hth_pool_watch(b->pool, model->cancel, &b->cancel);
     hth_pool_pin(b->pool);
     if ((st = hth_step_open(model->model, &b->kernels, b->pool, n_tok, selector, &b->step, err)) != HEARTH_OK)
         goto fail;
@@ -102,6 +102,11 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint3
 void hearth_batch_unpin(hearth_batch *b)
 {
     if (b) hth_pool_unpin(b->pool);
+}
+
+void hearth_batch_cancel(hearth_batch *b)
+{
+    if (b) __atomic_store_n(&b->cancel, 1, __ATOMIC_RELAXED);
 }
 
 void hearth_batch_close(hearth_batch *b)
@@ -386,6 +391,7 @@ hearth_status hth_batch_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn,
             hth_engine_gpu_fallback(hth_engine_mutable(b->model), b->generation, why.message);
     }
     if (st == HEARTH_OK && keeps_rows) st = give_rows(b, n_tok, &why);
+    if (st == HEARTH_ERROR_CANCELLED) __atomic_store_n(&b->cancel, 0, __ATOMIC_RELAXED);
     if (st != HEARTH_OK && err) *err = why;
     return st;
 }

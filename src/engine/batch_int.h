@@ -7,6 +7,7 @@
 struct hearth_batch {
     const hearth_model *model;
     hth_in_use in_use;
+    volatile int cancel; /* hearth_batch_cancel */
     hth_kernels kernels; /* the model's, except for approximations */
     hth_pool *pool;
     hth_step *step;

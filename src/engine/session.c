@@ -100,6 +100,11 @@ hearth_status hearth_session_fork(const hearth_session *from, hearth_session **o
     return HEARTH_OK;
 }
 
+void hearth_session_cancel(hearth_session *s)
+{
+    if (s) hearth_batch_cancel(s->own);
+}
+
 void hearth_session_close(hearth_session *s)
 {
     HTH_FP_SCOPE;

@@ -23,8 +23,12 @@ struct hth_request {
     bool ignore_end, has_begun, is_paused;
 };
 
+enum { HTH_N_CANCELLED = 64 };
+
 struct hearth_scheduler {
     const hearth_model *model;
+    hth_in_use in_use;
+    _Atomic uint64_t cancelled[HTH_N_CANCELLED]; /* ids of hearth_request_cancel; 0: free */
     hearth_scheduler_options options;
     hth_kv_budget pages;
     uint64_t pages_size; /* counted in the limit of the model */

@@ -7,6 +7,7 @@
 #include "base/fp_state.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "constrain/constraint.h"
 #include "engine/struct_size.h"
 #include "scheduler/requests.h"
@@ -218,6 +219,8 @@ hearth_status hearth_scheduler_add(hearth_scheduler *s, const hearth_request *gi
     if (!id) return hth_fail_null(err, "id");
     *id = 0;
     if (!s) return hth_fail_null(err, "scheduler");
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "scheduler");
     hearth_status st = hth_engine_read_options(&hth_size_of_hearth_request, given, from, err);
     if (st == HEARTH_OK) st = check_request(s, from, err);
     if (st != HEARTH_OK) return st;
@@ -270,10 +273,8 @@ static void end(hearth_scheduler *s, request *r, hearth_request_event event)
     free_request(r);
 }
 
-void hearth_scheduler_cancel(hearth_scheduler *s, uint64_t id)
+static void cancel(hearth_scheduler *s, uint64_t id)
 {
-    HTH_FP_SCOPE;
-    if (!s) return;
     request *const lists[] = {s->waiting, s->running};
     for (int i = 0; i < 2; i++)
         for (request *r = lists[i]; r; r = r->next)
@@ -281,6 +282,33 @@ void hearth_scheduler_cancel(hearth_scheduler *s, uint64_t id)
                 end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_CANCELLED});
                 return;
             }
+}
+
+void hearth_scheduler_cancel(hearth_scheduler *s, uint64_t id)
+{
+    HTH_FP_SCOPE;
+    if (!s) return;
+    HTH_USE(use, s);
+    if (use) cancel(s, id);
+}
+
+bool hearth_request_cancel(hearth_scheduler *s, uint64_t id)
+{
+    for (int i = 0; s && id != 0 && i < HTH_N_CANCELLED; i++) {
+        uint64_t was = 0;
+        if (!atomic_compare_exchange_strong(&s->cancelled[i], &was, id) && was != id) continue;
+        hearth_batch_cancel(s->batch);
+        return true;
+    }
+    return false;
+}
+
+static void end_cancelled(hearth_scheduler *s)
+{
+    for (int i = 0; i < HTH_N_CANCELLED; i++) {
+        uint64_t id = atomic_exchange(&s->cancelled[i], 0);
+        if (id != 0) cancel(s, id);
+    }
 }
 
 void hearth_scheduler_pause(hearth_scheduler *s, uint64_t id, bool is_paused)
@@ -651,11 +679,17 @@ static void measure(hearth_scheduler *s, double seconds, const step_size *size)
         hth_drafter_measure(s->drafter, size->n_generating + size->n_draft, seconds);
 }
 
-bool hearth_scheduler_step(hearth_scheduler *s)
+static bool has_work(const hearth_scheduler *s)
 {
-    HTH_FP_SCOPE;
+    for (const request *r = s->running; r; r = r->next)
+        if (!r->is_paused) return true;
+    return s->waiting != NULL;
+}
+
+/* Whether a further step can have something to do. */
+static bool step(hearth_scheduler *s)
+{
     hearth_error why = {0};
-    if (!s) return false;
     begin_requests(s);
     if (!s->running) return s->waiting != NULL;
     step_size size = plan_step(s);
@@ -670,6 +704,23 @@ bool hearth_scheduler_step(hearth_scheduler *s)
         fail_step(s, &why);
     }
     return s->waiting || s->running;
+}
+
+hearth_status hearth_scheduler_step(hearth_scheduler *s, bool *more, hearth_error *err)
+{
+    HTH_FP_SCOPE;
+    bool ignored;
+    if (!more) more = &ignored;
+    *more = false;
+    if (!s) return hth_fail_null(err, "scheduler");
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "scheduler");
+    end_cancelled(s);
+    *more = has_work(s);
+    if (!hth_is_cancelled(s->model->cancel)) *more = step(s);
+    end_cancelled(s);
+    if (hth_is_cancelled(s->model->cancel)) return hth_fail_cancelled(err);
+    return HEARTH_OK;
 }
 
 void hth_scheduler_set_part(hearth_scheduler *s, hth_scheduler_part_fn *fn, void *user)

@@ -13,6 +13,8 @@ hearth_status hearth_scheduler_save(hearth_scheduler *s, const char *folder, uin
 {
     HTH_FP_SCOPE;
     if (!s || !folder) return hth_fail_null(err, s ? "folder" : "scheduler");
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "scheduler");
     return hth_kept_save(&s->kept, folder, max_size, progress, user, err);
 }
 
@@ -41,6 +43,8 @@ hearth_status hearth_scheduler_restore(hearth_scheduler *s, const char *folder, 
     hth_kept_file *files;
     size_t n, n_tried = 0;
     if (!s || !folder) return hth_fail_null(err, s ? "folder" : "scheduler");
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "scheduler");
     hearth_status st = hth_kept_list_files(folder, &files, &n, err);
     if (st != HEARTH_OK) return st;
     while (n_tried < n && s->kept.n < s->options.n_kept &&

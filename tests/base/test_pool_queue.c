@@ -282,7 +282,7 @@ TEST(units_are_skipped_from_when_a_flag_is_set_until_it_is_not)
         uint64_t expected[2][WIDTH], before[2][WIDTH];
         CLOSED(hth_pool) *pool = open_pool(n_thread);
         hth_pool_set_straggler_timeout(pool, 0);
-        hth_pool_watch(pool, &cancel_flag);
+        hth_pool_watch(pool, &cancel_flag, NULL);
         chain_alone(N_JOB, n_thread, expected);
         reset();
         memcpy(before, values, sizeof before);
@@ -311,7 +311,7 @@ TEST(units_are_skipped_from_when_a_flag_is_set_until_it_is_not)
 TEST(a_late_thread_cancels_nothing)
 {
     CLOSED(hth_pool) *pool = open_pool(2);
-    hth_pool_watch(pool, &cancel_flag);
+    hth_pool_watch(pool, &cancel_flag, NULL);
     start_chain(pool, HTH_POOL_CLAIMED);
     hth_pool_finish(pool);
     CHECK_INT(hth_pool_n_backup(pool), 1);

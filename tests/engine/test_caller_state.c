@@ -154,7 +154,7 @@ static void use_scheduler(results *r, const hearth_model *m, const int32_t *ids,
         .tokens = ids, .n_token = n, .max_token = 6, .sampler = &sampler, .fn = on_event, .user = r};
     CALL_OK(hearth_scheduler_open(m, &o, &scheduler, err));
     CALL_OK(hearth_scheduler_add(scheduler, &request, &id, err));
-    while (more) CALL(more = hearth_scheduler_step(scheduler));
+    while (more) CALL(hearth_scheduler_step(scheduler, &more, NULL));
     CALL(hearth_scheduler_close(scheduler));
 }
 

@@ -111,7 +111,7 @@ static void use_copy(objects *o) { use_constraint_of(o->copy); }
 static void use_scheduler(objects *o)
 {
     size_t before = o->n_event;
-    CHECK(hearth_scheduler_step(o->scheduler));
+    CHECK(test_step(o->scheduler));
     CHECK(o->n_event > before);
 }
 
@@ -439,7 +439,7 @@ TEST(options_of_samplers_and_requests_may_be_freed)
     int32_t drawn = -1;
     CHECK_OK(hearth_sampler_sample(sampler, logits, &drawn, err));
     CHECK_INT(drawn, 3 + 'b');
-    while (hearth_scheduler_step(scheduler)) {
+    while (test_step(scheduler)) {
     }
     CHECK_INT(o.n_event, 4);
     hearth_scheduler_close(scheduler);

@@ -650,7 +650,7 @@ TEST(requests_are_checked)
     static const int32_t many[40];
     const hearth_request long_one = {.tokens = many, .n_token = 40, .fn = ignore_event};
     FAILS_AS(HEARTH_ERROR_CONTEXT, hearth_scheduler_add(s, &long_one, &id, err), "40 tokens");
-    CHECK(!hearth_scheduler_step(s));
+    CHECK(!test_step(s));
     hearth_scheduler_close(s);
 }
 
@@ -662,7 +662,7 @@ TEST(functions_on_schedulers_take_NULL)
         OPENED(hearth_scheduler, model, &(hearth_scheduler_options){.n_ctx = 32, .n_thread = 1});
     hearth_scheduler_cancel(NULL, 1), hearth_scheduler_cancel(s, 1);
     hearth_scheduler_pause(NULL, 1, true), hearth_scheduler_pause(s, 1, true);
-    CHECK(!hearth_scheduler_step(NULL) && !hearth_scheduler_has_unsaved(NULL));
+    CHECK(!test_step(NULL) && !hearth_scheduler_has_unsaved(NULL));
     REFUSED(hearth_scheduler_save(NULL, "x", 1, NULL, NULL, err), "scheduler is NULL");
     REFUSED(hearth_scheduler_save(s, NULL, 1, NULL, NULL, err), "folder is NULL");
     REFUSED(hearth_scheduler_restore(NULL, "x", err), "scheduler is NULL");

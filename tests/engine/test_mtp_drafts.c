@@ -481,10 +481,10 @@ static hearth_draft_stats run_requests(const hearth_model *m, uint32_t n_draft, 
                                   .user = &out[i]};
         CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
         if (i == N_REQUEST / 2)
-            while (hearth_scheduler_step(s)) {
+            while (test_step(s)) {
             }
     }
-    while (hearth_scheduler_step(s)) {
+    while (test_step(s)) {
     }
     hearth_draft_stats all = test_scheduler_stats(s).draft;
     hearth_scheduler_close(s);

@@ -307,3 +307,135 @@ TEST(functions_of_an_answer_within_its_callback_are_refused)
     CHECK_INT(u.n, 1);
     hearth_answer_close(u.answer);
 }
+
+/* ---- cancelling -------------------------------------------------------------------------------------------- */
+
+static hearth_session *to_cancel;
+static void cancel_on_signal(int number)
+{
+    (void)number;
+    hearth_session_cancel(to_cancel);
+}
+
+static hearth_status raise_signal(void *user, size_t i, const float *logits, hearth_error *err)
+{
+    (void)logits, (void)err;
+    ++*(uint32_t *)user;
+    if (i == 0) raise(SIGUSR1);
+    return HEARTH_OK;
+}
+
+TEST(a_signal_handler_cancels_one_session)
+{
+    uint32_t n = 0;
+    const hearth_session_options o = {.n_ctx = 64, .n_batch = 2, .n_thread = 2};
+    hearth_session *s = NULL, *other = open_session(2);
+    struct sigaction cancel = {.sa_handler = cancel_on_signal}, old;
+    CHECK_OK(hearth_session_open(model, &o, &s, err));
+    to_cancel = s;
+    sigaction(SIGUSR1, &cancel, &old);
+    CHECK_FAILS(hearth_session_eval_each(s, prompt, N_PROMPT, raise_signal, &n, err), HEARTH_ERROR_CANCELLED,
+                "cancel");
+    CHECK(n >= 1 && n < N_PROMPT);
+    CHECK_INT(hearth_session_position(s), 0);
+    CHECK_OK(hearth_session_eval(other, prompt, N_PROMPT, err));
+    CHECK_OK(hearth_session_eval(s, prompt, N_PROMPT, err)); /* it was cancelled once */
+    CHECK_BYTES(hearth_session_logits(s), hearth_session_logits(other), TINY_VOCAB * sizeof(float));
+    hearth_session_cancel(s); /* the next one */
+    CHECK_FAILS(hearth_session_eval(s, prompt, 1, err), HEARTH_ERROR_CANCELLED, "cancel");
+    CHECK_OK(hearth_session_eval(s, prompt, 1, err));
+    sigaction(SIGUSR1, &old, NULL);
+    hearth_session_close(s);
+    hearth_session_close(other);
+}
+
+TEST(a_batch_is_cancelled_and_keeps_its_tokens)
+{
+    CLOSED(hearth_batch) *b = NULL;
+    CLOSED(hearth_session) *s = open_session(1);
+    CHECK_OK(hearth_batch_open(model, 8, 2, &b, err));
+    CHECK_OK(hearth_batch_add(b, s, prompt, N_PROMPT, err));
+    hearth_batch_cancel(b);
+    CHECK_FAILS(hearth_batch_run(b, err), HEARTH_ERROR_CANCELLED, "cancel");
+    CHECK_OK(hearth_batch_run(b, err));
+    CHECK_INT(hearth_session_position(s), N_PROMPT);
+}
+
+typedef struct events {
+    hearth_scheduler *scheduler;
+    uint64_t ids[2];
+    uint32_t n_token[2], n_cancelled[2];
+} events;
+
+/* The first request cancels the second one, whose function does not call the scheduler. */
+static bool cancel_other(void *user, const hearth_request_event *event)
+{
+    events *e = user;
+    if (event->state == HEARTH_REQUEST_CANCELLED) e->n_cancelled[0]++;
+    if (event->state == HEARTH_REQUEST_TOKEN && e->n_token[0]++ == 1) {
+        CHECK_FAILS(hearth_scheduler_step(e->scheduler, NULL, err), HEARTH_ERROR_ARGUMENT,
+                    "scheduler is in use");
+        CHECK(hearth_request_cancel(e->scheduler, e->ids[1]));
+    }
+    return true;
+}
+
+static bool count_second(void *user, const hearth_request_event *event)
+{
+    events *e = user;
+    if (event->state == HEARTH_REQUEST_CANCELLED) e->n_cancelled[1]++;
+    if (event->state == HEARTH_REQUEST_TOKEN) e->n_token[1]++;
+    return true;
+}
+
+TEST(a_request_is_cancelled_within_a_step)
+{
+    events e = {0};
+    bool more = true;
+    const hearth_scheduler_options o = {.n_ctx = 64, .n_thread = 2, .draft.n_draft = HEARTH_DRAFT_NONE};
+    hearth_request_fn *const fns[] = {cancel_other, count_second};
+    CHECK_OK(hearth_scheduler_open(model, &o, &e.scheduler, err));
+    for (int i = 0; i < 2; i++) {
+        const hearth_request r = {.tokens = prompt,
+                                  .n_token = N_PROMPT,
+                                  .max_token = 8,
+                                  .ignore_end = true,
+                                  .fn = fns[i],
+                                  .user = &e};
+        CHECK_OK(hearth_scheduler_add(e.scheduler, &r, &e.ids[i], err));
+    }
+    for (int i = 0; i < 100 && more; i++) CHECK_OK(hearth_scheduler_step(e.scheduler, &more, err));
+    CHECK(!more);
+    CHECK_INT(e.n_token[0], 8);
+    CHECK_INT(e.n_cancelled[0], 0);
+    CHECK_INT(e.n_cancelled[1], 1);
+    CHECK(e.n_token[1] <= 2);
+    hearth_scheduler_close(e.scheduler);
+}
+
+TEST(a_step_ends_with_a_status_while_the_model_is_cancelled)
+{
+    static volatile int flag;
+    events e = {0};
+    bool more = false;
+    hearth_model *cancelled = NULL;
+    const hearth_model_options mo = {.cancel = &flag};
+    const hearth_request r = {.tokens = prompt,
+                              .n_token = N_PROMPT,
+                              .max_token = 2,
+                              .ignore_end = true,
+                              .fn = count_second,
+                              .user = &e};
+    CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny.gguf", &mo, &cancelled, err));
+    CHECK_OK(hearth_scheduler_open(cancelled, NULL, &e.scheduler, err));
+    CHECK_OK(hearth_scheduler_add(e.scheduler, &r, &e.ids[1], err));
+    flag = 1;
+    for (int i = 0; i < 3; i++)
+        CHECK_FAILS(hearth_scheduler_step(e.scheduler, &more, err), HEARTH_ERROR_CANCELLED, "cancel");
+    CHECK(more);
+    flag = 0;
+    for (int i = 0; i < 20 && more; i++) CHECK_OK(hearth_scheduler_step(e.scheduler, &more, err));
+    CHECK_INT(e.n_token[1], 2);
+    hearth_scheduler_close(e.scheduler);
+    hearth_model_close(cancelled);
+}

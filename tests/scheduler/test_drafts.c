@@ -96,7 +96,7 @@ static hearth_scheduler_stats run(const hearth_model *m, const hearth_scheduler_
                                   .user = &out[i]};
         CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
     }
-    while (hearth_scheduler_step(s)) {
+    while (test_step(s)) {
     }
     hearth_scheduler_stats stats = test_scheduler_stats(s);
     CHECK_INT(stats.n_running + stats.n_waiting, 0);
@@ -345,7 +345,7 @@ static void take_two_turns(const char *architecture)
                                       .fn = request_note,
                                       .user = &o[turn]};
             CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
-            while (hearth_scheduler_step(s)) {
+            while (test_step(s)) {
             }
             memcpy(w.prompt + w.n, o[turn].tokens, o[turn].n * sizeof *w.prompt);
             w.n += o[turn].n;
@@ -439,7 +439,7 @@ static void cancel_steps(const char *architecture)
                                       .fn = request_note,
                                       .user = &i};
             CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
-            while (hearth_scheduler_step(s)) {
+            while (test_step(s)) {
             }
             CHECK(i.n_step > at);
             request_expect_same(&plain, &i.o, 1);

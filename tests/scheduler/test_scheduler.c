@@ -155,14 +155,14 @@ static uint64_t play(const fixture *f, test_random *r, wanted *all, hearth_sched
     uint64_t ids[N_REQUEST] = {0};
     bool ends_early[N_REQUEST] = {false};
     hth_scheduler_set_part(s, any_part, r);
-    for (size_t i = 0; i < N_REQUEST || hearth_scheduler_step(s);) {
+    for (size_t i = 0; i < N_REQUEST || test_step(s);) {
         if (i < N_REQUEST && test_random_below(r, 4) == 0) {
             ids[i] = add(s, &all[i]);
             ends_early[i] = test_random_below(r, 6) == 0;
             all[i].among.stop_at = ends_early[i] ? 1 + test_random_below(r, 4) : 0;
             i++;
         } else if (i < N_REQUEST) {
-            (void)hearth_scheduler_step(s);
+            (void)test_step(s);
         }
         if (i > 0 && test_random_below(r, 40) == 0) {
             size_t k = test_random_below(r, (uint32_t)i);
@@ -231,7 +231,7 @@ TEST(a_prompt_alone_is_evaluated_and_kept)
             q.prompt_only = true;
             CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
         }
-        while (hearth_scheduler_step(s)) {
+        while (test_step(s)) {
         }
         expect_equal(&beside);
         for (int i = 0; i < 2; i++) {
@@ -244,7 +244,7 @@ TEST(a_prompt_alone_is_evaluated_and_kept)
         next.n += 5, next.max_token = 8;
         run_alone(&f, &next);
         add(s, &next);
-        while (hearth_scheduler_step(s)) {
+        while (test_step(s)) {
         }
         expect_equal(&next);
         CHECK_INT(next.among.n_cached, first.n);
@@ -267,7 +267,7 @@ TEST(a_second_turn_evaluates_its_new_tokens_only)
         make_wanted(&r, &first, NULL, 0);
         first.n = 70, first.max_token = 20;
         add(s, &first);
-        while (hearth_scheduler_step(s)) {
+        while (test_step(s)) {
         }
         second = first;
         memcpy(second.prompt + first.n, first.among.tokens, first.among.n * sizeof *first.among.tokens);
@@ -276,7 +276,7 @@ TEST(a_second_turn_evaluates_its_new_tokens_only)
         other = second, other.owner++;
         add(s, &second);
         add(s, &other);
-        while (hearth_scheduler_step(s)) {
+        while (test_step(s)) {
         }
         CHECK_INT(second.among.n_cached, first.n + first.among.n - 1); /* the last token was not evaluated */
         CHECK_INT(other.among.n_cached, 0);
@@ -301,10 +301,10 @@ TEST(nothing_is_kept_where_that_is_asked_for)
     make_wanted(&r, &first, NULL, 0);
     again = first;
     add(s, &first);
-    while (hearth_scheduler_step(s)) {
+    while (test_step(s)) {
     }
     add(s, &again);
-    while (hearth_scheduler_step(s)) {
+    while (test_step(s)) {
     }
     CHECK(again.among.hash == first.among.hash);
     CHECK_INT(again.among.n_cached, 0);
@@ -338,16 +338,16 @@ TEST(progress_is_that_of_the_request)
         CHECK(!p.is_running && p.n_before == (uint32_t)i && p.n_prompt == 70 && p.n_evaluated == 0);
     }
     for (uint32_t n = 32; n <= 64; n += 32) {
-        CHECK(hearth_scheduler_step(s));
+        CHECK(test_step(s));
         CHECK(hearth_scheduler_get_progress(s, ids[0], &p) && p.is_running && p.n_evaluated == n &&
               p.n_generated == 0);
         CHECK(hearth_scheduler_get_progress(s, ids[2], &p) && !p.is_running && p.n_before == 1);
     }
     for (uint32_t n = 1; n < 5; n++) {
-        CHECK(hearth_scheduler_step(s));
+        CHECK(test_step(s));
         CHECK(hearth_scheduler_get_progress(s, ids[0], &p) && p.n_evaluated == 70 && p.n_generated == n);
     }
-    while (hearth_scheduler_step(s)) {
+    while (test_step(s)) {
     }
     for (int i = 0; i < 3; i++) CHECK(!hearth_scheduler_get_progress(s, ids[i], &p));
     hearth_scheduler_close(s);
@@ -390,7 +390,7 @@ TEST(active_neurons_are_those_of_all_requests)
         n_counted += hearth_session_sparsity_stats(session, expected[i]);
         hearth_session_close(session);
     }
-    while (hearth_scheduler_step(s)) {
+    while (test_step(s)) {
     }
     CHECK_INT(hearth_scheduler_sparsity_stats(s, share), n_counted);
     for (uint32_t l = 0; l < info.n_layer; l++) {
@@ -401,7 +401,7 @@ TEST(active_neurons_are_those_of_all_requests)
     }
     hearth_scheduler_enable_sparsity_stats(s, false);
     add(s, &w[0]);
-    while (hearth_scheduler_step(s)) {
+    while (test_step(s)) {
     }
     CHECK_INT(hearth_scheduler_sparsity_stats(s, share), 0);
     hearth_scheduler_close(s);
@@ -447,7 +447,7 @@ static hearth_scheduler *restart(const fixture *f, const char *folder, wanted *w
     hearth_scheduler *s = open_scheduler(f, &o);
     CHECK_OK(hearth_scheduler_restore(s, folder, err));
     add(s, w);
-    while (hearth_scheduler_step(s)) {
+    while (test_step(s)) {
     }
     return s;
 }
@@ -471,7 +471,7 @@ TEST(a_restart_finds_what_was_kept)
             run_alone(&f, &w[i]);
             add(s, &w[i]);
         }
-        while (hearth_scheduler_step(s)) {
+        while (test_step(s)) {
         }
         CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, NULL, NULL, err));
         CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, NULL, NULL, err)); /* again: nothing is added */
@@ -532,7 +532,7 @@ TEST(a_step_that_is_cancelled_is_evaluated_again)
     hearth_scheduler *s = open_scheduler(&f, &o);
     hth_scheduler_set_part(s, interrupt, &n_step);
     add(s, &w);
-    while (hearth_scheduler_step(s)) {
+    while (test_step(s)) {
     }
     CHECK(n_step > 3);
     expect_equal(&w);
@@ -554,11 +554,11 @@ TEST(owners_take_turns)
         all[i].owner = i == 4, all[i].n = 10, all[i].max_token = 8;
         add(s, &all[i]);
     }
-    for (int i = 0; i < 4; i++) (void)hearth_scheduler_step(s);
+    for (int i = 0; i < 4; i++) (void)test_step(s);
     CHECK(all[0].among.n > 0 &&
           all[4].among.n > 0); /* the last one does not wait for the first owner's others */
     CHECK_INT(all[1].among.n, 0);
-    while (hearth_scheduler_step(s)) {
+    while (test_step(s)) {
     }
     CHECK(all[1].among.n > 0 && all[3].among.n > 0);
     hearth_scheduler_close(s);
@@ -595,11 +595,11 @@ TEST(requests_that_cannot_fit_are_refused)
     CHECK_INT(hearth_scheduler_add(s, &q, &id, &why), HEARTH_ERROR_ARGUMENT);
     w.prompt[1] = 1, q.n_token = 64, q.max_token = 0; /* the whole cache: one token comes */
     CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
-    while (hearth_scheduler_step(s)) {
+    while (test_step(s)) {
     }
     CHECK_INT(w.among.n, 1);
     CHECK_INT(w.among.last, HEARTH_REQUEST_LENGTH);
-    CHECK(!hearth_scheduler_step(s));
+    CHECK(!test_step(s));
     hearth_scheduler_close(s);
     close_model(&f);
 }
@@ -622,7 +622,7 @@ static hearth_status ask_twice(const fault_paths *p, hearth_error *err)
         const hearth_request r = {
             .tokens = prompt, .n_token = n, .max_token = 3, .fn = request_note, .user = &out};
         st = hearth_scheduler_add(s, &r, &id, err);
-        while (st == HEARTH_OK && hearth_scheduler_step(s)) {
+        while (st == HEARTH_OK && test_step(s)) {
         }
         if (st == HEARTH_OK && out.last == HEARTH_REQUEST_FAILED) {
             st = out.error.status;
@@ -666,7 +666,7 @@ TEST(what_is_continued_leaves_the_folder)
     CHECK(!hearth_scheduler_has_unsaved(s));
     for (int i = 0; i < 2; i++) {
         add(s, &w[i]);
-        while (hearth_scheduler_step(s)) {
+        while (test_step(s)) {
         }
         CHECK(hearth_scheduler_has_unsaved(s));
         CHECK_INT(hearth_scheduler_save(s, folder, UINT64_MAX, no_time, &n_asked, &why),

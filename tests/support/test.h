@@ -114,6 +114,14 @@ static inline hearth_model_info test_model_info(const hearth_model *model)
     return info;
 }
 
+/* Whether more steps follow. */
+static inline bool test_step(hearth_scheduler *scheduler)
+{
+    bool more;
+    (void)hearth_scheduler_step(scheduler, &more, NULL);
+    return more;
+}
+
 static inline hearth_draft_stats test_draft_stats(const hearth_session *session)
 {
     hearth_draft_stats stats = {0};

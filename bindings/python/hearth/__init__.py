@@ -118,7 +118,8 @@ class _AnswerOptions(_Sized):
 
 class _SessionOptions(_Sized):
     _fields_ = [("size", c_size_t), ("n_ctx", c_uint32), ("n_batch", c_uint32), ("n_thread", c_uint32),
-                ("bf16_dot", c_bool), ("release_window", c_bool), ("kv", c_int), ("selector", c_int)]
+                ("bf16_dot", c_bool), ("release_window", c_bool), ("no_pin", c_bool), ("kv", c_int),
+                ("selector", c_int)]
 
 
 class _LogitBias(ctypes.Structure):
@@ -147,8 +148,8 @@ class _DraftStats(ctypes.Structure):
 
 class _SchedulerOptions(_Sized):
     _fields_ = [("size", c_size_t), ("n_position", c_uint32), ("n_ctx", c_uint32), ("n_batch", c_uint32),
-                ("n_running", c_uint32), ("n_kept", c_uint32), ("n_thread", c_uint32), ("kv", c_int),
-                ("max_delay", c_double), ("draft", _DraftOptions)]
+                ("n_running", c_uint32), ("n_kept", c_uint32), ("n_thread", c_uint32),
+                ("no_pin", c_bool), ("kv", c_int), ("max_delay", c_double), ("draft", _DraftOptions)]
 
 
 class _RequestEvent(ctypes.Structure):
@@ -209,7 +210,7 @@ _FUNCTIONS = {
     "hearth_constraint_close": "vp", "hearth_constraint_copy": "spp", "hearth_constraint_mask": "spf",
     "hearth_constraint_accept": "spi", "hearth_constraint_get_end": "ip", "hearth_scheduler_open": "sppp",
     "hearth_scheduler_close": "vp", "hearth_scheduler_add": "sppp", "hearth_scheduler_cancel": "vpU",
-    "hearth_scheduler_step": "bp",
+    "hearth_scheduler_step": "spp",
 }
 
 
@@ -999,11 +1000,11 @@ class Scheduler(_Object):
 
     def step(self) -> bool:
         """Evaluates one batch. False: no request is left."""
-        pointer = self._pointer
-        return _interruptible(self.model._cancel, lambda: bool(_lib.hearth_scheduler_step(pointer)))
+        pointer, more = self._pointer, c_bool()
+        _interruptible(self.model._cancel, lambda: _call("hearth_scheduler_step", pointer, byref(more)))
+        return bool(more.value)
 
     def run(self) -> None:
         """Steps until no request is left."""
         while self.step():
-            if self.model.cancelled:
-                raise Error("cancelled", "cancelled")
+            pass
