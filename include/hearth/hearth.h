@@ -40,6 +40,9 @@
  * are called on the thread that called the library, but for that of hearth_log_set.
  * hearth_session_cancel, hearth_batch_cancel and hearth_request_cancel may be called at any time from any thread, and from
  * signal handlers.
+ * A function of the program has to return: after longjmp or an exception the objects of the interrupted call stay in use,
+ * and can only be closed. After fork, the child may exec, or open a model of its own if no other thread was within the
+ * library; what the parent opened it must neither use nor close. The calling thread needs a stack of 256 KiB.
  *
  * The bits of a result depend on the file, the tokens and the options that name an approximation (here: the KV
  * type), and on nothing else. */

@@ -6,7 +6,9 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 
 static gguf_bytes file;
@@ -438,4 +440,88 @@ TEST(a_step_ends_with_a_status_while_the_model_is_cancelled)
     CHECK_INT(e.n_token[1], 2);
     hearth_scheduler_close(e.scheduler);
     hearth_model_close(cancelled);
+}
+
+/* ---- fork, jumps, small stacks ----------------------------------------------------------------------------- */
+
+/* Opens a model of its own, and evaluates and constrains with it. */
+static bool use_own_model(float *logits)
+{
+    static const char schema[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":"
+                                 "{\"enum\":[1,\"b\",null]}}},\"required\":[\"a\"]}";
+    hearth_error err;
+    hearth_model *m = NULL;
+    hearth_session *s = NULL;
+    hearth_constraint *c = NULL;
+    const hearth_session_options so = {.n_ctx = 64, .n_thread = 2};
+    const hearth_constraint_options co = {
+        .kind = HEARTH_CONSTRAINT_JSON_SCHEMA, .text = schema, .n = sizeof schema - 1};
+    bool ok = hearth_model_open_memory(file.data, file.n, "own.gguf", NULL, &m, &err) == HEARTH_OK &&
+              hearth_session_open(m, &so, &s, &err) == HEARTH_OK &&
+              hearth_session_eval(s, prompt, N_PROMPT, &err) == HEARTH_OK;
+    if (ok) memcpy(logits, hearth_session_logits(s), TINY_VOCAB * sizeof *logits);
+    hearth_status st = ok ? hearth_constraint_open(m, &co, &c, &err) : HEARTH_ERROR_ARGUMENT;
+    float masked[TINY_VOCAB] = {0};
+    if (st == HEARTH_OK) st = hearth_constraint_mask(c, masked, &err);
+    hearth_constraint_close(c);
+    hearth_session_close(s);
+    hearth_model_close(m);
+    return st == HEARTH_OK || st == HEARTH_ERROR_UNSUPPORTED; /* without jansson */
+}
+
+TEST(a_child_process_may_open_a_model_of_its_own)
+{
+    float logits[TINY_VOCAB], own[TINY_VOCAB];
+    hearth_session *s = open_session(3);
+    CHECK_OK(hearth_session_eval(s, prompt, N_PROMPT, err));
+    memcpy(logits, hearth_session_logits(s), sizeof logits);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(30);
+        _exit(use_own_model(own) && memcmp(own, logits, sizeof own) == 0 ? 0 : 1);
+    }
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK_INT(status, 0);
+    CHECK_OK(hearth_session_eval(s, prompt, 1, err)); /* the parent goes on */
+    hearth_session_close(s);
+}
+
+static jmp_buf outside;
+static hearth_status jump(void *user, size_t i, const float *logits, hearth_error *err)
+{
+    (void)user, (void)logits, (void)err;
+    if (i == 1) longjmp(outside, 1);
+    return HEARTH_OK;
+}
+
+TEST(after_a_jump_out_of_a_callback_the_object_can_only_be_closed)
+{
+    hearth_session *volatile s = open_session(2);
+    hearth_session *volatile other = open_session(2);
+    hearth_error why;
+    if (setjmp(outside) == 0) {
+        (void)hearth_session_eval_each(s, prompt, N_PROMPT, jump, NULL, &why);
+        test_fail(__FILE__, __LINE__, "no jump");
+    }
+    CHECK_FAILS(hearth_session_eval(s, prompt, 1, err), HEARTH_ERROR_ARGUMENT, "session is in use");
+    hearth_session_close(s);
+    CHECK_OK(hearth_session_eval(other, prompt, N_PROMPT, err));
+    hearth_session_close(other);
+}
+
+static void *use_small_stack(void *logits) { return use_own_model(logits) ? logits : NULL; }
+
+TEST(a_stack_of_256_kib_is_enough)
+{
+    enum { STACK = 256 << 10 };
+    float logits[TINY_VOCAB];
+    pthread_attr_t small;
+    pthread_t thread;
+    void *result = NULL;
+    pthread_attr_init(&small);
+    CHECK_INT(pthread_attr_setstacksize(&small, STACK), 0);
+    if (CHECK_INT(pthread_create(&thread, &small, use_small_stack, logits), 0)) pthread_join(thread, &result);
+    CHECK(result == logits);
+    pthread_attr_destroy(&small);
 }
