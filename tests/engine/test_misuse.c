@@ -430,7 +430,7 @@ TEST(batches_take_NULL)
     REFUSED(hearth_batch_add(b, s, ids, 0, err), "n is 0");
     REFUSED(hearth_batch_run(NULL, err), "batch is NULL");
     CHECK_OK(hearth_batch_run(b, err));
-    hearth_batch_clear(NULL);
+    hearth_batch_clear(NULL), hearth_batch_cancel(NULL), hearth_batch_unpin(NULL), hearth_session_cancel(NULL);
     hearth_batch_close(NULL);
 }
 
@@ -662,7 +662,13 @@ TEST(functions_on_schedulers_take_NULL)
         OPENED(hearth_scheduler, model, &(hearth_scheduler_options){.n_ctx = 32, .n_thread = 1});
     hearth_scheduler_cancel(NULL, 1), hearth_scheduler_cancel(s, 1);
     hearth_scheduler_pause(NULL, 1, true), hearth_scheduler_pause(s, 1, true);
-    CHECK(!test_step(NULL) && !hearth_scheduler_has_unsaved(NULL));
+    bool more = true;
+    REFUSED(hearth_scheduler_step(NULL, &more, err), "scheduler is NULL");
+    CHECK(!more && !hearth_scheduler_has_unsaved(NULL));
+    CHECK_OK(hearth_scheduler_step(s, NULL, err));
+    CHECK(!hearth_request_cancel(NULL, 1) && !hearth_request_cancel(s, 0));
+    CHECK(hearth_request_cancel(s, 99)); /* there is none: nothing happens */
+    CHECK_OK(hearth_scheduler_step(s, &more, err));
     REFUSED(hearth_scheduler_save(NULL, "x", 1, NULL, NULL, err), "scheduler is NULL");
     REFUSED(hearth_scheduler_save(s, NULL, 1, NULL, NULL, err), "folder is NULL");
     REFUSED(hearth_scheduler_restore(NULL, "x", err), "scheduler is NULL");
