@@ -1,7 +1,8 @@
 #!/bin/sh
-# Builds and runs the tests behind `make test` (short, or ci), `make test-levels` (levels), `make test-long` (long; sweep: a part of it),
-# `make test-peers` (peers), removal (that no test passes without its data) and `make fuzz`, goes on after failures, and ends with the summary of report.py, which decides the
-# exit status. Each configuration leaves cases.tsv, ctest.xml and logs in its folder.
+# Builds and runs the tests behind `make test` (short, or ci), `make test-levels` (levels), `make test-long` (long; sweep:
+# a part of it), `make test-peers` (peers), `make fuzz`, removal (that no test passes without its data) and seeded (that
+# the short tests find faults), goes on after failures, and ends with the summary of report.py, which decides the exit
+# status. Each configuration leaves cases.tsv, ctest.xml and logs in its folder.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-2}
@@ -203,6 +204,14 @@ removal)
         HEARTH_TEST_REPORT=$PWD/build/removal/cases.tsv python3 tests/removal.py build
     fi
     ;;
+seeded)
+    folders=build/seeded
+    mkdir -p build/seeded
+    rm -f build/seeded/cases.tsv
+    if cmake --preset release --log-level=WARNING >build/seeded/configure.log 2>&1; then
+        JOBS=$jobs HEARTH_TEST_REPORT=$PWD/build/seeded/cases.tsv python3 tests/seeded.py build
+    fi
+    ;;
 peers)
     if build release build hearth_program && cmake --build build -j "$jobs" --target peers_chat >>build/build.log 2>&1; then
         mkdir -p build/peers
@@ -218,7 +227,7 @@ fuzz)
     fuzz_all "${FUZZ_SECONDS:-600}"
     ;;
 *)
-    echo "usage: $0 short|ci|levels|long|sweep|removal|peers|fuzz" >&2
+    echo "usage: $0 short|ci|levels|long|sweep|removal|seeded|peers|fuzz" >&2
     exit 2
     ;;
 esac

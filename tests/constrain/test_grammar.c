@@ -73,6 +73,7 @@ TEST(grammars_are_refused_by_line_and_column)
     BAD("root ::= \"\\q\"", FORMAT, "escape");
     BAD("root ::= \"\\x4\"", FORMAT, "hexadecimal");
     BAD("root ::= \"\\uD800\"", FORMAT, "no character");
+    BAD("root ::= \"\\uDFFF\"", FORMAT, "no character");
     BAD("root ::= [b-a]", FORMAT, "upside down");
     BAD("root ::= \"\xFF\"", FORMAT, "no UTF-8");
     BAD("root ::= <think>", UNSUPPORTED, "tokens");

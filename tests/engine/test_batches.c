@@ -152,8 +152,11 @@ TEST(a_session_closed_while_it_waits_leaves_its_batch)
     CHECK_OK(hearth_batch_add(batch, goes, f.ids, 5, err));
     CHECK_OK(hearth_batch_add(batch, stays, f.ids, 7, err));
     hearth_session_close(goes);
+    CLOSED(hearth_session) *comes = open_session(&f, N, HEARTH_BATCH_NONE);
+    CHECK_OK(hearth_batch_add(batch, comes, f.ids, 16 - 7, err)); /* all the room that is left */
     CHECK_OK(hearth_batch_run(batch, err));
     expect_at(&f, stays, 7);
+    expect_at(&f, comes, 16 - 7);
     CLOSED(hearth_session) *again = open_session(&f, N, HEARTH_BATCH_NONE);
     CHECK_OK(hearth_batch_add(batch, again, f.ids, 5, err));
     hearth_batch_close(batch);

@@ -133,8 +133,9 @@ static void fork_everywhere(const fixture *f, const setting *how)
         CHECK_OK(hearth_session_fork(b, &c, err));
         expect(f, how, b, f->ids, cuts[i], NULL, 0);
         feed(b, f->other, 20);
-        feed(a, f->ids + cuts[i], 20);
+        feed(a, f->ids + cuts[i], 12);
         feed(c, f->other, 7);
+        feed(a, f->ids + cuts[i] + 12, 8); /* reads what it wrote before the others wrote */
         expect(f, how, a, f->ids, cuts[i] + 20, NULL, 0);
         hearth_session_close(a); /* the copies go on without it */
         feed(c, f->other + 7, 13);
@@ -307,6 +308,7 @@ static void seal(uint8_t *file, size_t n)
 TEST(files_with_hostile_fields_and_a_right_checksum_are_refused)
 {
     enum { END_WINDOW = 76, FIRST_WINDOW = 60, END_FULL = 72, FIRST_FULL = 56, N_TOK = 52, TOKENS = 128 };
+    enum { FILE_SIZE = 16, PAGE_FULL = 88 };
     static const struct {
         size_t at;
         uint32_t value;
@@ -332,6 +334,15 @@ TEST(files_with_hostile_fields_and_a_right_checksum_are_refused)
             test_fail(__FILE__, __LINE__, "change %zu was not refused", i);
         expect(&f, &(setting){.release = true}, t, f.other, 9, NULL, 0);
     }
+    uint64_t page, size;
+    memcpy(&page, file + PAGE_FULL, 8); /* a file that says that it lacks its first page, and does */
+    memcpy(copy, file, n);
+    size = n - page, copy[FIRST_FULL] = 1;
+    memcpy(copy + FILE_SIZE, &size, 8);
+    seal((uint8_t *)copy, size);
+    CHECK(page > 0 && test_write_file(changed, copy, size));
+    CHECK_FAILS(hearth_session_restore(t, changed, err), HEARTH_ERROR_FORMAT, "its head contradicts itself");
+    expect(&f, &(setting){.release = true}, t, f.other, 9, NULL, 0);
     free(file), free(copy);
     hearth_session_close(s), hearth_session_close(t);
     close_model(&f);
@@ -343,16 +354,20 @@ TEST(a_released_window_stays_released_in_another_session)
     fixture f;
     const char *path = test_scratch("session");
     open_model(&f, WINDOWED);
-    hearth_session *s = open_session(&f, &(setting){.release = true, .n_ctx = 640}), *t = NULL;
+    hearth_session *s = open_session(&f, &(setting){.release = true, .n_ctx = 640}), *t = NULL, *copy = NULL;
     const hearth_session_options o = {.n_ctx = 200, .n_batch = 256, .n_thread = 1, .release_window = true};
     CHECK_OK(hearth_session_open(f.model, &o, &t, err));
     feed(s, f.ids, 140);
     CHECK_OK(hearth_session_save(s, path, err));
     CHECK_OK(hearth_session_restore(t, path, err));
-    CHECK_OK(hearth_session_truncate(t, 60, err)); /* its window was not saved: computed again */
-    feed(t, f.other, 9);
-    expect(&f, &(setting){0}, t, f.ids, 60, f.other, 9);
-    hearth_session_close(s), hearth_session_close(t);
+    CHECK_OK(hearth_session_fork(s, &copy, err));
+    hearth_session *const both[] = {t, copy};
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(hearth_session_truncate(both[i], 60, err)); /* its window is not there: computed again */
+        feed(both[i], f.other, 9);
+        expect(&f, &(setting){0}, both[i], f.ids, 60, f.other, 9);
+    }
+    hearth_session_close(s), hearth_session_close(t), hearth_session_close(copy);
     close_model(&f);
 }
 

@@ -564,6 +564,16 @@ TEST(gguf_refuses_a_chain_of_overlaps_in_any_order)
     gguf_pad(&b, 32);
     gguf_zeros(&b, 256);
     refusal_check(&b, HEARTH_ERROR_FORMAT, "D8", "overlap|'first'|'middle'");
+    for (uint64_t n = 32; n <= 33; n++) { /* bytes, up to the next tensor and one more */
+        gguf_free(&b);
+        gguf_header(&b, 3, 2, 0);
+        gguf_info(&b, "first", 1, &n, 24, 0); /* I8 */
+        gguf_info(&b, "second", 1, (uint64_t[]){16}, 0, 32);
+        gguf_pad(&b, 32);
+        gguf_zeros(&b, 96);
+        if (n == 32) refusal_check_accepted(&b, "D8");
+        else refusal_check(&b, HEARTH_ERROR_FORMAT, "D8", "overlap|'first'|'second'");
+    }
 }
 
 TEST(gguf_shows_odd_tensor_names_escaped)

@@ -109,6 +109,12 @@ TEST(imatrix_with_contradictory_counts_is_refused)
     check_refused_with(1, (tensor){good[1].name, 2, 0, {1, 2}, huge}, "ffn_up_exps.weight.counts'|whole");
     check_refused_with(1, (tensor){good[1].name, 2, 0, {1, 2}, none}, "ffn_up_exps.weight.counts'|count of 0");
     check_refused_with(1, (tensor){good[1].name, 2, 0, {1, 4}, four}, "ffn_up_exps.weight.counts'|divide");
+    for (size_t i = 0; i < 3; i++) { /* one sum of a matrix that was never used */
+        float some[6] = {0};
+        some[i] = 1.0f;
+        tensor tensors[] = {{good[0].name, 2, 0, {3, 2}, some}, {good[1].name, 2, 0, {1, 2}, none}};
+        check_refused(tensors, 2, "ffn_up_exps.weight.counts'|count of 0");
+    }
 }
 
 TEST(imatrix_of_another_type_is_refused)

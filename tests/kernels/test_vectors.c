@@ -385,6 +385,33 @@ TEST(swiglu_oai_limits_its_halves_and_keeps_nan)
     CHECK(y[7] != y[7] && y[8] != y[8] && y[9] == 0.0f);
 }
 
+/* Of sixteen blocks, since a vector may hold that many. */
+TEST(rounding_of_activations_at_its_bounds)
+{
+    enum { N = 16 * 32 };
+    static const float largest[] = {0x1.fffffep-61f, 0x1p-60f, 0x1.000002p-60f,
+                                    0x1.fffffep59f,  0x1p60f,  0x1.000002p60f};
+    hth_cpu levels[1 + PROOF_MAX_LEVEL];
+    int n_level = all_levels(levels);
+    for (int l = 0; l < n_level; l++) {
+        hth_kernels k = proof_kernels(levels[l]);
+        for (int i = 0; i < 6; i++) {
+            float x[N] = {0}, d[N / 32];
+            int8_t q[N];
+            int32_t sum[N / 32];
+            int16_t sum_16[N / 16];
+            bool is_small = i == 0, is_large = i == 5;
+            for (int b = 0; b < N / 32; b++) x[32 * b + b] = -largest[i];
+            k.quant_act(x, N, q, d, sum);
+            CHECK_INT(q[0], is_small || is_large ? 0 : -127);
+            CHECK(is_large ? d[15] != d[15] : is_small ? d[15] == 0.0f : d[15] > 0.0f);
+            k.quant_act_256(x, N, q, d, sum_16);
+            CHECK_INT(q[256 + 32 + 9], is_small || is_large ? 0 : -127);
+            CHECK(is_large ? d[1] != d[1] : is_small ? d[1] == 0.0f : d[1] > 0.0f);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--bench") == 0) return vector_bench(argc > 2 ? argv[2] : "");

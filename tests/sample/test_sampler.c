@@ -282,6 +282,21 @@ TEST(greedy_takes_the_largest_and_the_lowest_id_among_equals)
     CHECK_INT(id, 1);
 }
 
+/* Its share of the best one's probability is 1. */
+TEST(min_p_keeps_what_is_as_likely_as_it_says)
+{
+    hearth_sampler_options p = neutral();
+    bool drawn[3] = {false};
+    int32_t id = -1;
+    p.min_p = 1.0f;
+    CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, 3, &p);
+    for (int i = 0; i < 100; i++) {
+        CHECK_OK(hearth_sampler_sample(s, (float[3]){2, 1.5f, 2}, &id, err));
+        drawn[id] = true;
+    }
+    CHECK(drawn[0] && !drawn[1] && drawn[2]);
+}
+
 /* A tiny temperature must act like none, and a huge spread must not overflow. */
 TEST(extreme_logits_and_temperatures_draw_the_best)
 {

@@ -368,6 +368,9 @@ TEST(guesses_are_there_when_they_are_needed)
     CHECK_INT(c.n_guess_used, 10);
     CHECK_INT(c.n_hit, 10);
     CHECK_INT(c.n_miss, 0);
+    for (uint32_t i = 0; i < 10; i++) items[i] = i * 9;
+    use_items(&o, items, 10);
+    CHECK_INT(sum_counters(&o).n_guess_used, 10); /* no guesses any more */
     close_store(&o);
 }
 
