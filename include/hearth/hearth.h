@@ -35,9 +35,10 @@
  * that off, and HEARTH_PIN=0 in the environment for the process. The calling thread is never pinned.
  * Any number of threads may use a model and a chat. Everything else is used by one thread at a time, which may be another
  * one each time: a function that finds a session, batch, sampler, detokenizer or answer in use, by another thread or by the
- * function within which it is called, fails with ARGUMENT at once (those without a status do nothing). Functions that only
- * tell (hearth_session_position and such) do not look, and a close must not meet another function. Functions of the program
- * are called on the thread that called the library, but for that of hearth_log_set.
+ * function within which it is called, fails with ARGUMENT at once (those without a status do nothing). Copies
+ * and files of a session may be made by several threads at once. Functions that only tell (hearth_session_position and
+ * such) do not look, and a close must not meet another function. Functions of the program are called on the thread that
+ * called the library, but for that of hearth_log_set.
  * hearth_session_cancel, hearth_batch_cancel and hearth_request_cancel may be called at any time from any thread, and from
  * signal handlers.
  * A function of the program has to return: after longjmp or an exception the objects of the interrupted call stay in use,

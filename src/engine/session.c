@@ -85,7 +85,7 @@ hearth_status hearth_session_fork(const hearth_session *from, hearth_session **o
     if (!out) return hth_fail_null(err, "out");
     *out = NULL;
     if (!from) return hth_fail_null(err, "session");
-    HTH_USE(use, from);
+    HTH_USE_READING(use, from);
     if (!use) return hth_fail_in_use(err, "session");
     if (from->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");

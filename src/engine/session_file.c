@@ -218,7 +218,7 @@ hearth_status hearth_session_save(const hearth_session *s, const char *path, hea
 {
     HTH_FP_SCOPE;
     if (!s) return hth_fail_null(err, "session");
-    HTH_USE(use, s);
+    HTH_USE_READING(use, s);
     if (!use) return hth_fail_in_use(err, "session");
     return hth_session_write(s, path, NULL, NULL, err);
 }
