@@ -116,7 +116,6 @@ def with_tensor(name, dims=None, kind=0, offset=None, gone=False):
 def malformed():
     """(id, bytes, word of the line, who refuses: 'all', 'model' or 'text')"""
     whole = with_keys()
-    n = len(TOKENS)
     norm = build(keys_of_a_llama(), {k: v for k, v in sorted(tensors_of_a_llama().items(), key=lambda t: "norm" in t[0])})
     norm = norm[:-4] + struct.pack("<f", float("inf"))
     return [
@@ -153,7 +152,7 @@ def malformed():
         ("F1", with_keys(tokenizer__ggml__model=(TEXT, text(b"rwkv"))), "tokenizer.ggml.model", "text"),
         ("F2", with_keys(tokenizer__ggml__tokens=None), "tokenizer.ggml.tokens", "text"),
         ("F5", with_keys(tokenizer__ggml__scores=(ARRAY, struct.pack("<IQ", F32, 0))), "tokenizer.ggml.scores", "text"),
-        ("F8", with_keys(tokenizer__ggml__bos_token_id=u32(n)), "bos_token_id", "text"),
+        ("F8", with_keys(tokenizer__ggml__bos_token_id=(TEXT, text(b"1"))), "bos_token_id", "text"),
         ("H1", with_keys(hearth__pack__version=u32(2)), "hearth.pack.version", "model"),
         ("H2", with_keys(hearth__selector=(TEXT, text(b"gates\x1b"))), "gates\\x1b", "model"),
         ("H3", with_keys(hearth__predictor__threshold=(ARRAY, struct.pack("<IQf", F32, 1, float("nan")))),
