@@ -609,7 +609,7 @@ TEST(schedulers_are_not_opened_by_mistake)
                  {{.n_kept = 4097}, "n_kept is 4097"},
                  {{.n_batch = 65537}, "n_tok is 65537"},
                  {{.max_delay = -1.0}, "max_delay is -1"},
-                 {{.max_delay = NAN}, "max_delay is "},
+                 {{.max_delay = (double)NAN}, "max_delay is "},
                  {{.draft = {.n_draft = 16}}, "n_draft is 16"},
                  {{.draft = {.reserved = {[3] = 1}}}, "reserved is not zero"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)

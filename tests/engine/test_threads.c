@@ -85,6 +85,7 @@ TEST(worker_threads_block_all_signals_and_have_names)
 {
     uint32_t names = 0;
     CLOSED(hearth_session) *s = open_session(4);
+    CHECK(s != NULL);
     CLOSED(hearth_batch) *b = NULL;
     CHECK_OK(hearth_batch_open(model, 8, 2, &b, err));
     CHECK_INT(for_each_thread("SigBlk:", expect_blocked, NULL), 4);
@@ -106,6 +107,7 @@ TEST(signals_of_the_process_come_to_its_own_threads)
     sigset_t set, before;
     const struct timespec limit = {.tv_sec = 5};
     CLOSED(hearth_session) *s = open_session(4);
+    CHECK(s != NULL);
     program_thread = pthread_self();
     struct sigaction count = {.sa_handler = count_signal}, old;
     sigaction(SIGTERM, &count, &old);
