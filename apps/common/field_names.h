@@ -7,7 +7,7 @@
 /* Copies a message to out[size], with a NUL, and options in place of fields. Returns out. */
 char *name_options(char *out, size_t size, const char *message);
 
-/* The same as a value, for arguments of printf. */
+/* with_options returns the same text by value, for arguments of printf. */
 typedef struct option_text {
     char text[800];
 } option_text;

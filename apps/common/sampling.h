@@ -4,7 +4,7 @@
 
 #include <hearth/hearth.h>
 
-/* What is used unless users say otherwise. */
+/* Returns the options that are used unless users say otherwise. */
 hearth_sampler_options sampling_defaults(void);
 
 /* Options with the numbers of users become those of the library: a share of 0 keeps one token, as the smallest share

@@ -30,23 +30,17 @@ static const id_key id_keys[] = {
     {"tokenizer.ggml.cls_token_id", CLS},     {"tokenizer.ggml.mask_token_id", OTHER},
 };
 
-/* Converters write -1, of any integer width, for "none". */
-static bool says_none(const hth_gguf_value *v)
-{
-    switch (v->type) {
-    case HTH_GGUF_I8:
-    case HTH_GGUF_I16:
-    case HTH_GGUF_I32:
-    case HTH_GGUF_I64: return v->as.i == -1;
-    case HTH_GGUF_U32: return v->as.u == UINT32_MAX;
-    case HTH_GGUF_U64: return v->as.u == UINT32_MAX || v->as.u == UINT64_MAX;
-    default: return false;
-    }
-}
-
 static bool is_signed(const hth_gguf_value *v)
 {
     return v->type == HTH_GGUF_I8 || v->type == HTH_GGUF_I16 || v->type == HTH_GGUF_I32 || v->type == HTH_GGUF_I64;
+}
+
+/* Converters write -1, of any integer width, for "none". */
+static bool says_none(const hth_gguf_value *v)
+{
+    if (is_signed(v)) return v->as.i == -1;
+    return (v->type == HTH_GGUF_U32 && v->as.u == UINT32_MAX) ||
+           (v->type == HTH_GGUF_U64 && (v->as.u == UINT32_MAX || v->as.u == UINT64_MAX));
 }
 
 static bool is_unsigned(const hth_gguf_value *v)

@@ -242,7 +242,7 @@ TEST(quantised_neurons_in_rows_have_the_bits_of_the_cpu)
     for (int i = 0; i < 4; i++) {
         CLEANUP(golden_close) golden g;
         FREED float *expected = open_powerinfer(&g, files[i]) ? golden_logits(&g, HEARTH_KV_F16) : NULL;
-        const int n_device = i < 2 || test_is_long() ? N_DEVICE : 1;
+        const int n_device = i < 2 || test_is_long() ? N_DEVICE : 1; /* the others on null alone */
         for (int d = first_device(); expected && d < n_device; d++) check_bits(&g, devices[d], HEARTH_KV_F16, expected);
     }
 }

@@ -92,7 +92,7 @@ static int on_body(parser_state *s, const char *at, size_t n)
     return m->take_body(m->user, at, n) ? 0 : -1;
 }
 
-/* What follows is the next request. */
+/* The bytes that follow belong to the next request. */
 static int on_complete(parser_state *s)
 {
     message_reader *m = s->data;
@@ -107,8 +107,8 @@ static const parser_callbacks callbacks = {.on_url = on_url,
                                            .on_body = on_body,
                                            .on_message_complete = on_complete};
 
-/* What the parsers do not all refuse: other codings than chunked, which is not decoded here, and fields that come twice,
- * which another program could understand differently. NULL: nothing. */
+/* Says what is wrong with fields that not all parsers refuse: other codings than chunked, which nothing here decodes, and
+ * fields that come twice, which another program could understand differently. NULL: nothing is wrong. */
 static const char *unclear_body(const head *h)
 {
     unsigned n_length = h->n_field[HEAD_CONTENT_LENGTH], n_coding = h->n_field[HEAD_TRANSFER_ENCODING];

@@ -1,5 +1,5 @@
-/* What a request's head says: the method, the target, how its body comes, and the headers that the server uses; then
- * the body. Texts are parts of the bytes that were read, and live as long as they. */
+/* Reads the head of a request (the method, the target, how its body comes, the headers that the server uses), then the
+ * body. Texts are parts of the bytes that were read, and live as long as they. */
 #ifndef HEARTH_APPS_SERVE_HTTP_HEAD_H
 #define HEARTH_APPS_SERVE_HTTP_HEAD_H
 

@@ -25,7 +25,7 @@ typedef struct parser {
 void parser_begin(parser *p, const parser_callbacks *callbacks, void *user);
 /* Parses the next n bytes. *n_used: fewer if a callback returned parser_stop. False: *why says what is wrong. */
 bool parser_run(parser *p, const char *bytes, size_t n, size_t *n_used, const char **why);
-/* What the last callback returns: the bytes behind it are not parsed. */
+/* A callback returns the value of this to stop: the bytes behind it are not parsed. */
 int parser_stop(parser_state *s);
 bool parser_keeps_alive(const parser_state *s);
 /* "GET" */
