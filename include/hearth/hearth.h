@@ -28,11 +28,12 @@
  * is zero. Structs without size (within others, in arrays, of callbacks, and hearth_error) never change but for their
  * reserved fields, which are zero.
  *
- * Threads. The library's own threads have names that begin with "hearth-", and block all signals. Rounding, treatment of
- * denormals and traps of the calling thread (MXCSR, FPCR) change no result: the thread has them again after each call, and
- * while a function of the program runs. Workers of sessions, batches and schedulers are pinned to one physical core each,
- * which no other worker of the process has; those for which none is left run on all. no_pin and hearth_batch_unpin turn
- * that off, and HEARTH_PIN=0 in the environment for the process. The calling thread is never pinned.
+ * Threads. The library's own threads have names that begin with "hearth-", and block all signals but those that their
+ * own faults raise (SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGTRAP, SIGSYS). Rounding, treatment of denormals and traps of
+ * the calling thread (MXCSR, FPCR) change no result: the thread has them again after each call, and while a function of
+ * the program runs. Workers of sessions, batches and schedulers are pinned to one physical core each, which no other
+ * worker of the process has; those for which none is left run on all. no_pin and hearth_batch_unpin turn that off, and
+ * HEARTH_PIN=0 in the environment for the process. The calling thread is never pinned.
  * Any number of threads may use a model and a chat. Everything else is used by one thread at a time, which may be another
  * one each time: a function that finds a session, batch, sampler, detokenizer or answer in use, by another thread or by the
  * function within which it is called, fails with ARGUMENT at once (those without a status do nothing). Copies

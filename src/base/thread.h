@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Starts a thread that gets no signals of the application, and computes with the default floating-point state. name: at
- * most 15 characters, which ps, top and debuggers show. False: the system cannot. */
+/* Starts a thread that gets no signals but those of its own faults, and computes with the default floating-point state.
+ * name: at most 15 characters, which ps, top and debuggers show. False: the system cannot. */
 bool hth_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name);
 
 /* A condition whose waits end by the clock of base/clock.h. */

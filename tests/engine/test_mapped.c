@@ -2,6 +2,7 @@
  * never the end of the process; a file that was replaced or unlinked goes on as it was. */
 #include "support/test.h"
 #include "support/models/tiny_model.h"
+#include "base/thread.h"
 
 #include <signal.h>
 
@@ -72,6 +73,29 @@ TEST(a_shorter_file_is_an_error_of_the_evaluation)
         CHECK(hearth_model_open(path, NULL, &again, NULL) != HEARTH_OK); /* it is refused, not mapped */
         hearth_model_close(again);
     }
+}
+
+static void *eval_in_thread(void *session) { return eval(session, NULL) == HEARTH_ERROR_IO ? session : NULL; }
+
+/* The system ends the process if the thread that meets the missing page blocks SIGBUS. */
+TEST(a_thread_of_the_library_may_meet_the_missing_page)
+{
+    const char *path = test_scratch("mapped.gguf");
+    hearth_model *model;
+    hearth_session *session;
+    pthread_t thread;
+    void *failed_as_expected = NULL;
+    catch_bus_errors();
+    write_model(path, "tiny");
+    if (open_mapped(path, 1, &model, &session)) {
+        CHECK_INT(truncate(path, 0), 0);
+        if (CHECK(hth_thread_start(&thread, eval_in_thread, session, "hearth-test"))) {
+            pthread_join(thread, &failed_as_expected);
+            CHECK(failed_as_expected == session);
+        }
+    }
+    hearth_session_close(session);
+    hearth_model_close(model);
 }
 
 TEST(a_replaced_or_unlinked_file_goes_on)
