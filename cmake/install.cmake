@@ -20,8 +20,8 @@ if(hearth_shared IN_LIST HEARTH_LIBRARIES)
   install(EXPORT hearth-shared NAMESPACE hearth:: DESTINATION ${cmake_dir} COMPONENT development)
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${doc_dir}/libhearth COMPONENT library)
 endif()
-install(FILES ${PROJECT_SOURCE_DIR}/include/hearth/hearth.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hearth
-  COMPONENT development)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/hearth DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
+  FILES_MATCHING PATTERN *.h)
 file(GLOB examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)
 install(FILES ${examples} DESTINATION ${doc_dir}/hearth/examples COMPONENT development)
 

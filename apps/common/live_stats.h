@@ -4,6 +4,7 @@
 
 #include "common/options.h"
 
+#include <hearth/experimental.h>
 #include <hearth/hearth.h>
 
 #define STATS_OPTION(HELP) OPT_CHOICE("stats", 0, "[live]", "live", HELP, .flags = OPTION_BARE)

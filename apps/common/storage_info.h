@@ -4,6 +4,7 @@
 
 #include "common/json.h"
 
+#include <hearth/experimental.h>
 #include <hearth/hearth.h>
 
 /* Since `before`, a result of hearth_model_get_storage. False: all weights are in memory. */

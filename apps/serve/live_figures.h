@@ -3,6 +3,7 @@
 #ifndef HEARTH_APPS_SERVE_LIVE_FIGURES_H
 #define HEARTH_APPS_SERVE_LIVE_FIGURES_H
 
+#include <hearth/experimental.h>
 #include <hearth/hearth.h>
 #include <pthread.h>
 #include <stdatomic.h>

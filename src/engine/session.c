@@ -4,6 +4,7 @@
 #include "base/checked_math.h"
 #include "base/fp_state.h"
 
+#include <hearth/experimental.h>
 #include <string.h>
 
 /* The mutable, locked part of a model that its sessions share (gpu_fallback.c). */

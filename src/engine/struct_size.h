@@ -3,6 +3,7 @@
 #ifndef HTH_ENGINE_STRUCT_SIZE_H
 #define HTH_ENGINE_STRUCT_SIZE_H
 
+#include <hearth/experimental.h>
 #include <hearth/hearth.h>
 
 /* Each struct, the last field that it had in 0.MINOR.0, and the last one that it has now. */

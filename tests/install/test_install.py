@@ -76,7 +76,7 @@ def tells_the_same_story(*link):
 
 @case
 def install_is_complete():
-    wanted = {"bin/hearth", "include/hearth/hearth.h", "share/man/man1/hearth.1", zsh_completions(),
+    wanted = {"bin/hearth", "include/hearth/hearth.h", "include/hearth/base.h", "share/man/man1/hearth.1", zsh_completions(),
               "share/bash-completion/completions/hearth", "share/fish/vendor_completions.d/hearth.fish",
               "lib/systemd/system/hearth.service", "share/doc/hearth/LICENSE", "share/doc/hearth/docs/serving.md",
               *EXAMPLES}

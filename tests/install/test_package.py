@@ -85,7 +85,8 @@ def packages_are_complete():
                    "lib/systemd/system/hearth.service", "lib/systemd/system/hearth.socket", "share/doc/hearth/LICENSE",
                    "share/doc/hearth/README.md", "share/doc/hearth/docs/serving.md"},
         PACKAGES[1]: {f"{lib}/libhearth.so.{MINOR}", f"{lib}/libhearth.so.{VERSION}", "share/doc/libhearth/LICENSE"},
-        "libhearth-dev": {f"{lib}/libhearth.so", f"{lib}/libhearth.a", "include/hearth/hearth.h", f"{lib}/pkgconfig/hearth.pc",
+        "libhearth-dev": {f"{lib}/libhearth.so", f"{lib}/libhearth.a", "include/hearth/hearth.h", "include/hearth/base.h",
+                          f"{lib}/pkgconfig/hearth.pc",
                           f"{lib}/cmake/hearth/hearth-config.cmake", *EXAMPLES},
     }
     for name, files in wanted.items():

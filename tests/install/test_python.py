@@ -103,7 +103,7 @@ def packages_are_complete_and_the_same_each_time():
 
 @case
 def version_is_that_of_the_library():
-    with open(os.path.join(SOURCE, "include", "hearth", "hearth.h"), encoding="utf-8") as f:
+    with open(os.path.join(SOURCE, "include", "hearth", "base.h"), encoding="utf-8") as f:
         version = ".".join(re.findall(r"#define HEARTH_VERSION_\w+ (\d+)", f.read()))
     assert hearth.__version__ == version == hearth.version(), (hearth.__version__, version, hearth.version())
 
@@ -147,11 +147,12 @@ def types_are_strict():
     assert len(lines) == 2 and "program.py:8: error: Incompatible types in assignment" in lines[0], done.stdout
 
 
-# ---- what it says of hearth.h --------------------------------------------------------------------------------------
+# ---- what it says of the headers --------------------------------------------------------------------------------------
 
 def header():
-    with open(os.path.join(SOURCE, "include", "hearth", "hearth.h"), encoding="utf-8") as f:
-        return re.sub(r"/\*.*?\*/", " ", f.read(), flags=re.S)
+    folder = os.path.join(SOURCE, "include", "hearth")
+    return "".join(re.sub(r"/\*.*?\*/", " ", open(os.path.join(folder, name), encoding="utf-8").read(), flags=re.S)
+                   for name in sorted(os.listdir(folder)))
 
 
 def structs():

@@ -7,6 +7,7 @@
 #ifndef HEARTH_TESTS_SUPPORT_TEST_H
 #define HEARTH_TESTS_SUPPORT_TEST_H
 
+#include <hearth/experimental.h>
 #include <hearth/hearth.h>
 
 #include <math.h>

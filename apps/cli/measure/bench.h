@@ -11,6 +11,7 @@
 #include "measure/op_count.h"
 #include "measure/route_trace.h"
 
+#include <hearth/experimental.h>
 #include <hearth/hearth.h>
 
 /* A prompt, or tokens one by one, for one session or for several stepped together. */

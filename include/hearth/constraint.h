@@ -1,0 +1,72 @@
+/* Which texts a model may generate. */
+#ifndef HEARTH_CONSTRAINT_H
+#define HEARTH_CONSTRAINT_H
+
+#include <hearth/chat.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Which texts a model may generate: JSON, JSON of a schema, one of several texts, or those of a grammar. It follows one
+ * text, token by token:
+ *     hearth_constraint_mask(c, logits); hearth_sampler_sample(...); hearth_constraint_accept(c, id);
+ * until hearth_constraint_get_end says that it is complete. The text is that of a detokenizer which was opened with
+ * at_start false. Used by one thread at a time; copies are independent of one another. */
+typedef struct hearth_constraint hearth_constraint;
+
+typedef enum hearth_constraint_kind {
+    HEARTH_CONSTRAINT_JSON_OBJECT = 0, /* any JSON object */
+    HEARTH_CONSTRAINT_JSON_SCHEMA,     /* JSON of a schema; needs a build with jansson */
+    HEARTH_CONSTRAINT_CHOICES,         /* one of several texts */
+    HEARTH_CONSTRAINT_GRAMMAR,         /* a grammar as llama.cpp has them (GBNF), from its rule root */
+    HEARTH_CONSTRAINT_CALLS,           /* calls of functions, as the template of a chat writes them; needs jansson */
+} hearth_constraint_kind;
+
+typedef struct hearth_constraint_options {
+    size_t size;                /* of this struct: see Versions above */
+    hearth_constraint_kind kind;
+    bool one_call;              /* CALLS: exactly one; else one or more, where the template can write several */
+    bool in_reasoning;          /* the text begins within reasoning of the chat (if it has none, this has no effect),
+                                   which is free; the constraint holds behind it */
+    const char *text;           /* of the schema, the grammar, or the functions (a JSON array in OpenAI's form): n bytes,
+                                   at most 256 KiB */
+    size_t n;
+    const char *const *choices; /* [n_choice] texts, none of them empty */
+    size_t n_choice;
+    const hearth_chat *chat;    /* for CALLS and in_reasoning; NULL: as of a template that shows no functions */
+} hearth_constraint_options;
+
+/* docs/constrain.md lists what of JSON schema is supported. Messages name the path in a schema, or the line and column
+ * in a grammar. FORMAT: it is none; UNSUPPORTED: a keyword or construct that is not supported, a limit, or the
+ * vocabulary of the model is not; ARGUMENT: it allows no text; MEMORY. The first constraint of a model indexes its
+ * vocabulary (hearth_constraint_prepare). */
+HEARTH_API hearth_status hearth_constraint_open(const hearth_model *model, const hearth_constraint_options *options,
+                                                hearth_constraint **out, hearth_error *err);
+/* Indexes the vocabulary, unless that was done: some tenths of a second, in which other threads may use the model. So
+ * the first constraint does not wait for it. UNSUPPORTED: the vocabulary is not; MEMORY. */
+HEARTH_API hearth_status hearth_constraint_prepare(const hearth_model *model, hearth_error *err);
+/* A constraint at the same place of the same text. What it computes is shared. MEMORY. */
+HEARTH_API hearth_status hearth_constraint_copy(const hearth_constraint *constraint, hearth_constraint **out,
+                                                hearth_error *err);
+/* Copies stay, and a scheduler whose request uses it keeps it. */
+HEARTH_API void hearth_constraint_close(hearth_constraint *constraint);
+/* Sets logits[n_vocab] of all tokens that cannot follow to -infinity, before they are sampled. Ends of generation can
+ * follow where the text may end, and where it must, nothing else. UNSUPPORTED: no token can follow, because of the
+ * vocabulary, or a limit; ARGUMENT: the text has ended; MEMORY. */
+HEARTH_API hearth_status hearth_constraint_mask(hearth_constraint *constraint, float *logits, hearth_error *err);
+/* Goes on with a token. ARGUMENT: it cannot follow, nothing has changed; UNSUPPORTED: a limit; MEMORY. */
+HEARTH_API hearth_status hearth_constraint_accept(hearth_constraint *constraint, int32_t id, hearth_error *err);
+
+typedef enum hearth_constraint_end {
+    HEARTH_CONSTRAINT_GOES_ON = 0, /* the text is not complete */
+    HEARTH_CONSTRAINT_MAY_END,     /* it is, but more can follow */
+    HEARTH_CONSTRAINT_ENDS,        /* it is, and nothing but an end of generation can follow */
+} hearth_constraint_end;
+/* Whether the text is complete. NULL: GOES_ON. */
+HEARTH_API hearth_constraint_end hearth_constraint_get_end(const hearth_constraint *constraint);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,50 @@
+/* What may still change, or go, within a minor version: counts and times for those who tune a model's placement.
+ * hearth/hearth.h does not include it. */
+#ifndef HEARTH_EXPERIMENTAL_H
+#define HEARTH_EXPERIMENTAL_H
+
+#include <hearth/scheduler.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What was read of weights that are not in memory, since the model was opened. */
+typedef struct hearth_storage_stats {
+    size_t size;                    /* set by the caller: see Versions above */
+    uint64_t n_hit, n_miss;         /* experts or pieces that were in memory when a step asked for them, or were not */
+    uint64_t n_guess, n_guess_used; /* read before they were asked for, and of those the ones that then were */
+    uint64_t weight_bytes;          /* that were read */
+    uint64_t n_read, read_bytes;    /* reads, and their bytes, which are rounded out to sectors */
+    uint64_t n_repeated;            /* reads that were interrupted, short, failed or wrong, and were made again */
+    uint64_t n_stall;               /* times that a step waited, and how long */
+    double stall_seconds;
+    double read_seconds;            /* while at least one read ran */
+    uint64_t cache_bytes;           /* that weights may have in memory now: less while sessions or the system need more */
+    uint64_t cache_bytes_max;       /* when the model was opened */
+} hearth_storage_stats;
+
+/* False, and zeros: all weights are in memory, or there is no such layer; or stats->size is too small. Threads: any. */
+HEARTH_API bool hearth_model_get_storage(const hearth_model *model, hearth_storage_stats *stats);
+/* The same for one layer. Its n_read, read_bytes, n_repeated and read_seconds are 0: reads are counted for all layers
+ * together. */
+HEARTH_API bool hearth_model_get_layer_storage(const hearth_model *model, uint32_t i_layer,
+                                               hearth_storage_stats *stats);
+
+/* Starts counting, from zero, how many neurons of each layer are not zero, for tokens that the session evaluates
+ * itself (not in batches). Costs a pass over the hidden values. Nothing is counted on a device, nor where weights are read
+ * when they are needed. */
+HEARTH_API void hearth_session_enable_sparsity_stats(hearth_session *session, bool on);
+/* share[n_layer], or NULL: active neurons per token and layer since counting started, 0 to 1. Returns the number of
+ * tokens counted. */
+HEARTH_API uint64_t hearth_session_sparsity_stats(const hearth_session *session, double *share);
+
+/* As hearth_session_enable_sparsity_stats and hearth_session_sparsity_stats, for the tokens of all requests. */
+HEARTH_API void hearth_scheduler_enable_sparsity_stats(hearth_scheduler *scheduler, bool on);
+/* The shares since then, and the number of tokens. */
+HEARTH_API uint64_t hearth_scheduler_sparsity_stats(const hearth_scheduler *scheduler, double *share);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,167 @@
+/* An opened model: weights, vocabulary, hyper-parameters. */
+#ifndef HEARTH_MODEL_H
+#define HEARTH_MODEL_H
+
+#include <hearth/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An opened model: weights, vocabulary, hyper-parameters. Immutable; any number of threads may use it. */
+typedef struct hearth_model hearth_model;
+
+/* Progress callback. Called from the opening thread while weights are read; false cancels. The upload to a device
+ * is counted separately, then the weights for the CPU, each from 0. */
+typedef bool hearth_progress_fn(void *user, uint64_t done_bytes, uint64_t total_bytes);
+
+/* Which neurons of a layer's feed-forward network are computed for a token. */
+typedef enum hearth_selector {
+    HEARTH_SELECTOR_AUTO = 0,  /* what the file was made for; otherwise gate or dense, which are exact */
+    HEARTH_SELECTOR_DENSE,     /* all neurons */
+    HEARTH_SELECTOR_GATE,      /* those whose activation is not zero: exact; for activations with zeros */
+    HEARTH_SELECTOR_PREDICTOR, /* those that a small network in the file predicts: approximate */
+    HEARTH_SELECTOR_THRESHOLD, /* those whose activation reaches a threshold: approximate */
+} hearth_selector;
+
+/* "gate", or "unknown selector". Never NULL. */
+HEARTH_API const char *hearth_selector_name(hearth_selector selector);
+
+typedef enum hearth_kv_type {
+    HEARTH_KV_F16 = 0,
+    HEARTH_KV_F32 = 1,
+    HEARTH_KV_Q8_0 = 2, /* rounds keys and values to 8 bits, 32 at a time: an approximation, with about half the
+                           bytes of F16. Requires heads of a multiple of 32 values */
+} hearth_kv_type;
+
+/* GPUs that a model can use together. */
+enum { HEARTH_MAX_GPU = 4 };
+
+/* A GPU in addition to the CPU, or several: they run the first layers of a model, as many as fit, and hold their part
+ * of the KV caches of all sessions. Quantised weights give the CPU's bits on them, if each device passes a self-test
+ * when the model is opened. F32, F16 and BF16 do not. */
+typedef struct hearth_gpu_options {
+    const char *device; /* "auto" (a GPU, if there is one), "none", "vulkan:0" and so on, a UUID, "null", which
+                           computes on the CPU as a GPU would, "sim:FILE", which does so with the memory, times and
+                           faults of the GPU that a file describes; up to HEARTH_MAX_GPU names of devices with commas
+                           between them: the first has the first layers, the next one those that follow; NULL: none */
+    uint64_t vram;      /* limit in bytes, of each device; 0: the free memory of the device */
+    uint64_t vrams[HEARTH_MAX_GPU]; /* limits of single devices, in the order of their names; 0: vram */
+    uint32_t n_ctx;     /* positions of all sessions together, each in whole pages of 32; 0 and HEARTH_CTX_TRAINED:
+                           those of one session, as in hearth_session_options. If it is not 0, a cache of that
+                           size is allocated and freed before weights are read, also without a device, so that
+                           one that is too large fails early */
+    uint32_t n_batch;   /* prompt tokens per step, as in hearth_session_options */
+    hearth_kv_type kv;  /* of all sessions */
+    /* What is placed on the device if the model does not fit: "plan" (the fastest placement by measurements of
+     * this machine, which take some seconds, once), "even" (the same share of each layer), "layers:N" (the first N
+     * layers, as many of them as fit, and the head if N is larger than their number), or a file written by hearth
+     * plan for this model and device. NULL: "plan" for GPUs, "even" for devices that compute on the CPU. */
+    const char *placement;
+    bool bit_exact;     /* fail with UNSUPPORTED if the device would not give the CPU's bits */
+    uint64_t reserved[8];
+} hearth_gpu_options;
+
+/* Value of ram: what the system leaves. */
+#define HEARTH_RAM_AUTO UINT64_MAX
+
+typedef struct hearth_model_options {
+    size_t size;       /* of this struct: see Versions above */
+    uint32_t n_thread; /* threads that read the weights; 0: one per physical core */
+    bool mmap;         /* map the file instead of reading it, as with io "mmap" */
+    hearth_progress_fn *progress; /* may be NULL */
+    void *progress_user;
+    bool no_repack;           /* keep weights in the file's layout instead of the kernels' layout: same results,
+                                 slower */
+    const char *predictors, *thresholds; /* files written by hearth predictors and hearth thresholds, or NULL */
+    hearth_selector selector; /* weights are laid out for it; sessions use it by default */
+    const char *activation;   /* of the feed-forward network ("relu", ...), overrides the file's; or NULL */
+    hearth_gpu_options gpu;   /* zeros: none */
+    /* Limit of memory in bytes for all that the process allocates with this model and its sessions, of which one is
+     * planned for as announced in gpu (n_ctx, n_batch, kv). If the model needs more, experts or pieces of dense networks
+     * stay in the file and are read when they are needed: same results. Others stay in memory, fewer while there are
+     * more sessions, or while the system runs out of memory. HEARTH_RAM_AUTO: what the machine and the control groups
+     * of the process leave when the model is opened, less a margin; while they leave less, fewer weights stay. What lies on
+     * a GPU is not counted, if that has memory of its own. 0: none. */
+    uint64_t ram;
+    /* How they are read: "auto" (io_uring, else pread), "uring", "pread", "sim:DISK" (the times of another disk). "mmap":
+     * all weights are mapped instead of read: same results, less memory, slower decoding. NULL: the value of HEARTH_IO
+     * in the environment, else "auto". */
+    const char *io;
+    bool allow_unused; /* open a file with tensors that this library does not use; results may be wrong */
+    /* A flag that a signal handler or another thread may set. While it is not 0, evaluations of this model end
+     * with CANCELLED, within the time of one small unit of work. It must stay valid until the model and all objects
+     * that use it are closed. NULL: none */
+    const volatile int *cancel;
+} hearth_model_options;
+
+/* Zeros, and size. */
+HEARTH_API hearth_model_options hearth_model_defaults(void);
+
+/* For programs that use mmap: a file that shrinks while it is mapped raises SIGBUS. If a handler for it
+ * (SA_SIGINFO) passes the fault address and it is in a mapped model, the result is true and the handler may
+ * return: the missing pages are replaced by zeros, and the current evaluation and all later ones of that model end
+ * with HEARTH_ERROR_IO. False: the fault is not this library's. Async-signal-safe. */
+HEARTH_API bool hearth_handle_sigbus(const void *address);
+
+/* Opens a GGUF file (all parts of a split one). An unsupported vocabulary is no error here: only functions on text
+ * then fail. IO; FORMAT; UNSUPPORTED; ARGUMENT: an option, also a limit of memory that is too small; MEMORY; NUMERIC;
+ * CANCELLED: by progress; DEVICE: one that was named. */
+HEARTH_API hearth_status hearth_model_open(const char *path, const hearth_model_options *options,
+                                           hearth_model **out, hearth_error *err);
+
+/* The same over size bytes in memory, which must stay valid until the model and all objects that use it are closed;
+ * weights are used in place. name is used in messages. */
+HEARTH_API hearth_status hearth_model_open_memory(const void *data, size_t size, const char *name,
+                                                  const hearth_model_options *options,
+                                                  hearth_model **out, hearth_error *err);
+
+/* What uses the model keeps it: its memory is freed, and its file closed, with the last of them. */
+HEARTH_API void hearth_model_close(hearth_model *model);
+
+/* Strings stay valid until the model and all objects that use it are closed, even if its device is lost meanwhile.
+ * Their content may then be out of date: call the function again. */
+typedef struct hearth_model_info {
+    size_t size;              /* set by the caller: see Versions above */
+    const char *path;         /* as given */
+    const char *name;         /* general.name, "" if absent; any bytes may occur */
+    bool synthetic;           /* the name says that the weights are random: reports must say so */
+    const char *architecture; /* "llama" */
+    const char *activation;   /* of the feed-forward network: "silu", "drelu", ... */
+    const char *cpu;          /* level of the kernels: "avx512", ... */
+    bool sparse_activation;   /* the activation can be exactly zero */
+    hearth_selector selector; /* default of its sessions; never AUTO */
+    const char *selector_why; /* the reason for it: "as asked for", ... */
+    bool down_transposed;     /* down is stored transposed, by neurons: rows of inactive neurons are not read */
+    bool mapped;              /* weights are mapped, or in the caller's memory; false: read */
+    uint32_t n_layer, d_model, n_head, n_head_kv, d_head, d_ff, n_vocab;
+    uint32_t n_ctx_train;     /* context length of the training */
+    uint64_t n_parameter;
+    uint64_t weight_bytes;    /* of all tensors in use, in the file or in sidecars */
+    uint64_t bytes_per_token; /* bytes of weights that one generated token reads if no neuron is skipped */
+    uint32_t n_streamed, n_streamed_max; /* experts, or pieces of dense networks, that are read from the file when they
+                                            are needed, and those that fit into memory at once; 0: none are */
+    const char *reader;       /* how they are read: "io_uring", "pread", the name of a simulated disk; NULL: none are */
+    const char *gpu;          /* the device's name, of several "A (layers 0 to 3) and B (layers 4 to 5)"; NULL: the CPU
+                                 runs everything */
+    const char *gpu_note;     /* why nothing is on a device, or less than at first; "" */
+    uint32_t gpu_n_layer;     /* layers on devices: the first ones */
+    double gpu_neuron_share;  /* share of the neurons of these layers that is on devices, 0 to 1 */
+    double gpu_predicted_tps; /* tokens per second that the placement plan predicts; 0: unknown */
+    bool gpu_head;            /* the output matrix is on a device */
+    bool gpu_bit_exact;       /* all results so far have the CPU's bits, including those of a device that is no
+                                 longer used */
+    const char *gpu_bit_exact_reason; /* why not: "output.weight is F16"; "" */
+    uint64_t gpu_bytes;       /* allocated on all devices */
+    bool gpu_simulated;       /* a device is simulated: reports must say so */
+    double gpu_sim_seconds;   /* seconds of the simulated clocks since the devices were opened, if they also count the
+                                 time of this machine's CPU; 0: measured times are those of this machine */
+} hearth_model_info;
+
+/* ARGUMENT: info->size is too small; nothing is written. Threads: any. */
+HEARTH_API hearth_status hearth_model_get_info(const hearth_model *model, hearth_model_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

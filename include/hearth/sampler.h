@@ -1,0 +1,56 @@
+/* A sampler turns logits into a token. */
+#ifndef HEARTH_SAMPLER_H
+#define HEARTH_SAMPLER_H
+
+#include <hearth/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hearth_logit_bias {
+    int32_t id;
+    float bias; /* added to the logit; -infinity bans the token */
+    uint32_t reserved[2];
+} hearth_logit_bias;
+
+/* Applied in this order: bias, penalties, top-k, typical, top-p, min-p, temperature, draw. Zero turns each of them off:
+ * {.temperature = 0.7f} draws from all tokens. */
+typedef struct hearth_sampler_options {
+    size_t size;             /* of this struct: see Versions above */
+    float temperature;       /* 0: greedy (the largest logit, the lowest id among equals); at most 100 */
+    int32_t top_k;           /* 0: all */
+    float typical_p;         /* above 0, to 1; 0 and 1: off */
+    float top_p;             /* above 0, to 1; 0 and 1: off */
+    float min_p;             /* 0 to 1; 0: off */
+    float repeat_penalty;    /* 0.01 to 100; 0 and 1: off */
+    float presence_penalty;  /* -100 to 100; 0: off */
+    float frequency_penalty; /* -100 to 100; 0: off */
+    int32_t repeat_last_n;   /* tokens that penalties consider, at most 1048576; 0: 64, -1: all */
+    uint64_t seed;           /* same seed, same text, on every machine */
+    const hearth_logit_bias *bias; /* [n_bias] */
+    size_t n_bias;
+} hearth_sampler_options;
+
+/* Zeros, and size: greedy. */
+HEARTH_API hearth_sampler_options hearth_sampler_defaults(void);
+
+/* Draws the tokens of one text. Used by one thread at a time. */
+typedef struct hearth_sampler hearth_sampler;
+/* ARGUMENT; MEMORY. */
+HEARTH_API hearth_status hearth_sampler_open(const hearth_model *model,
+                                             const hearth_sampler_options *options,
+                                             hearth_sampler **out, hearth_error *err);
+/* A session that follows the sampler with drafts keeps it. */
+HEARTH_API void hearth_sampler_close(hearth_sampler *sampler);
+/* Adds a token of the prompt, or a sampled one, to the history of the penalties; ids out of range are not added. */
+HEARTH_API void hearth_sampler_accept(hearth_sampler *sampler, int32_t id);
+/* Samples a token from logits[n_vocab]. ARGUMENT: logits is NULL, as hearth_session_logits may be; NUMERIC: one of them is
+ * NaN or +infinity, or all are banned. Nothing is drawn then. */
+HEARTH_API hearth_status hearth_sampler_sample(hearth_sampler *sampler, const float *logits, int32_t *id,
+                                             hearth_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,136 @@
+/* Requests of several users over one model. */
+#ifndef HEARTH_SCHEDULER_H
+#define HEARTH_SCHEDULER_H
+
+#include <hearth/constraint.h>
+#include <hearth/draft.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Evaluates requests of several users over one model, and samples their tokens. Each step takes one token of every
+ * request that generates, perhaps with a draft, and a part of the prompts of others. Keys and values lie in pages of one
+ * budget; requests that begin with the same tokens share them. What a request gets does not depend on other requests. One thread. */
+typedef struct hearth_scheduler hearth_scheduler;
+#define HEARTH_KEPT_NONE UINT32_MAX /* value of n_kept: the cache of a request ends with it */
+typedef struct hearth_scheduler_options {
+    size_t size;         /* of this struct: see Versions above */
+    uint32_t n_position; /* of the cache, for all requests and what is kept of earlier ones; 0: 4 times n_ctx, with
+                            a device all that it was opened for (gpu.n_ctx) */
+    uint32_t n_ctx;      /* of a request at most, as in hearth_session_options */
+    uint32_t n_batch;    /* tokens of a step at most; 0: 256 */
+    uint32_t n_running;  /* requests in a step at most; 0: 16 */
+    uint32_t n_kept;     /* earlier requests whose cache is kept, at most; 0: 64; or HEARTH_KEPT_NONE */
+    uint32_t n_thread;   /* 0: one per physical core */
+    bool no_pin;         /* worker threads may run on all cores: see Threads above */
+    hearth_kv_type kv;
+    double max_delay;    /* seconds that a step may take longer because of prompts, while others generate; 0: 0.15 */
+    hearth_draft_options draft; /* of all requests; a warning says why there are none */
+} hearth_scheduler_options;
+
+/* What happened to a request. */
+typedef enum hearth_request_state {
+    HEARTH_REQUEST_TOKEN,     /* a token was sampled */
+    HEARTH_REQUEST_END,       /* the text has ended: by a token that ends generation, or the constraint is complete */
+    HEARTH_REQUEST_LENGTH,    /* max_token, or the context, is reached */
+    HEARTH_REQUEST_STOPPED,   /* by its function */
+    HEARTH_REQUEST_CANCELLED, /* by hearth_scheduler_cancel */
+    HEARTH_REQUEST_FAILED,    /* error says why */
+} hearth_request_state;
+
+typedef struct hearth_request_event {
+    hearth_request_state state; /* all others than TOKEN are the last event of a request */
+    int32_t token;              /* TOKEN, END; -1: the constraint is complete */
+    const float *logits;        /* float[n_vocab] that the model computed, while the function runs; TOKEN, END, or NULL */
+    uint32_t n_cached;          /* tokens of the prompt that were not evaluated, as an earlier request had them */
+    hearth_draft_stats draft;   /* of the request so far */
+    const hearth_error *error;  /* FAILED, and valid while the function runs */
+    uint64_t reserved[4];
+} hearth_request_event;
+
+/* TOKEN: false ends the request. Called within functions of the scheduler, on their thread; it can call none of them, but
+ * hearth_request_cancel and those that only tell. */
+typedef bool hearth_request_fn(void *user, const hearth_request_event *event);
+
+typedef struct hearth_request {
+    size_t size;           /* of this struct: see Versions above */
+    const int32_t *tokens; /* [n_token] the prompt */
+    size_t n_token;
+    uint32_t max_token;                    /* to generate; 0: until the context ends */
+    bool prompt_only;                      /* nothing is generated: the prompt is evaluated and kept for later requests,
+                                              then LENGTH ends it */
+    bool ignore_end;                       /* tokens that end generation are as others */
+    const hearth_sampler_options *sampler; /* NULL: the defaults */
+    hearth_constraint *constraint;         /* at the beginning of its text; the scheduler keeps and uses it until the
+                                              request ends. NULL: all texts are allowed */
+    uint64_t owner; /* requests begin in turns of owners, and share the cache of their own owner only */
+    hearth_request_fn *fn;
+    void *user; /* passed to fn: valid until the request ends, or the scheduler is closed */
+} hearth_request;
+
+/* Zeros, and size. */
+HEARTH_API hearth_scheduler_options hearth_scheduler_defaults(void);
+/* ARGUMENT; MEMORY. */
+HEARTH_API hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_scheduler_options *options,
+                                               hearth_scheduler **out, hearth_error *err);
+/* Without further events. */
+HEARTH_API void hearth_scheduler_close(hearth_scheduler *scheduler);
+/* *id: of the request, never 0. CONTEXT: its prompt, with one token more, fits neither into n_ctx nor n_position;
+ * ARGUMENT; MEMORY. */
+HEARTH_API hearth_status hearth_scheduler_add(hearth_scheduler *scheduler, const hearth_request *request, uint64_t *id,
+                                              hearth_error *err);
+/* Ends a request, if there is one of that id; its function is called. */
+HEARTH_API void hearth_scheduler_cancel(hearth_scheduler *scheduler, uint64_t id);
+/* The same from any thread, and from a signal handler: a step that runs ends early, and hearth_scheduler_step calls the
+ * request's function, the one that runs or else the next. False: 64 requests are waiting for that; call it again after a
+ * step. Not during or after hearth_scheduler_close. */
+HEARTH_API bool hearth_request_cancel(hearth_scheduler *scheduler, uint64_t id);
+/* A paused request keeps its place and its pages, but takes part in no step. */
+HEARTH_API void hearth_scheduler_pause(hearth_scheduler *scheduler, uint64_t id, bool is_paused);
+/* Evaluates one batch, and never waits: a program with nothing to evaluate waits by its own means until it has a request
+ * to add. *more: whether a further step can have something to do; false: no request is left, or only paused ones.
+ * CANCELLED: while hearth_model_options.cancel is not 0 nothing is evaluated, and *more is as before. What fails in a step
+ * is told to the requests of it. more may be NULL. ARGUMENT: it is called within a function of a request. */
+HEARTH_API hearth_status hearth_scheduler_step(hearth_scheduler *scheduler, bool *more, hearth_error *err);
+
+/* Writes the cache of earlier requests to a folder, one file each, with checksums, unless it is there; deletes files of
+ * texts that others continue, and keeps at most max_size bytes of those that lie there. Restored by a scheduler of
+ * the same model and options, requests find it again; files of others and damaged ones are named in a warning and left
+ * out. With a device nothing is found again. progress: of the bytes of each file; NULL: none. IO, MEMORY, CANCELLED:
+ * each file that is there is whole. */
+HEARTH_API hearth_status hearth_scheduler_save(hearth_scheduler *scheduler, const char *folder,
+                                               uint64_t max_size, hearth_progress_fn *progress, void *user,
+                                               hearth_error *err);
+/* Whether the cache of a request was kept since hearth_scheduler_save succeeded, or hearth_scheduler_restore. */
+HEARTH_API bool hearth_scheduler_has_unsaved(const hearth_scheduler *scheduler);
+/* Reads such a folder. IO: it cannot be read; MEMORY. */
+HEARTH_API hearth_status hearth_scheduler_restore(hearth_scheduler *scheduler, const char *folder, hearth_error *err);
+
+typedef struct hearth_scheduler_stats {
+    size_t size; /* set by the caller: see Versions above */
+    uint32_t n_waiting, n_running, n_kept;
+    uint32_t n_page, n_page_used; /* of layers without a window */
+    uint64_t n_prompt, n_cached, n_generated; /* tokens so far: evaluated of prompts, found, sampled */
+    uint64_t n_preempted;                     /* requests whose pages others took, and that were evaluated again */
+    hearth_draft_stats draft;
+} hearth_scheduler_stats;
+/* ARGUMENT: stats->size is too small; nothing is written. */
+HEARTH_API hearth_status hearth_scheduler_get_stats(const hearth_scheduler *scheduler, hearth_scheduler_stats *stats);
+
+/* How far a request is. */
+typedef struct hearth_request_progress {
+    size_t size;       /* set by the caller: see Versions above */
+    bool is_running;   /* false: it waits for its turn, or for pages that others took */
+    uint32_t n_before; /* of those that wait: requests that came earlier and wait too */
+    uint32_t n_prompt, n_cached, n_generated; /* tokens: of the prompt, of those found, sampled */
+    uint32_t n_evaluated;                     /* tokens of the prompt whose keys and values are there, found ones too */
+} hearth_request_progress;
+/* False: no request has that id, or out->size is too small; nothing is written. */
+HEARTH_API bool hearth_scheduler_get_progress(const hearth_scheduler *scheduler, uint64_t id,
+                                              hearth_request_progress *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

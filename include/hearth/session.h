@@ -1,0 +1,118 @@
+/* A session: one sequence of tokens over a model. */
+#ifndef HEARTH_SESSION_H
+#define HEARTH_SESSION_H
+
+#include <hearth/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One sequence of tokens over a model: its KV cache and position. Used by one thread at a time. */
+typedef struct hearth_session hearth_session;
+
+/* Value of n_ctx: all positions that the model was trained for. */
+#define HEARTH_CTX_TRAINED UINT32_MAX
+
+/* Values of n_batch. AUTO: 256; without a GPU, if weights are read when they are needed, 512 or 1024, as far as what a
+ * session needs more for them is at most a 16th of the limit of memory (hearth_model_options.ram). NONE: the session is
+ * used in batches only. */
+#define HEARTH_BATCH_AUTO 0
+#define HEARTH_BATCH_NONE UINT32_MAX
+
+typedef struct hearth_session_options {
+    size_t size;       /* of this struct: see Versions above */
+    uint32_t n_ctx;    /* positions; 0: as the model was trained, at most 4096; or HEARTH_CTX_TRAINED */
+    uint32_t n_batch;  /* prompt tokens per step; or HEARTH_BATCH_AUTO, HEARTH_BATCH_NONE */
+    uint32_t n_thread; /* 0: one per physical core */
+    bool bf16_dot;     /* compute prompts with BF16 matrices by the CPU's bf16 dot products, with inputs rounded to
+                          bf16: an approximation; not in batches of several sessions */
+    bool release_window; /* reuse the cache of layers with a window (Gemma, Mistral) behind the window: less memory, but
+                            a session that goes back to before the window computes its cache again, and a batch takes
+                            at most n_batch of its tokens (256 if that is NONE) */
+    bool no_pin;       /* worker threads may run on all cores: see Threads above */
+    hearth_kv_type kv; /* element type of the cache; affects the result */
+    hearth_selector selector; /* AUTO: the model's. Another one is possible only if the model could have been
+                                 opened with it, and is slower */
+} hearth_session_options;
+
+/* Zeros, and size. */
+HEARTH_API hearth_session_options hearth_session_defaults(void);
+
+/* ARGUMENT; UNSUPPORTED: bf16_dot, a selector; MEMORY: also if it exceeds the limit of the model
+ * (hearth_model_options.ram). */
+HEARTH_API hearth_status hearth_session_open(const hearth_model *model,
+                                             const hearth_session_options *options,
+                                             hearth_session **out, hearth_error *err);
+/* Also takes it out of a batch that was not run: not while another thread uses that batch. */
+HEARTH_API void hearth_session_close(hearth_session *session);
+
+/* Bytes that a session with these options allocates; 0 if that overflows, if the type of the cache does not suit the
+ * model, or if an option has a size or a value that does not exist. */
+HEARTH_API uint64_t hearth_session_bytes(const hearth_model *model,
+                                         const hearth_session_options *options);
+
+/* Appends n tokens and computes the logits after the last one. The bits do not depend on how a text is split into
+ * calls. CONTEXT if they do not fit; ARGUMENT; CANCELLED; NUMERIC; IO; MEMORY; DEVICE. After an error the position and the
+ * logits are as before. */
+HEARTH_API hearth_status hearth_session_eval(hearth_session *session, const int32_t *tokens, size_t n,
+                                             hearth_error *err);
+/* The evaluation that runs, or else the next one, ends with CANCELLED, within the time of one small unit of work (a read of
+ * weights that are in the file is waited for). That ends the cancellation: evaluations behind it run. From any thread,
+ * also while the session is in use, and from a signal handler; not during or after hearth_session_close. Evaluations by a
+ * hearth_batch are cancelled by hearth_batch_cancel. */
+HEARTH_API void hearth_session_cancel(hearth_session *session);
+/* float[n_vocab] after the last token, valid until the next call on the session. NULL: before the first token, and,
+ * until a token is evaluated, after hearth_session_truncate to a smaller position, hearth_session_eval_hidden, and a
+ * hearth_session_restore that failed while it read, or of a session that had none. To have them again, truncate to one
+ * position less and evaluate that token. */
+HEARTH_API const float *hearth_session_logits(const hearth_session *session);
+
+/* As eval, but passes the logits of every token to fn, in order, on the calling thread; fn NULL: as eval. A status other
+ * than HEARTH_OK from fn, which may fill in err, stops it and is returned (ARGUMENT for one that does not exist), with
+ * the position as before. fn may call functions that only tell; others of the model or its sessions it must not. */
+typedef hearth_status hearth_logits_fn(void *user, size_t i_token, const float *logits,
+                                       hearth_error *err);
+HEARTH_API hearth_status hearth_session_eval_each(hearth_session *session, const int32_t *tokens,
+                                                  size_t n, hearth_logits_fn *fn, void *user,
+                                                  hearth_error *err);
+
+/* As eval_each, but passes float[d_model] in place of logits: what the last layer makes of each token, normed as for the
+ * head. Embeddings of texts are means of them, or the last one. fn NULL is an error; hearth_session_logits is NULL after
+ * success. UNSUPPORTED with a device. */
+HEARTH_API hearth_status hearth_session_eval_hidden(hearth_session *session, const int32_t *tokens,
+                                                    size_t n, hearth_logits_fn *fn, void *user,
+                                                    hearth_error *err);
+
+/* The number of its tokens. */
+HEARTH_API uint32_t hearth_session_position(const hearth_session *session);
+/* The tokens before the position: int32_t[position]. Valid until the next call on the session. */
+HEARTH_API const int32_t *hearth_session_tokens(const hearth_session *session);
+/* How many of them, from the first on, are in the cache. Fewer than position after a truncation (recurrent layers;
+ * release_window), or if a file without a cache was restored: the next evaluation computes the others again. */
+HEARTH_API uint32_t hearth_session_n_cached(const hearth_session *session);
+/* Its n_ctx and n_thread, as chosen; n_thread 0: it is used in batches only. */
+HEARTH_API uint32_t hearth_session_n_ctx(const hearth_session *session);
+HEARTH_API uint32_t hearth_session_n_thread(const hearth_session *session);
+/* Removes all tokens from position on; the logits are gone, unless position is the number of tokens. ARGUMENT if it
+ * exceeds that, or the session is in a batch that was not run. If the cache before position was released
+ * (release_window), the next evaluation computes it again. */
+HEARTH_API hearth_status hearth_session_truncate(hearth_session *session, uint32_t position,
+                                                 hearth_error *err);
+
+/* A copy of a session at its position, with the same options. Both share the cache of their common tokens, on a device
+ * too; pages of 32 positions are copied when one of them writes there. The copy reserves memory for all of its
+ * positions, as any other session. MEMORY; ARGUMENT: the session is in a batch that was not run. */
+HEARTH_API hearth_status hearth_session_fork(const hearth_session *session, hearth_session **out, hearth_error *err);
+/* Writes tokens, cache and logits to a file, with a checksum. What lies on a device is not written, but computed again
+ * after hearth_session_restore. IO, MEMORY; ARGUMENT: the session is in a batch that was not run. */
+HEARTH_API hearth_status hearth_session_save(const hearth_session *session, const char *path, hearth_error *err);
+/* Replaces the session's tokens by those of a file. What follows has the bits of the saved session. Refuses files of
+ * other models, options and versions, and damaged ones (ARGUMENT, UNSUPPORTED, FORMAT; CONTEXT: n_ctx is too small):
+ * the session is unchanged. If the file changes while it is read, the session is empty after the error. */
+HEARTH_API hearth_status hearth_session_restore(hearth_session *session, const char *path, hearth_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
