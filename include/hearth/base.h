@@ -41,10 +41,16 @@ typedef struct hearth_error {
     uint32_t reserved[9];
 } hearth_error;
 
-/* A short English name of a status ("out of memory"), or "unknown status". Never NULL. */
+/* Returns a short English name of a status ("out of memory"), or "unknown status".
+ * Errors: none.
+ * Ownership: the text is the library's, and stays.
+ * Threads: any. */
 HEARTH_API const char *hearth_status_name(hearth_status status);
 
-/* "0.1.0" */
+/* Returns the version of the library that runs: "0.1.0".
+ * Errors: none.
+ * Ownership: the text is the library's, and stays.
+ * Threads: any. */
 HEARTH_API const char *hearth_version(void);
 
 /* ---- log --------------------------------------------------------------- */
@@ -52,11 +58,18 @@ HEARTH_API const char *hearth_version(void);
 typedef enum hearth_log_level { HEARTH_LOG_WARN = 1, HEARTH_LOG_INFO = 2 } hearth_log_level;
 typedef void hearth_log_fn(void *user, hearth_log_level level, const char *line);
 
-/* Warnings and notes go to fn (one line, no newline). NULL, the default, discards them. Process-wide; set it
- * before other threads use the library. Any of them may call fn, which must not call the library. */
+/* Gives warnings and notes to fn: of the whole process, one line each, without a newline. NULL, the default, discards
+ * them.
+ * Errors: none.
+ * Ownership: user is passed to fn as it is; both must stay valid while they are set. line is valid during the call.
+ * Threads: one, before others use the library. fn is called on any thread that the library uses, perhaps on several at
+ * once; it must not call the library. */
 HEARTH_API void hearth_log_set(hearth_log_fn *fn, void *user);
 
-/* Frees what hearth_tokenize, hearth_chat_render and hearth_chat_tokenize gave; not free(). */
+/* Frees what a function gave of which its comment says so (hearth_tokenize, hearth_chat_render). It is not free().
+ * Errors: none.
+ * Ownership: gives up memory.
+ * Threads: any. */
 HEARTH_API void hearth_free(void *memory);
 
 #ifdef __cplusplus

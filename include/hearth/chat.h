@@ -12,21 +12,38 @@ extern "C" {
  * format by name. Immutable; any number of threads may use it. */
 typedef struct hearth_chat hearth_chat;
 
-/* format NULL: the template in the model's file (tokenizer.chat_template). If it cannot be parsed: a warning, and
- * the format that it most likely implements. UNSUPPORTED if there is none, or no format has that name: the message
- * lists them. */
+/* Opens a chat. format NULL: the template in the model's file (tokenizer.chat_template). If it cannot be parsed: a
+ * warning, and the format that it most likely implements.
+ * Errors: UNSUPPORTED: there is no template, no format has that name (the message lists them), or the template has
+ * what this subset of Jinja does not support, and no format is like it; FORMAT: the same, with bad syntax; MEMORY.
+ * Ownership: *out is the caller's, until hearth_chat_close, and keeps the model.
+ * Threads: any. */
 HEARTH_API hearth_status hearth_chat_open(const hearth_model *model, const char *format,
                                           hearth_chat **out, hearth_error *err);
-/* Opens a Jinja template of n bytes, which are copied. Messages name its line. FORMAT for bad syntax, UNSUPPORTED
- * for what this subset does not support, and beyond its limits. */
+
+/* Opens a Jinja template of source[n] bytes. Messages name its line.
+ * Errors: FORMAT: bad syntax; UNSUPPORTED: what this subset does not support, or beyond its limits; MEMORY.
+ * Ownership: *out is the caller's, until hearth_chat_close, and keeps the model.
+ * Threads: any. */
 HEARTH_API hearth_status hearth_chat_open_template(const hearth_model *model, const char *source,
                                                    size_t n, hearth_chat **out, hearth_error *err);
-/* What was opened with the chat does not need it any more. */
+
+/* Closes a chat. What was opened with it does not need it any more.
+ * Errors: none.
+ * Ownership: gives up the caller's reference.
+ * Threads: any, but not beside another function of it. */
 HEARTH_API void hearth_chat_close(hearth_chat *chat);
 
-/* "template of the file", "template", or the name of a format. */
+/* Returns "template of the file", "template", or the name of a format.
+ * Errors: none.
+ * Ownership: the text is the library's, and stays.
+ * Threads: any. */
 HEARTH_API const char *hearth_chat_name(const hearth_chat *chat);
-/* Names of the formats, in order; NULL past the last. */
+
+/* Returns the name of the i-th format; NULL past the last.
+ * Errors: none.
+ * Ownership: the text is the library's, and stays.
+ * Threads: any. */
 HEARTH_API const char *hearth_chat_format(size_t i);
 
 typedef struct hearth_message {
@@ -50,15 +67,21 @@ typedef struct hearth_chat_options {
                                    template that shows none is given them as a text of the system's */
 } hearth_chat_options;
 
-/* The text of a conversation, *n bytes and a NUL, to be freed with hearth_free. ARGUMENT if the template rejects
- * the messages, or a role is not such a word; FORMAT if the template cannot compute something; UNSUPPORTED beyond
- * its limits, and without a supported vocabulary. */
+/* Gives the text of a conversation of messages[n_message]: (*text)[*n], and a NUL.
+ * Errors: ARGUMENT: the template rejects the messages, a role is not such a word, or a field is wrong; FORMAT: the
+ * template cannot compute something, or members, variables or tools are no JSON; UNSUPPORTED: beyond its limits, or
+ * the vocabulary is not; MEMORY.
+ * Ownership: *text is the caller's, to be freed with hearth_free.
+ * Threads: any. */
 HEARTH_API hearth_status hearth_chat_render(const hearth_chat *chat, const hearth_message *messages,
                                             size_t n_message, const hearth_chat_options *options,
                                             char **text, size_t *n, hearth_error *err);
-/* The ids of a conversation, with one begin-of-text token if the vocabulary requires it. The texts of control
- * tokens become these tokens where the template wrote them, never in message content. Freed with hearth_free;
- * errors as above. */
+
+/* Gives the ids of a conversation, (*ids)[*n_ids], with one begin-of-text token if the vocabulary requires it. The
+ * texts of control tokens become these tokens where the template wrote them, never in message content.
+ * Errors: as of hearth_chat_render.
+ * Ownership: *ids is the caller's, to be freed with hearth_free.
+ * Threads: any. */
 HEARTH_API hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hearth_message *messages,
                                               size_t n_message, const hearth_chat_options *options,
                                               int32_t **ids, size_t *n_ids, hearth_error *err);
@@ -90,17 +113,37 @@ typedef struct hearth_answer_options {
     void *user;              /* passed to fn: valid until the answer is closed */
 } hearth_answer_options;
 
-/* Whether a prompt of hearth_chat_tokenize ends within reasoning; false also for ids out of range. */
+/* Returns whether a prompt of hearth_chat_tokenize, ids[n_ids], ends within reasoning; false also for ids out of
+ * range.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
 HEARTH_API bool hearth_chat_is_reasoning(const hearth_chat *chat, const int32_t *ids, size_t n_ids);
 
-/* ARGUMENT; UNSUPPORTED: the vocabulary is not; MEMORY. */
+/* Opens an answer of the model.
+ * Errors: ARGUMENT: an option; UNSUPPORTED: the vocabulary is not; MEMORY.
+ * Ownership: *out is the caller's, until hearth_answer_close, and keeps the model, not the chat. user is passed to fn
+ * as it is.
+ * Threads: any. */
 HEARTH_API hearth_status hearth_answer_open(const hearth_model *model, const hearth_answer_options *options,
                                             hearth_answer **out, hearth_error *err);
-/* What was kept back is dropped. */
+
+/* Closes an answer. What was kept back is dropped.
+ * Errors: none.
+ * Ownership: gives it up.
+ * Threads: any, but not beside another function of it. */
 HEARTH_API void hearth_answer_close(hearth_answer *answer);
-/* Takes a token. What may be the beginning of a mark is kept back. ARGUMENT: as hearth_detokenizer_push; MEMORY. */
+
+/* Takes a token. What may be the beginning of a mark is kept back.
+ * Errors: ARGUMENT: id exceeds the rows of the model; MEMORY.
+ * Ownership: nothing is kept. The text that fn gets is valid during its call.
+ * Threads: one at a time. fn is called on the calling thread. */
 HEARTH_API hearth_status hearth_answer_push(hearth_answer *answer, int32_t id, hearth_error *err);
-/* Gives what was kept back. No token follows. MEMORY. */
+
+/* Gives what was kept back. No token follows.
+ * Errors: MEMORY.
+ * Ownership: as of hearth_answer_push.
+ * Threads: one at a time. fn is called on the calling thread. */
 HEARTH_API hearth_status hearth_answer_finish(hearth_answer *answer, hearth_error *err);
 
 #ifdef __cplusplus

@@ -37,25 +37,48 @@ typedef struct hearth_constraint_options {
     const hearth_chat *chat;    /* for CALLS and in_reasoning; NULL: as of a template that shows no functions */
 } hearth_constraint_options;
 
-/* docs/constrain.md lists what of JSON schema is supported. Messages name the path in a schema, or the line and column
- * in a grammar. FORMAT: it is none; UNSUPPORTED: a keyword or construct that is not supported, a limit, or the
- * vocabulary of the model is not; ARGUMENT: it allows no text; MEMORY. The first constraint of a model indexes its
- * vocabulary (hearth_constraint_prepare). */
+/* Opens a constraint at the beginning of its text. docs/constrain.md lists what of JSON schema is supported. Messages
+ * name the path in a schema, or the line and column in a grammar. The first constraint of a model indexes its
+ * vocabulary (hearth_constraint_prepare).
+ * Errors: FORMAT: the text is none of its kind; UNSUPPORTED: a keyword or construct that is not supported, a limit, or
+ * the vocabulary of the model is not; ARGUMENT: an option, or it allows no text; MEMORY: also beyond the limit of the
+ * model.
+ * Ownership: *out is the caller's, until hearth_constraint_close, and keeps the model, not the chat.
+ * Threads: any. */
 HEARTH_API hearth_status hearth_constraint_open(const hearth_model *model, const hearth_constraint_options *options,
                                                 hearth_constraint **out, hearth_error *err);
-/* Indexes the vocabulary, unless that was done: some tenths of a second, in which other threads may use the model. So
- * the first constraint does not wait for it. UNSUPPORTED: the vocabulary is not; MEMORY. */
+
+/* Indexes the vocabulary, unless that was done: some tenths of a second. So the first constraint does not wait for it.
+ * Errors: UNSUPPORTED: the vocabulary is not; MEMORY: also beyond the limit of the model.
+ * Ownership: the model has the index, until it is freed.
+ * Threads: any; others may use the model meanwhile. */
 HEARTH_API hearth_status hearth_constraint_prepare(const hearth_model *model, hearth_error *err);
-/* A constraint at the same place of the same text. What it computes is shared. MEMORY. */
+
+/* Makes a constraint at the same place of the same text. What it computes is shared.
+ * Errors: MEMORY.
+ * Ownership: *out is the caller's, until hearth_constraint_close; it does not need the other one.
+ * Threads: one at a time, unchecked; another one may use a copy. */
 HEARTH_API hearth_status hearth_constraint_copy(const hearth_constraint *constraint, hearth_constraint **out,
                                                 hearth_error *err);
-/* Copies stay, and a scheduler whose request uses it keeps it. */
+
+/* Closes a constraint. Copies stay, and a scheduler whose request uses it keeps it.
+ * Errors: none.
+ * Ownership: gives up the caller's reference.
+ * Threads: any, but not beside another function of it. */
 HEARTH_API void hearth_constraint_close(hearth_constraint *constraint);
+
 /* Sets logits[n_vocab] of all tokens that cannot follow to -infinity, before they are sampled. Ends of generation can
- * follow where the text may end, and where it must, nothing else. UNSUPPORTED: no token can follow, because of the
- * vocabulary, or a limit; ARGUMENT: the text has ended; MEMORY. */
+ * follow where the text may end, and where it must, nothing else.
+ * Errors: UNSUPPORTED: no token can follow, because of the vocabulary, or a limit; ARGUMENT: the text has ended;
+ * MEMORY.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, unchecked; another one may use a copy. */
 HEARTH_API hearth_status hearth_constraint_mask(hearth_constraint *constraint, float *logits, hearth_error *err);
-/* Goes on with a token. ARGUMENT: it cannot follow, nothing has changed; UNSUPPORTED: a limit; MEMORY. */
+
+/* Goes on with a token.
+ * Errors: ARGUMENT: it cannot follow, nothing has changed; UNSUPPORTED: a limit; MEMORY.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, unchecked; another one may use a copy. */
 HEARTH_API hearth_status hearth_constraint_accept(hearth_constraint *constraint, int32_t id, hearth_error *err);
 
 typedef enum hearth_constraint_end {
@@ -63,7 +86,11 @@ typedef enum hearth_constraint_end {
     HEARTH_CONSTRAINT_MAY_END,     /* it is, but more can follow */
     HEARTH_CONSTRAINT_ENDS,        /* it is, and nothing but an end of generation can follow */
 } hearth_constraint_end;
-/* Whether the text is complete. NULL: GOES_ON. */
+
+/* Returns whether the text is complete. NULL: GOES_ON.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, unchecked; another one may use a copy. */
 HEARTH_API hearth_constraint_end hearth_constraint_get_end(const hearth_constraint *constraint);
 
 #ifdef __cplusplus

@@ -28,11 +28,15 @@ typedef struct hearth_draft_options {
 } hearth_draft_options;
 
 /* From now on hearth_session_eval of a single token may evaluate a draft with it, and then needs no evaluation for
- * tokens that were drafted. sampler: that of the text, which a model follows when it drafts, and which the session
- * keeps; NULL: the model drafts the most likely tokens. There are no drafts,
- * and a warning says why if n_draft or a model was given, where a sequence cannot go back (release_window), weights are
- * read when they are needed, or bits depend on the number of tokens (bf16_dot; a GPU that is not bit-exact). ARGUMENT:
- * the session has no step of its own, or the vocabulary of the model is another one; MEMORY. */
+ * tokens that were drafted. options NULL: zeros. sampler: that of the text, which a model follows when it drafts;
+ * NULL: the model drafts the most likely tokens. There are no drafts, and a warning says why if n_draft or a model was
+ * given, where a sequence cannot go back (release_window), weights are read when they are needed, or bits depend on
+ * the number of tokens (bf16_dot; a GPU that is not bit-exact).
+ * Errors: ARGUMENT: an option, the session has no steps of its own or is in a batch that was not run, or the model has
+ * another vocabulary or no weights in memory; MEMORY. A wrong option or too little memory leaves the session without
+ * drafts.
+ * Ownership: the session keeps the sampler and the model until other drafts replace them, or it is closed.
+ * Threads: one at a time; the sampler is used by the thread that evaluates the session. */
 HEARTH_API hearth_status hearth_session_use_drafts(hearth_session *session, const hearth_draft_options *options,
                                                    const hearth_sampler *sampler, hearth_error *err);
 
@@ -40,7 +44,11 @@ typedef struct hearth_draft_stats {
     uint64_t n_drafted, n_accepted; /* tokens that were evaluated as drafts, and those of them that were the next */
     uint64_t reserved[2];
 } hearth_draft_stats;
-/* Of the session so far; zeros without drafts. ARGUMENT. */
+
+/* Fills in *stats, of the session so far; zeros without drafts.
+ * Errors: ARGUMENT.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, unchecked. */
 HEARTH_API hearth_status hearth_session_get_draft_stats(const hearth_session *session, hearth_draft_stats *stats);
 
 #ifdef __cplusplus

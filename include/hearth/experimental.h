@@ -24,24 +24,46 @@ typedef struct hearth_storage_stats {
     uint64_t cache_bytes_max;       /* when the model was opened */
 } hearth_storage_stats;
 
-/* False, and zeros: all weights are in memory, or there is no such layer; or stats->size is too small. Threads: any. */
+/* Fills in *stats, as far as stats->size goes. False, and zeros: all weights are in memory. False, and nothing is
+ * written: stats->size is too small.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
 HEARTH_API bool hearth_model_get_storage(const hearth_model *model, hearth_storage_stats *stats);
-/* The same for one layer. Its n_read, read_bytes, n_repeated and read_seconds are 0: reads are counted for all layers
- * together. */
+
+/* The same for one layer; false, and zeros, also if there is no such layer. n_read, read_bytes, n_repeated,
+ * read_seconds and the bytes of the cache are 0: they are counted for all layers together.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
 HEARTH_API bool hearth_model_get_layer_storage(const hearth_model *model, uint32_t i_layer,
                                                hearth_storage_stats *stats);
 
 /* Starts counting, from zero, how many neurons of each layer are not zero, for tokens that the session evaluates
- * itself (not in batches). Costs a pass over the hidden values. Nothing is counted on a device, nor where weights are read
- * when they are needed. */
+ * itself (not in batches); on false: stops. Costs a pass over the hidden values. Nothing is counted on a device, nor
+ * where weights are read when they are needed.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, unchecked; not while the session is evaluated. */
 HEARTH_API void hearth_session_enable_sparsity_stats(hearth_session *session, bool on);
+
 /* share[n_layer], or NULL: active neurons per token and layer since counting started, 0 to 1. Returns the number of
- * tokens counted. */
+ * tokens counted.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, unchecked. */
 HEARTH_API uint64_t hearth_session_sparsity_stats(const hearth_session *session, double *share);
 
-/* As hearth_session_enable_sparsity_stats and hearth_session_sparsity_stats, for the tokens of all requests. */
+/* As hearth_session_enable_sparsity_stats, for the tokens of all requests.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, unchecked; not within a request's function. */
 HEARTH_API void hearth_scheduler_enable_sparsity_stats(hearth_scheduler *scheduler, bool on);
-/* The shares since then, and the number of tokens. */
+
+/* share[n_layer], or NULL: the shares since then. Returns the number of tokens counted.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, unchecked. */
 HEARTH_API uint64_t hearth_scheduler_sparsity_stats(const hearth_scheduler *scheduler, double *share);
 
 #ifdef __cplusplus

@@ -34,17 +34,23 @@
  * the program runs. Workers of sessions, batches and schedulers are pinned to one physical core each, which no other
  * worker of the process has; those for which none is left run on all. no_pin and hearth_batch_unpin turn that off, and
  * HEARTH_PIN=0 in the environment for the process. The calling thread is never pinned.
- * Any number of threads may use a model and a chat. Everything else is used by one thread at a time, which may be another
- * one each time: a function that finds a session, batch, sampler, detokenizer or answer in use, by another thread or by the
- * function within which it is called, fails with ARGUMENT at once (those without a status do nothing). Copies
- * and files of a session may be made by several threads at once. Functions that only tell (hearth_session_position and
- * such) do not look, and a close must not meet another function. Functions of the program are called on the thread that
- * called the library, but for that of hearth_log_set.
- * hearth_session_cancel, hearth_batch_cancel and hearth_request_cancel may be called at any time from any thread, and from
- * signal handlers.
- * A function of the program has to return: after longjmp or an exception the objects of the interrupted call stay in use,
- * and can only be closed. After fork, the child may exec, or open a model of its own if no other thread was within the
- * library; what the parent opened it must neither use nor close. The calling thread needs a stack of 256 KiB.
+ * Any number of threads may use a model and a chat. Everything else is used by one thread at a time, which may be
+ * another one each time: a function that finds a session, batch, sampler, detokenizer, answer or scheduler in use, by
+ * another thread or by the function within which it is called, fails with ARGUMENT at once (those without a status do
+ * nothing).
+ * Copies and files of a session may be made by several threads at once. Functions whose line says "unchecked" do not
+ * look: the program sees to it; those that only tell may be called within its functions, too. A close must not meet
+ * another function. Functions of the program are called on the thread that called the library, but for that of
+ * hearth_log_set.
+ * hearth_session_cancel, hearth_batch_cancel and hearth_request_cancel may be called at any time from any thread, and
+ * from signal handlers.
+ * A function of the program has to return: after longjmp or an exception the objects of the interrupted call stay in
+ * use, and can only be closed. After fork, the child may exec, or open a model of its own if no other thread was within
+ * the library; what the parent opened it must neither use nor close. The calling thread needs a stack of 256 KiB.
+ *
+ * Comments. The comment of each function ends in three lines. Errors: what it can return, with the reasons; ARGUMENT
+ * for NULL and for an object in use is not repeated there. Ownership: whose is what is given and what comes back, until
+ * when. Threads: which may call it: "any", also several at once, or "one at a time".
  *
  * The bits of a result depend on the file, the tokens and the options that name an approximation (here: the KV
  * type), and on nothing else. */

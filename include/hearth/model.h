@@ -1,4 +1,4 @@
-/* An opened model: weights, vocabulary, hyper-parameters. */
+/* Models: how they are opened, and what is known of them. */
 #ifndef HEARTH_MODEL_H
 #define HEARTH_MODEL_H
 
@@ -24,7 +24,10 @@ typedef enum hearth_selector {
     HEARTH_SELECTOR_THRESHOLD, /* those whose activation reaches a threshold: approximate */
 } hearth_selector;
 
-/* "gate", or "unknown selector". Never NULL. */
+/* Returns the name of a selector: "gate", or "unknown selector".
+ * Errors: none.
+ * Ownership: the text is the library's, and stays.
+ * Threads: any. */
 HEARTH_API const char *hearth_selector_name(hearth_selector selector);
 
 typedef enum hearth_kv_type {
@@ -95,28 +98,45 @@ typedef struct hearth_model_options {
     const volatile int *cancel;
 } hearth_model_options;
 
-/* Zeros, and size. */
+/* Returns zeros, and size.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
 HEARTH_API hearth_model_options hearth_model_defaults(void);
 
-/* For programs that use mmap: a file that shrinks while it is mapped raises SIGBUS. If a handler for it
- * (SA_SIGINFO) passes the fault address and it is in a mapped model, the result is true and the handler may
- * return: the missing pages are replaced by zeros, and the current evaluation and all later ones of that model end
- * with HEARTH_ERROR_IO. False: the fault is not this library's. Async-signal-safe. */
+/* For programs that use mmap: a file that shrinks while it is mapped raises SIGBUS. A handler for it (SA_SIGINFO)
+ * passes the fault address. True: it is in a mapped model, and the handler may return. The missing pages are replaced
+ * by zeros, and the current evaluation and all later ones of that model end with HEARTH_ERROR_IO. False: the fault is
+ * not this library's.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any, within a handler of SIGBUS: it is async-signal-safe. */
 HEARTH_API bool hearth_handle_sigbus(const void *address);
 
 /* Opens a GGUF file (all parts of a split one). An unsupported vocabulary is no error here: only functions on text
- * then fail. IO; FORMAT; UNSUPPORTED; ARGUMENT: an option, also a limit of memory that is too small; MEMORY; NUMERIC;
- * CANCELLED: by progress; DEVICE: one that was named. */
+ * then fail.
+ * Errors: IO: a file cannot be read; FORMAT: it is damaged, or a norm or a scale is not finite; UNSUPPORTED: its
+ * architecture or types, or an option on this machine; ARGUMENT: an option, also a limit of memory that is too small;
+ * MEMORY; CANCELLED: by progress; DEVICE: one that was named.
+ * Ownership: *out is the caller's, until hearth_model_close. cancel must stay valid as its field says, progress_user
+ * during the call.
+ * Threads: any. progress is called on the calling thread. */
 HEARTH_API hearth_status hearth_model_open(const char *path, const hearth_model_options *options,
                                            hearth_model **out, hearth_error *err);
 
-/* The same over size bytes in memory, which must stay valid until the model and all objects that use it are closed;
- * weights are used in place. name is used in messages. */
+/* The same over size bytes in memory. Weights are used in place. name is used in messages.
+ * Errors: as of hearth_model_open.
+ * Ownership: as of hearth_model_open; data must stay valid and unchanged until the model and all objects that use it
+ * are closed.
+ * Threads: any. progress is called on the calling thread. */
 HEARTH_API hearth_status hearth_model_open_memory(const void *data, size_t size, const char *name,
                                                   const hearth_model_options *options,
                                                   hearth_model **out, hearth_error *err);
 
-/* What uses the model keeps it: its memory is freed, and its file closed, with the last of them. */
+/* Closes a model. What uses it keeps it: its memory is freed, and its file closed, with the last of them.
+ * Errors: none.
+ * Ownership: gives up the caller's reference.
+ * Threads: any, but not beside another function of it. */
 HEARTH_API void hearth_model_close(hearth_model *model);
 
 /* Strings stay valid until the model and all objects that use it are closed, even if its device is lost meanwhile.
@@ -158,7 +178,10 @@ typedef struct hearth_model_info {
                                  time of this machine's CPU; 0: measured times are those of this machine */
 } hearth_model_info;
 
-/* ARGUMENT: info->size is too small; nothing is written. Threads: any. */
+/* Fills in *info, as far as info->size goes.
+ * Errors: ARGUMENT: info->size is too small; nothing is written.
+ * Ownership: the strings of *info are the model's, and stay valid as said above.
+ * Threads: any. */
 HEARTH_API hearth_status hearth_model_get_info(const hearth_model *model, hearth_model_info *info);
 
 #ifdef __cplusplus

@@ -32,21 +32,40 @@ typedef struct hearth_sampler_options {
     size_t n_bias;
 } hearth_sampler_options;
 
-/* Zeros, and size: greedy. */
+/* Returns zeros, and size: greedy.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
 HEARTH_API hearth_sampler_options hearth_sampler_defaults(void);
 
 /* Draws the tokens of one text. Used by one thread at a time. */
 typedef struct hearth_sampler hearth_sampler;
-/* ARGUMENT; MEMORY. */
+
+/* Opens a sampler for the vocabulary of the model.
+ * Errors: ARGUMENT: an option; MEMORY.
+ * Ownership: *out is the caller's, until hearth_sampler_close; it does not keep the model.
+ * Threads: any. */
 HEARTH_API hearth_status hearth_sampler_open(const hearth_model *model,
                                              const hearth_sampler_options *options,
                                              hearth_sampler **out, hearth_error *err);
-/* A session that follows the sampler with drafts keeps it. */
+
+/* Closes a sampler. A session that follows it with drafts keeps it.
+ * Errors: none.
+ * Ownership: gives up the caller's reference.
+ * Threads: any, but not beside another function of it. */
 HEARTH_API void hearth_sampler_close(hearth_sampler *sampler);
-/* Adds a token of the prompt, or a sampled one, to the history of the penalties; ids out of range are not added. */
+
+/* Adds a token of the prompt, or a sampled one, to the history of the penalties; ids out of range are not added.
+ * Errors: none; nothing happens while it is in use.
+ * Ownership: nothing is kept.
+ * Threads: one at a time. */
 HEARTH_API void hearth_sampler_accept(hearth_sampler *sampler, int32_t id);
-/* Samples a token from logits[n_vocab]. ARGUMENT: logits is NULL, as hearth_session_logits may be; NUMERIC: one of them is
- * NaN or +infinity, or all are banned. Nothing is drawn then. */
+
+/* Samples a token from logits[n_vocab] into *id. After an error nothing is drawn.
+ * Errors: ARGUMENT: logits is NULL, as hearth_session_logits may be; NUMERIC: one of them is NaN or +infinity, or all
+ * are banned.
+ * Ownership: nothing is kept.
+ * Threads: one at a time. */
 HEARTH_API hearth_status hearth_sampler_sample(hearth_sampler *sampler, const float *logits, int32_t *id,
                                              hearth_error *err);
 

@@ -10,8 +10,9 @@ extern "C" {
 #endif
 
 /* Evaluates requests of several users over one model, and samples their tokens. Each step takes one token of every
- * request that generates, perhaps with a draft, and a part of the prompts of others. Keys and values lie in pages of one
- * budget; requests that begin with the same tokens share them. What a request gets does not depend on other requests. One thread. */
+ * request that generates, perhaps with a draft, and a part of the prompts of others. Keys and values lie in pages of
+ * one budget; requests that begin with the same tokens share them. What a request gets does not depend on other
+ * requests. Used by one thread at a time. */
 typedef struct hearth_scheduler hearth_scheduler;
 #define HEARTH_KEPT_NONE UINT32_MAX /* value of n_kept: the cache of a request ends with it */
 typedef struct hearth_scheduler_options {
@@ -49,8 +50,8 @@ typedef struct hearth_request_event {
     uint64_t reserved[4];
 } hearth_request_event;
 
-/* TOKEN: false ends the request. Called within functions of the scheduler, on their thread; it can call none of them, but
- * hearth_request_cancel and those that only tell. */
+/* TOKEN: false ends the request. Called within functions of the scheduler, on their thread; it can call none of them,
+ * but hearth_request_cancel and those that only tell. */
 typedef bool hearth_request_fn(void *user, const hearth_request_event *event);
 
 typedef struct hearth_request {
@@ -69,42 +70,82 @@ typedef struct hearth_request {
     void *user; /* passed to fn: valid until the request ends, or the scheduler is closed */
 } hearth_request;
 
-/* Zeros, and size. */
+/* Returns zeros, and size.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
 HEARTH_API hearth_scheduler_options hearth_scheduler_defaults(void);
-/* ARGUMENT; MEMORY. */
+
+/* Opens a scheduler without requests, and reserves the memory of its cache.
+ * Errors: ARGUMENT: an option; MEMORY: also beyond the limit of the model; IO: as of hearth_session_open.
+ * Ownership: *out is the caller's, until hearth_scheduler_close, and keeps the model, and that of draft.
+ * Threads: any. */
 HEARTH_API hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_scheduler_options *options,
                                                hearth_scheduler **out, hearth_error *err);
-/* Without further events. */
+
+/* Closes a scheduler; requests end without further events.
+ * Errors: none.
+ * Ownership: gives it up, with all requests and what they use.
+ * Threads: any, but not beside another function of it. */
 HEARTH_API void hearth_scheduler_close(hearth_scheduler *scheduler);
-/* *id: of the request, never 0. CONTEXT: its prompt, with one token more, fits neither into n_ctx nor n_position;
- * ARGUMENT; MEMORY. */
+
+/* Adds a request, which begins in a later step. *id is never 0.
+ * Errors: CONTEXT: its prompt, with one token more, fits neither into n_ctx nor n_position; ARGUMENT: a field; MEMORY.
+ * Ownership: the request is copied, with its tokens and its sampler's options. The scheduler keeps the constraint, and
+ * alone uses it, until the request ends; user is passed to fn as it is.
+ * Threads: one at a time. */
 HEARTH_API hearth_status hearth_scheduler_add(hearth_scheduler *scheduler, const hearth_request *request, uint64_t *id,
                                               hearth_error *err);
-/* Ends a request, if there is one of that id; its function is called. */
+
+/* Ends a request, if there is one of that id; its function is called.
+ * Errors: none; nothing happens while it is in use.
+ * Ownership: as after the last event of the request.
+ * Threads: one at a time. The request's function is called on the calling thread. */
 HEARTH_API void hearth_scheduler_cancel(hearth_scheduler *scheduler, uint64_t id);
-/* The same from any thread, and from a signal handler: a step that runs ends early, and hearth_scheduler_step calls the
- * request's function, the one that runs or else the next. False: 64 requests are waiting for that; call it again after a
- * step. Not during or after hearth_scheduler_close. */
+
+/* The same without waiting: a step that runs ends early, and hearth_scheduler_step calls the request's function, the
+ * one that runs or else the next. False: 64 requests are waiting for that; call it again after a step.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any, also within a request's function, and signal handlers; not during or after hearth_scheduler_close. */
 HEARTH_API bool hearth_request_cancel(hearth_scheduler *scheduler, uint64_t id);
-/* A paused request keeps its place and its pages, but takes part in no step. */
+
+/* A paused request keeps its place and its pages, but takes part in no step.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, unchecked; not within a request's function. */
 HEARTH_API void hearth_scheduler_pause(hearth_scheduler *scheduler, uint64_t id, bool is_paused);
-/* Evaluates one batch, and never waits: a program with nothing to evaluate waits by its own means until it has a request
- * to add. *more: whether a further step can have something to do; false: no request is left, or only paused ones.
- * CANCELLED: while hearth_model_options.cancel is not 0 nothing is evaluated, and *more is as before. What fails in a step
- * is told to the requests of it. more may be NULL. ARGUMENT: it is called within a function of a request. */
+
+/* Evaluates one batch, and never waits: a program with nothing to evaluate waits by its own means until it has a
+ * request to add. *more: whether a further step can have something to do; false: no request is left, or only paused
+ * ones. more may be NULL. What fails in a step is told to the requests of it.
+ * Errors: CANCELLED: while hearth_model_options.cancel is not 0 nothing is evaluated, and *more is as before;
+ * ARGUMENT: it is called within a function of a request.
+ * Ownership: nothing is kept.
+ * Threads: one at a time. Functions of requests are called on the calling thread. */
 HEARTH_API hearth_status hearth_scheduler_step(hearth_scheduler *scheduler, bool *more, hearth_error *err);
 
-/* Writes the cache of earlier requests to a folder, one file each, with checksums, unless it is there; deletes files of
- * texts that others continue, and keeps at most max_size bytes of those that lie there. Restored by a scheduler of
- * the same model and options, requests find it again; files of others and damaged ones are named in a warning and left
- * out. With a device nothing is found again. progress: of the bytes of each file; NULL: none. IO, MEMORY, CANCELLED:
- * each file that is there is whole. */
+/* Writes the cache of earlier requests to a folder, one file each, with checksums, unless it is there; deletes files
+ * of texts that others continue, and keeps at most max_size bytes of those that lie there. Restored by a scheduler of
+ * the same model and options, requests find it again. With a device nothing is found again. progress: of the bytes of
+ * each file; NULL: none.
+ * Errors: IO; MEMORY; CANCELLED: by progress. Each file that is there is whole.
+ * Ownership: user is passed to progress as it is.
+ * Threads: one at a time. progress is called on the calling thread. */
 HEARTH_API hearth_status hearth_scheduler_save(hearth_scheduler *scheduler, const char *folder,
                                                uint64_t max_size, hearth_progress_fn *progress, void *user,
                                                hearth_error *err);
-/* Whether the cache of a request was kept since hearth_scheduler_save succeeded, or hearth_scheduler_restore. */
+
+/* Returns whether the cache of a request was kept since hearth_scheduler_save succeeded, or hearth_scheduler_restore.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, unchecked. */
 HEARTH_API bool hearth_scheduler_has_unsaved(const hearth_scheduler *scheduler);
-/* Reads such a folder. IO: it cannot be read; MEMORY. */
+
+/* Reads such a folder. Files of others and damaged ones are named in a warning and left out.
+ * Errors: IO: the folder cannot be read; MEMORY.
+ * Ownership: the scheduler has what was read, as if requests had left it.
+ * Threads: one at a time. */
 HEARTH_API hearth_status hearth_scheduler_restore(hearth_scheduler *scheduler, const char *folder, hearth_error *err);
 
 typedef struct hearth_scheduler_stats {
@@ -115,7 +156,11 @@ typedef struct hearth_scheduler_stats {
     uint64_t n_preempted;                     /* requests whose pages others took, and that were evaluated again */
     hearth_draft_stats draft;
 } hearth_scheduler_stats;
-/* ARGUMENT: stats->size is too small; nothing is written. */
+
+/* Fills in *stats, as far as stats->size goes.
+ * Errors: ARGUMENT: stats->size is too small; nothing is written.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, unchecked. */
 HEARTH_API hearth_status hearth_scheduler_get_stats(const hearth_scheduler *scheduler, hearth_scheduler_stats *stats);
 
 /* How far a request is. */
@@ -126,7 +171,12 @@ typedef struct hearth_request_progress {
     uint32_t n_prompt, n_cached, n_generated; /* tokens: of the prompt, of those found, sampled */
     uint32_t n_evaluated;                     /* tokens of the prompt whose keys and values are there, found ones too */
 } hearth_request_progress;
-/* False: no request has that id, or out->size is too small; nothing is written. */
+
+/* Fills in *out, as far as out->size goes. False: no request has that id, or out->size is too small; nothing is
+ * written.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, unchecked. */
 HEARTH_API bool hearth_scheduler_get_progress(const hearth_scheduler *scheduler, uint64_t id,
                                               hearth_request_progress *out);
 

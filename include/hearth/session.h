@@ -36,80 +36,149 @@ typedef struct hearth_session_options {
                                  opened with it, and is slower */
 } hearth_session_options;
 
-/* Zeros, and size. */
+/* Returns zeros, and size.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
 HEARTH_API hearth_session_options hearth_session_defaults(void);
 
-/* ARGUMENT; UNSUPPORTED: bf16_dot, a selector; MEMORY: also if it exceeds the limit of the model
- * (hearth_model_options.ram). */
+/* Opens an empty session, and reserves the memory of all of its positions.
+ * Errors: ARGUMENT: an option, also a selector that the weights are not there or not laid out for; UNSUPPORTED:
+ * bf16_dot on this CPU, a selector for experts; MEMORY: also beyond the limit of the model (hearth_model_options.ram);
+ * IO: weights of a lost device cannot be read.
+ * Ownership: *out is the caller's, until hearth_session_close, and keeps the model.
+ * Threads: any. */
 HEARTH_API hearth_status hearth_session_open(const hearth_model *model,
                                              const hearth_session_options *options,
                                              hearth_session **out, hearth_error *err);
-/* Also takes it out of a batch that was not run: not while another thread uses that batch. */
+
+/* Closes a session, and takes it out of a batch that was not run.
+ * Errors: none.
+ * Ownership: gives it up, with the logits and tokens that it gave.
+ * Threads: any, but not beside another function of it, nor of the batch that it is in. */
 HEARTH_API void hearth_session_close(hearth_session *session);
 
-/* Bytes that a session with these options allocates; 0 if that overflows, if the type of the cache does not suit the
- * model, or if an option has a size or a value that does not exist. */
+/* Returns the bytes that a session with these options allocates; 0 if that overflows, if the type of the cache does
+ * not suit the model, or if an option has a size or a value that does not exist.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
 HEARTH_API uint64_t hearth_session_bytes(const hearth_model *model,
                                          const hearth_session_options *options);
 
-/* Appends n tokens and computes the logits after the last one. The bits do not depend on how a text is split into
- * calls. CONTEXT if they do not fit; ARGUMENT; CANCELLED; NUMERIC; IO; MEMORY; DEVICE. After an error the position and the
- * logits are as before. */
+/* Appends tokens[n] and computes the logits after the last one. The bits do not depend on how a text is split into
+ * calls. n may be 0: nothing happens. After an error the position and the logits are as before.
+ * Errors: CONTEXT: they do not fit; ARGUMENT: an id out of range, the session is in a batch that was not run or has no
+ * steps of its own (HEARTH_BATCH_NONE); CANCELLED: by hearth_session_cancel or hearth_model_options.cancel; NUMERIC: a
+ * logit is not finite; IO: weights cannot be read; MEMORY; DEVICE.
+ * Ownership: nothing is kept.
+ * Threads: one at a time. */
 HEARTH_API hearth_status hearth_session_eval(hearth_session *session, const int32_t *tokens, size_t n,
                                              hearth_error *err);
-/* The evaluation that runs, or else the next one, ends with CANCELLED, within the time of one small unit of work (a read of
- * weights that are in the file is waited for). That ends the cancellation: evaluations behind it run. From any thread,
- * also while the session is in use, and from a signal handler; not during or after hearth_session_close. Evaluations by a
- * hearth_batch are cancelled by hearth_batch_cancel. */
+
+/* The evaluation that runs, or else the next one, ends with CANCELLED, within the time of one small unit of work (a
+ * read of weights that are in the file is waited for). That ends the cancellation: evaluations behind it run. Those of
+ * a hearth_batch are cancelled by hearth_batch_cancel.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any, also while the session is in use, and signal handlers; not during or after hearth_session_close. */
 HEARTH_API void hearth_session_cancel(hearth_session *session);
-/* float[n_vocab] after the last token, valid until the next call on the session. NULL: before the first token, and,
- * until a token is evaluated, after hearth_session_truncate to a smaller position, hearth_session_eval_hidden, and a
+
+/* Returns the logits after the last token: float[n_vocab]. NULL: before the first token, and, until a token is
+ * evaluated, after hearth_session_truncate to a smaller position, hearth_session_eval_hidden, and a
  * hearth_session_restore that failed while it read, or of a session that had none. To have them again, truncate to one
- * position less and evaluate that token. */
+ * position less and evaluate that token.
+ * Errors: none.
+ * Ownership: they are the session's, valid until the next call that changes it.
+ * Threads: one at a time, unchecked. */
 HEARTH_API const float *hearth_session_logits(const hearth_session *session);
 
-/* As eval, but passes the logits of every token to fn, in order, on the calling thread; fn NULL: as eval. A status other
- * than HEARTH_OK from fn, which may fill in err, stops it and is returned (ARGUMENT for one that does not exist), with
- * the position as before. fn may call functions that only tell; others of the model or its sessions it must not. */
+/* Gets the logits of token i_token of those that are evaluated: float[n_vocab], or float[d_model] of the last layer. A
+ * status other than HEARTH_OK, for which it may fill in err, stops the evaluation and is returned, with the position as
+ * before. It may call functions that only tell; others of the model or its sessions it must not. */
 typedef hearth_status hearth_logits_fn(void *user, size_t i_token, const float *logits,
                                        hearth_error *err);
+
+/* As hearth_session_eval, but passes the logits of every token to fn, in order. fn NULL: as hearth_session_eval.
+ * Errors: as of hearth_session_eval; a status of fn; ARGUMENT: fn returned what is no status.
+ * Ownership: user is passed to fn as it is; logits are valid during its call.
+ * Threads: one at a time. fn is called on the calling thread. */
 HEARTH_API hearth_status hearth_session_eval_each(hearth_session *session, const int32_t *tokens,
                                                   size_t n, hearth_logits_fn *fn, void *user,
                                                   hearth_error *err);
 
-/* As eval_each, but passes float[d_model] in place of logits: what the last layer makes of each token, normed as for the
- * head. Embeddings of texts are means of them, or the last one. fn NULL is an error; hearth_session_logits is NULL after
- * success. UNSUPPORTED with a device. */
+/* As hearth_session_eval_each, but passes float[d_model] in place of logits: what the last layer makes of each token,
+ * normed as for the head. Embeddings of texts are means of them, or the last one. hearth_session_logits is NULL after
+ * success.
+ * Errors: as of hearth_session_eval_each; ARGUMENT: also if fn is NULL; UNSUPPORTED: with a device.
+ * Ownership: as of hearth_session_eval_each.
+ * Threads: one at a time. fn is called on the calling thread. */
 HEARTH_API hearth_status hearth_session_eval_hidden(hearth_session *session, const int32_t *tokens,
                                                     size_t n, hearth_logits_fn *fn, void *user,
                                                     hearth_error *err);
 
-/* The number of its tokens. */
+/* Returns the number of tokens of a session.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, unchecked. */
 HEARTH_API uint32_t hearth_session_position(const hearth_session *session);
-/* The tokens before the position: int32_t[position]. Valid until the next call on the session. */
+
+/* Returns the tokens before the position: int32_t[position].
+ * Errors: none.
+ * Ownership: they are the session's, valid until the next call that changes it.
+ * Threads: one at a time, unchecked. */
 HEARTH_API const int32_t *hearth_session_tokens(const hearth_session *session);
-/* How many of them, from the first on, are in the cache. Fewer than position after a truncation (recurrent layers;
- * release_window), or if a file without a cache was restored: the next evaluation computes the others again. */
+
+/* Returns how many of the tokens, from the first on, are in the cache. Fewer than position after a truncation
+ * (recurrent layers; release_window), a change of the device, or if a file without a cache was restored: the next
+ * evaluation computes the others again.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, unchecked. */
 HEARTH_API uint32_t hearth_session_n_cached(const hearth_session *session);
-/* Its n_ctx and n_thread, as chosen; n_thread 0: it is used in batches only. */
+
+/* Returns the n_ctx of a session, as chosen.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
 HEARTH_API uint32_t hearth_session_n_ctx(const hearth_session *session);
+
+/* Returns the n_thread of a session, as chosen; 0: it is used in batches only.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
 HEARTH_API uint32_t hearth_session_n_thread(const hearth_session *session);
-/* Removes all tokens from position on; the logits are gone, unless position is the number of tokens. ARGUMENT if it
- * exceeds that, or the session is in a batch that was not run. If the cache before position was released
- * (release_window), the next evaluation computes it again. */
+
+/* Removes all tokens from position on; the logits are gone, unless position is the number of tokens. If the cache
+ * before position was released (release_window), the next evaluation computes it again.
+ * Errors: ARGUMENT: position exceeds the number of tokens, or the session is in a batch that was not run.
+ * Ownership: nothing is kept.
+ * Threads: one at a time. */
 HEARTH_API hearth_status hearth_session_truncate(hearth_session *session, uint32_t position,
                                                  hearth_error *err);
 
-/* A copy of a session at its position, with the same options. Both share the cache of their common tokens, on a device
- * too; pages of 32 positions are copied when one of them writes there. The copy reserves memory for all of its
- * positions, as any other session. MEMORY; ARGUMENT: the session is in a batch that was not run. */
+/* Makes a copy of a session at its position, with the same options, but without drafts. Both share the cache of their
+ * common tokens, on a device too; pages of 32 positions are copied when one of them writes there. The copy reserves
+ * memory for all of its positions, as any other session.
+ * Errors: MEMORY; ARGUMENT: the session is in a batch that was not run; IO: as of hearth_session_open.
+ * Ownership: *out is the caller's, until hearth_session_close, and keeps the model, not the session.
+ * Threads: one at a time, or several that copy and save it. */
 HEARTH_API hearth_status hearth_session_fork(const hearth_session *session, hearth_session **out, hearth_error *err);
-/* Writes tokens, cache and logits to a file, with a checksum. What lies on a device is not written, but computed again
- * after hearth_session_restore. IO, MEMORY; ARGUMENT: the session is in a batch that was not run. */
+
+/* Writes tokens, cache and logits to a file, with a checksum; it replaces path when it is whole. What lies on a device
+ * is not written, but computed again after hearth_session_restore.
+ * Errors: IO: path cannot be written, or the model's file not be read; MEMORY; ARGUMENT: the session is in a batch
+ * that was not run.
+ * Ownership: nothing is kept.
+ * Threads: one at a time, or several that copy and save it. */
 HEARTH_API hearth_status hearth_session_save(const hearth_session *session, const char *path, hearth_error *err);
-/* Replaces the session's tokens by those of a file. What follows has the bits of the saved session. Refuses files of
- * other models, options and versions, and damaged ones (ARGUMENT, UNSUPPORTED, FORMAT; CONTEXT: n_ctx is too small):
- * the session is unchanged. If the file changes while it is read, the session is empty after the error. */
+
+/* Replaces the session's tokens by those of a file. What follows has the bits of the saved session. After an error the
+ * session is unchanged; if the file changes while it is read, it is empty.
+ * Errors: IO; FORMAT: damaged; UNSUPPORTED: of another version; ARGUMENT: of another model or other options, or the
+ * session is in a batch that was not run; CONTEXT: n_ctx is too small; MEMORY.
+ * Ownership: nothing is kept.
+ * Threads: one at a time. */
 HEARTH_API hearth_status hearth_session_restore(hearth_session *session, const char *path, hearth_error *err);
 
 #ifdef __cplusplus
