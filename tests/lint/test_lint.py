@@ -201,6 +201,30 @@ def a_test_calls_each_function_of_the_interface_wrongly():
     assert_none(unused_functions(header, sources("tests")["tests/engine/test_misuse.c"]))
 
 
+def wrong_comments(files):
+    """Functions of the interface without a comment of their own that ends in lines of errors, ownership and threads."""
+    return [f"{path}: {name} needs a comment directly before it, which ends in Errors:, Ownership: and Threads:"
+            for path, text in files.items()
+            for comment, name in re.findall(r"(/\*(?:(?!\*/).)*\*/\n)?^HEARTH_API\s[^;]*?\b(hearth_\w+)\(", text, re.S | re.M)
+            if re.findall(r"^ \* (Errors|Ownership|Threads): \S", comment, re.M) != ["Errors", "Ownership", "Threads"]]
+
+
+@case
+def comments_of_the_interface_end_in_three_lines():
+    one = "/* Does a.\n * Errors: IO: it fails;\n * MEMORY.\n * Ownership: nothing is kept.\n * Threads: any. */\n"
+    f, g = "HEARTH_API int hearth_f(int x,\n    int y);\n", "HEARTH_API const char *hearth_g(void);\n"
+    assert not wrong_comments({"a.h": "#define HEARTH_API x\n" + one + f + "\n" + one + g})
+    assert len(wrong_comments({"a.h": one + f + g})) == 1
+    assert len(wrong_comments({"a.h": one + "typedef int a;\n" + f + one + "\n" + g})) == 2
+    for bad in (one.replace("Threads: any.", "Any thread."), one.replace("Ownership: nothing is kept.\n * ", ""),
+                one.replace("Errors", "Threads").replace("Threads: any", "Errors: any"), one.replace("IO: it fails;\n * MEMORY.", ""),
+                "/* Does a. Errors: none. Ownership: nothing is kept. Threads: any. */\n"):
+        assert len(wrong_comments({"a.h": bad + f})) == 1, bad
+    headers = sources("include")
+    assert sum(text.count("\n * Threads: ") for text in headers.values()) == len(functions_of("".join(headers.values())))
+    assert_none(wrong_comments(headers))
+
+
 @case
 def no_source_is_longer_than_800_lines():
     assert len(too_long({"a.c": "\n" * 801})) == 1 and not too_long({"a.c": "\n" * 800})
