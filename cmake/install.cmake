@@ -1,5 +1,5 @@
 # cmake --install, by components: runtime (program, man page, completions, units, documents), library (the shared
-# library) and development (header, archive, pkg-config file, CMake package, examples). Folders are those of
+# library) and development (headers, archive, pkg-config file, CMake package, manual, examples). Folders are those of
 # GNUInstallDirs; the tree can be moved.
 
 set(doc_dir ${CMAKE_INSTALL_DATADIR}/doc)
@@ -24,6 +24,17 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/hearth DESTINATION ${CMAKE_INSTA
   FILES_MATCHING PATTERN *.h)
 file(GLOB examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)
 install(FILES ${examples} DESTINATION ${doc_dir}/hearth/examples COMPONENT development)
+
+# hearth(3), and a page for each function.
+set(manual ${PROJECT_BINARY_DIR}/manual)
+file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/hearth/*.h)
+add_custom_command(
+  OUTPUT ${manual}/man3/hearth.3
+  COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DVERSION=${PROJECT_VERSION} -DOUT=${manual}/man3
+    -P ${PROJECT_SOURCE_DIR}/cmake/manual.cmake
+  DEPENDS ${PROJECT_SOURCE_DIR}/cmake/manual.cmake ${headers} ${examples} VERBATIM)
+add_custom_target(hearth_library_manual ALL DEPENDS ${manual}/man3/hearth.3)
+install(DIRECTORY ${manual}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT development)
 
 set(HEARTH_PACKAGE_DEPENDENCIES "")
 foreach(name IN LISTS HEARTH_DEPENDENCIES)
@@ -89,7 +100,6 @@ if(HEARTH_PROGRAM)
     if(CMAKE_INSTALL_PREFIX STREQUAL "/usr" AND EXISTS /etc/debian_version)
       set(zsh_dir ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
     endif()
-    set(manual ${PROJECT_BINARY_DIR}/manual)
     file(MAKE_DIRECTORY ${manual})
     add_custom_command(
       OUTPUT ${manual}/hearth.1 ${manual}/hearth ${manual}/_hearth ${manual}/hearth.fish
@@ -108,7 +118,7 @@ endif()
 
 # What make install and make deb build: all that is installed, and no more.
 add_custom_target(hearth_installed DEPENDS ${HEARTH_LIBRARIES})
-foreach(target hearth_program hearth_manual)
+foreach(target hearth_program hearth_manual hearth_library_manual)
   if(TARGET ${target})
     add_dependencies(hearth_installed ${target})
   endif()

@@ -45,5 +45,5 @@ set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "${summary}: the program
 set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "${summary}: the shared library
  Runs models in GGUF files within a program.")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "${summary}: the library for development
- Header, archive, files for pkg-config and CMake, and an example.")
+ Headers, archive, manual, files for pkg-config and CMake, and examples.")
 include(CPack)

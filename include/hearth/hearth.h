@@ -52,8 +52,8 @@
  * for NULL and for an object in use is not repeated there. Ownership: whose is what is given and what comes back, until
  * when. Threads: which may call it: "any", also several at once, or "one at a time".
  *
- * The bits of a result depend on the file, the tokens and the options that name an approximation (here: the KV
- * type), and on nothing else. */
+ * Results. Their bits depend on the file, the tokens and the options that name an approximation (here: the KV type),
+ * and on nothing else. */
 #ifndef HEARTH_HEARTH_H
 #define HEARTH_HEARTH_H
 

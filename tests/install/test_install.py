@@ -24,6 +24,15 @@ def output_of(*command, **more):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, **more).stdout
 
 
+def functions():
+    """The names of all functions of the library."""
+    folder, text = os.path.join(SOURCE, "include/hearth"), ""
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), encoding="utf-8") as f:
+            text += f.read()
+    return re.findall(r"^HEARTH_API [^(;]*\b(hearth_\w+)\(", text, re.M)
+
+
 def need(command):
     if not shutil.which(command):
         raise Skip(f"no {command} here")
@@ -77,6 +86,7 @@ def tells_the_same_story(*link):
 @case
 def install_is_complete():
     wanted = {"bin/hearth", "include/hearth/hearth.h", "include/hearth/base.h", "share/man/man1/hearth.1", zsh_completions(),
+              "share/man/man3/hearth.3", *(f"share/man/man3/{name}.3" for name in functions()),
               "share/bash-completion/completions/hearth", "share/fish/vendor_completions.d/hearth.fish",
               "lib/systemd/system/hearth.service", "share/doc/hearth/LICENSE", "share/doc/hearth/docs/serving.md",
               *EXAMPLES}
@@ -164,13 +174,53 @@ def installed_program_needs_no_other_file():
     assert story == story_of_hearth(PREFIX), story
 
 
+def read_page(name):
+    """A page of the manual as a terminal shows it, without its faces."""
+    need("groff")
+    page = os.path.join(PREFIX, "share/man", name)
+    done = subprocess.run(["groff", "-man", "-ww", "-Tutf8", "-P-cbou", page], capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout
+
+
 @case
 def man_page_is_clean_roff():
-    need("groff")
-    page = os.path.join(PREFIX, "share/man/man1/hearth.1")
-    done = subprocess.run(["groff", "-man", "-ww", "-Tutf8", page], capture_output=True, text=True)
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    assert "tokenize" in done.stdout
+    assert "tokenize" in read_page("man1/hearth.1")
+
+
+@case
+def manual_of_the_library_has_every_function_with_its_three_lines():
+    """The headers' bytes that roff would take for its own are there as they are."""
+    page = read_page("man3/hearth.3")
+    rest = r"(?:(?!\n {7}\S).)*\n +"  # up to the next declaration
+    shown = re.findall(rf"^ {{7}}(?:const )?\w+ \*?(hearth_\w+)\({rest}Errors:{rest}Ownership:{rest}Threads:", page, re.M | re.S)
+    assert len(shown) > 80 and sorted(shown) == sorted(functions()), sorted(set(shown) ^ set(functions()))
+    for name in shown:
+        with open(os.path.join(PREFIX, "share/man/man3", f"{name}.3"), encoding="utf-8") as f:
+            assert f.read() == ".so man3/hearth.3\n", name
+    for text in ("appear as\\s+\\\\xNN", r"char message\[600\];", "pkg-config --cflags --libs hearth",
+                 "EXPERIMENTAL\n   hearth/experimental.h", "story.c", r"hearth\(1\)"):
+        assert re.search(text, page), text
+
+
+@case
+def the_manual_escapes_what_roff_takes_for_its_own():
+    comments = {"hearth.h": "/* Head.\n *\n * Words. .so /etc/passwd\n * 'br\n */\n/* A ring. */\n#include <hearth/a.h>\n",
+                "a.h": "/* File. */\n\n/* .. dots;\n * .sp 9 [x] \\fBy\\fP\n * 'in `a`\n * Errors: .x; y.\n * Ownership: none.\n"
+                       " * Threads: any. */\nHEARTH_API int hearth_f(int a,\n                        char b[2]);\n",
+                "new.h": "/* New. */\n\n#define HEARTH_N 'n' /* \\n; ' */\n"}
+    with tempfile.TemporaryDirectory(prefix="hearth-manual-") as folder:
+        os.makedirs(os.path.join(folder, "include/hearth"))
+        for name, text in comments.items():
+            with open(os.path.join(folder, "include/hearth", name), "w", encoding="utf-8") as f:
+                f.write(text)
+        out = os.path.join(folder, "man3")
+        output_of("cmake", f"-DSOURCE={folder}", "-DVERSION=1.2.3", f"-DOUT={out}", "-P", os.path.join(SOURCE, "cmake/manual.cmake"))
+        assert sorted(os.listdir(out)) == ["hearth.3", "hearth_f.3"]
+        page = " ".join(read_page(os.path.join(out, "hearth.3")).split())
+    for text in ("Words .so /etc/passwd 'br A ring hearth/a.h File. int hearth_f(int a, char b[2]); .. dots; .sp 9 [x] \\fBy\\fP 'in "
+                 "`a` Errors: .x; y. Ownership: none. Threads: any. EXPERIMENTAL", r"New. #define HEARTH_N 'n' /* \n; ' */"):
+        assert text in page, page
 
 
 @case

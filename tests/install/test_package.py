@@ -86,7 +86,7 @@ def packages_are_complete():
                    "share/doc/hearth/README.md", "share/doc/hearth/docs/serving.md"},
         PACKAGES[1]: {f"{lib}/libhearth.so.{MINOR}", f"{lib}/libhearth.so.{VERSION}", "share/doc/libhearth/LICENSE"},
         "libhearth-dev": {f"{lib}/libhearth.so", f"{lib}/libhearth.a", "include/hearth/hearth.h", "include/hearth/base.h",
-                          f"{lib}/pkgconfig/hearth.pc",
+                          f"{lib}/pkgconfig/hearth.pc", "share/man/man3/hearth.3", "share/man/man3/hearth_model_open.3",
                           f"{lib}/cmake/hearth/hearth-config.cmake", *EXAMPLES},
     }
     for name, files in wanted.items():
