@@ -103,7 +103,7 @@ HEARTH_API hearth_status hearth_scheduler_add(hearth_scheduler *scheduler, const
  * Threads: one at a time. The request's function is called on the calling thread. */
 HEARTH_API void hearth_scheduler_cancel(hearth_scheduler *scheduler, uint64_t id);
 
-/* The same without waiting: a step that runs ends early, and hearth_scheduler_step calls the request's function, the
+/* The same, at any time: a step that runs ends early, and hearth_scheduler_step calls the request's function, the
  * one that runs or else the next. False: 64 requests are waiting for that; call it again after a step.
  * Errors: none.
  * Ownership: nothing is kept.
