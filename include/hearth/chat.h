@@ -40,6 +40,12 @@ HEARTH_API void hearth_chat_close(hearth_chat *chat);
  * Threads: any. */
 HEARTH_API const char *hearth_chat_name(const hearth_chat *chat);
 
+/* The Jinja template as it is written: *n bytes and a NUL. NULL, and 0: the chat has a format by name.
+ * Errors: none.
+ * Ownership: the chat's, valid until it is closed.
+ * Threads: any. */
+HEARTH_API const char *hearth_chat_source(const hearth_chat *chat, size_t *n);
+
 /* Returns the name of the i-th format; NULL past the last.
  * Errors: none.
  * Ownership: the text is the library's, and stays.

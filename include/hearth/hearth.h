@@ -67,6 +67,7 @@
 /* Conversations with tools, and answers of a form. */
 #include <hearth/chat.h>
 #include <hearth/constraint.h>
+#include <hearth/generate.h>
 
 /* Several texts at once. */
 #include <hearth/batch.h>

@@ -14,7 +14,12 @@ typedef struct hearth_logit_bias {
     uint32_t reserved[2];
 } hearth_logit_bias;
 
-/* Applied in this order: bias, penalties, top-k, typical, top-p, min-p, temperature, draw. Zero turns each of them off:
+/* A stage of the program's own: changes logits[n_vocab], which have bias and penalties; -infinity bans a token. Called
+ * by hearth_sampler_sample and hearth_generate on their thread, and by hearth_scheduler_step; not for drafts. It must not
+ * use the sampler. */
+typedef void hearth_sampler_fn(void *user, float *logits, size_t n_vocab);
+
+/* Applied in this order: bias, penalties, fn, top-k, typical, top-p, min-p, temperature, draw. Zero turns each of them off:
  * {.temperature = 0.7f} draws from all tokens. */
 typedef struct hearth_sampler_options {
     size_t size;             /* of this struct: see Versions above */
@@ -30,6 +35,8 @@ typedef struct hearth_sampler_options {
     uint64_t seed;           /* same seed, same text, on every machine */
     const hearth_logit_bias *bias; /* [n_bias] */
     size_t n_bias;
+    hearth_sampler_fn *fn; /* NULL: none */
+    void *user;            /* passed to fn: valid until the sampler and its clones are closed */
 } hearth_sampler_options;
 
 /* Returns zeros, and size: greedy.
@@ -38,22 +45,40 @@ typedef struct hearth_sampler_options {
  * Threads: any. */
 HEARTH_API hearth_sampler_options hearth_sampler_defaults(void);
 
-/* Draws the tokens of one text. Used by one thread at a time. */
+/* Draws the tokens of one text. */
 typedef struct hearth_sampler hearth_sampler;
 
-/* Opens a sampler for the vocabulary of the model.
+/* Opens a sampler for the vocabulary of the model, with an empty history.
  * Errors: ARGUMENT: an option; MEMORY.
- * Ownership: *out is the caller's, until hearth_sampler_close; it does not keep the model.
+ * Ownership: *out is the caller's, until hearth_sampler_close; it does not keep the model. bias[n_bias] is copied.
  * Threads: any. */
 HEARTH_API hearth_status hearth_sampler_open(const hearth_model *model,
                                              const hearth_sampler_options *options,
                                              hearth_sampler **out, hearth_error *err);
+
+/* Opens a sampler that draws and penalises from now on as this one does: a second way for one text to go on.
+ * Errors: MEMORY.
+ * Ownership: *out is the caller's, until hearth_sampler_close; they share nothing but fn and user.
+ * Threads: one at a time, or several that clone it. */
+HEARTH_API hearth_status hearth_sampler_clone(const hearth_sampler *sampler, hearth_sampler **out, hearth_error *err);
 
 /* Closes a sampler. A session that follows it with drafts keeps it.
  * Errors: none.
  * Ownership: gives up the caller's reference.
  * Threads: any, but not beside another function of it. */
 HEARTH_API void hearth_sampler_close(hearth_sampler *sampler);
+
+/* Draws from now on as a sampler that was opened with this seed. The history stays.
+ * Errors: none; nothing happens while it is in use.
+ * Ownership: nothing is kept.
+ * Threads: one at a time. */
+HEARTH_API void hearth_sampler_reseed(hearth_sampler *sampler, uint64_t seed);
+
+/* Empties the history of the penalties, for another text. The sequence of drawn numbers goes on.
+ * Errors: none; nothing happens while it is in use.
+ * Ownership: nothing is kept.
+ * Threads: one at a time. */
+HEARTH_API void hearth_sampler_forget(hearth_sampler *sampler);
 
 /* Adds a token of the prompt, or a sampled one, to the history of the penalties; ids out of range are not added.
  * Errors: none; nothing happens while it is in use.
@@ -62,12 +87,12 @@ HEARTH_API void hearth_sampler_close(hearth_sampler *sampler);
 HEARTH_API void hearth_sampler_accept(hearth_sampler *sampler, int32_t id);
 
 /* Samples a token from logits[n_vocab] into *id. After an error nothing is drawn.
- * Errors: ARGUMENT: logits is NULL, as hearth_session_logits may be; NUMERIC: one of them is NaN or +infinity, or all
- * are banned.
+ * Errors: ARGUMENT: logits is NULL, as hearth_session_logits may be; NUMERIC: one of them, or one that fn gives, is NaN
+ * or +infinity, or all are banned.
  * Ownership: nothing is kept.
  * Threads: one at a time. */
 HEARTH_API hearth_status hearth_sampler_sample(hearth_sampler *sampler, const float *logits, int32_t *id,
-                                             hearth_error *err);
+                                               hearth_error *err);
 
 #ifdef __cplusplus
 }

@@ -38,6 +38,7 @@ typedef enum hearth_request_state {
     HEARTH_REQUEST_STOPPED,   /* by its function */
     HEARTH_REQUEST_CANCELLED, /* by hearth_scheduler_cancel */
     HEARTH_REQUEST_FAILED,    /* error says why */
+    HEARTH_REQUEST_STOP_TEXT, /* a stop text was found: the text ends before it */
 } hearth_request_state;
 
 typedef struct hearth_request_event {
@@ -47,6 +48,11 @@ typedef struct hearth_request_event {
     uint32_t n_cached;          /* tokens of the prompt that were not evaluated, as an earlier request had them */
     hearth_draft_stats draft;   /* of the request so far */
     const hearth_error *error;  /* FAILED, and valid while the function runs */
+    const char *text;           /* [n_text] bytes that can be shown now, if the request has with_text or stops: characters
+                                   are whole, and no stop text may have begun. With the last event those that were kept
+                                   back. Valid while the function runs */
+    size_t n_text;
+    uint64_t i_stop; /* STOP_TEXT: which */
     uint64_t reserved[4];
 } hearth_request_event;
 
@@ -62,12 +68,17 @@ typedef struct hearth_request {
     bool prompt_only;                      /* nothing is generated: the prompt is evaluated and kept for later requests,
                                               then LENGTH ends it */
     bool ignore_end;                       /* tokens that end generation are as others */
+    bool with_text;    /* events have the text of their tokens */
+    bool at_start;     /* that text is one of its own, as an answer in a chat; false: it continues that of the prompt */
+    bool show_special; /* control tokens appear in it by name */
     const hearth_sampler_options *sampler; /* NULL: the defaults */
     hearth_constraint *constraint;         /* at the beginning of its text; the scheduler keeps and uses it until the
                                               request ends. NULL: all texts are allowed */
     uint64_t owner; /* requests begin in turns of owners, and share the cache of their own owner only */
     hearth_request_fn *fn;
     void *user; /* passed to fn: valid until the request ends, or the scheduler is closed */
+    const char *const *stops; /* [n_stop] texts before which the text ends, none of them empty */
+    size_t n_stop;
 } hearth_request;
 
 /* Returns zeros, and size.

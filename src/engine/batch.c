@@ -124,15 +124,22 @@ void hearth_batch_close(hearth_batch *b)
     hth_free(b);
 }
 
-hearth_status hth_session_check_tokens(const hearth_session *s, const int32_t *tokens, size_t n,
-                                       hearth_error *err)
+hearth_status hth_engine_check_ids(const hearth_model *m, const int32_t *tokens, size_t n, hearth_error *err)
 {
-    uint32_t n_vocab = s->model->model->hparams.n_vocab;
+    uint32_t n_vocab = m->model->hparams.n_vocab;
     if (!tokens && n > 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "tokens is NULL, but n is %zu", n);
     for (size_t i = 0; i < n; i++)
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= n_vocab)
             return hth_fail(err, HEARTH_ERROR_ARGUMENT, "tokens[%zu] is %d: the vocabulary has 0 to %u", i,
                             tokens[i], n_vocab - 1);
+    return HEARTH_OK;
+}
+
+hearth_status hth_session_check_tokens(const hearth_session *s, const int32_t *tokens, size_t n,
+                                       hearth_error *err)
+{
+    hearth_status st = hth_engine_check_ids(s->model, tokens, n, err);
+    if (st != HEARTH_OK) return st;
     if (n > s->seq.options.n_ctx - s->position)
         return hth_fail(err, HEARTH_ERROR_CONTEXT,
                         "%zu tokens from position %u on do not fit into a context of %u; raise n_ctx", n,

@@ -39,6 +39,8 @@ hearth_status hth_batch_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn,
 /* Takes out a session that is being closed. */
 void hth_batch_remove(hearth_batch *b, const hearth_session *s);
 
+/* ARGUMENT: a token that the vocabulary does not have. */
+hearth_status hth_engine_check_ids(const hearth_model *m, const int32_t *tokens, size_t n, hearth_error *err);
 /* ARGUMENT: a token is not in the vocabulary; CONTEXT: they do not fit. */
 hearth_status hth_session_check_tokens(const hearth_session *s, const int32_t *tokens, size_t n,
                                        hearth_error *err);

@@ -27,11 +27,18 @@ void hearth_chat_close(hearth_chat *chat)
 {
     if (!chat || !hth_ref_drop(&chat->ref)) return;
     hth_template_close(chat->template);
+    hth_free(chat->source);
     hth_engine_release_model(chat->model);
     hth_free(chat);
 }
 
 const char *hearth_chat_name(const hearth_chat *chat) { return chat ? chat->name : NULL; }
+
+const char *hearth_chat_source(const hearth_chat *chat, size_t *n)
+{
+    if (n) *n = chat ? chat->n_source : 0;
+    return chat ? chat->source : NULL;
+}
 
 const char *hearth_chat_format(size_t i)
 {
@@ -65,10 +72,13 @@ static hearth_status open_source(const hearth_model *model, hth_str source, cons
     *out = NULL;
     hearth_status st = new_chat(model, name, &chat, err);
     if (st == HEARTH_OK) st = hth_template_open(source.bytes, source.n, &chat->template, err);
+    if (st == HEARTH_OK && !(chat->source = hth_alloc(1, source.n + 1)))
+        st = hth_fail_memory(err, source.n + 1, "a template");
     if (st != HEARTH_OK) {
         hearth_chat_close(chat);
         return st;
     }
+    memcpy(chat->source, source.bytes, chat->n_source = source.n);
     chat->calls = hth_call_format_detect(source);
     chat->reasoning = hth_reasoning_detect(source);
     *out = chat;

@@ -13,6 +13,8 @@ struct hearth_chat {
     hth_template *template;        /* NULL: format renders */
     const hth_chat_format *format; /* NULL: template renders */
     const char *name;
+    char *source; /* [n_source] and a NUL; NULL without a template */
+    size_t n_source;
     const hth_call_format *calls;         /* NULL: the template shows no functions */
     const hth_reasoning_marks *reasoning; /* NULL: none */
 };

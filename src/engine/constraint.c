@@ -1,5 +1,5 @@
-/* Implements hearth_constraint_open: the trie of a model's vocabulary, made once, and a constraint over it. The rest is
- * constrain/constraint.c. */
+/* Implements hearth_constraint_open: the trie of a model's vocabulary, made once, and a constraint over it; samples what a
+ * constraint allows. The rest is constrain/constraint.c. */
 #include "base/format_bytes.h"
 #include "base/fp_state.h"
 #include "constrain/constraint.h"
@@ -7,6 +7,7 @@
 #include "engine/struct_size.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* Counts memory within the limit of the model. */
 static hearth_status take(hearth_model *m, uint64_t size, hearth_error *err)
@@ -64,4 +65,13 @@ hearth_status hearth_constraint_open(const hearth_model *m, const hearth_constra
     st = hth_constraint_open(m->trie, &o, &context, out, err);
     if (st != HEARTH_OK) give_back(model);
     return st;
+}
+
+hearth_status hth_engine_sample(const hearth_model *m, hearth_sampler *sampler, hearth_constraint *constraint,
+                                const float *logits, float *masked, int32_t *id, hearth_error *err)
+{
+    if (!constraint) return hearth_sampler_sample(sampler, logits, id, err);
+    memcpy(masked, logits, m->model->hparams.n_vocab * sizeof *masked);
+    hearth_status st = hearth_constraint_mask(constraint, masked, err);
+    return st == HEARTH_OK ? hearth_sampler_sample(sampler, masked, id, err) : st;
 }

@@ -104,6 +104,11 @@ hearth_status hth_engine_check_selector(const char *name, hearth_selector select
 hearth_status hth_engine_check_kv(const char *name, hearth_kv_type kv, hearth_error *err);
 hearth_status hth_engine_check_threads(const char *name, uint32_t n_thread, hearth_error *err);
 
+/* constraint.c: hearth_sampler_sample of the tokens that a constraint allows, with masked[n_vocab] as space; NULL: of
+ * all. The caller goes on with the token (hearth_constraint_accept). */
+hearth_status hth_engine_sample(const hearth_model *m, hearth_sampler *sampler, hearth_constraint *constraint,
+                                const float *logits, float *masked, int32_t *id, hearth_error *err);
+
 /* sidecars.c: opens the files of options->predictors and ->thresholds and checks them against the model; then
  * reads their data, which replace those of the model's file. The caller closes the sidecars. */
 hearth_status hth_engine_open_sidecars(hearth_model *m, const hearth_model_options *options,

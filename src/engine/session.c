@@ -225,13 +225,18 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
     return st;
 }
 
+hearth_status hth_session_eval(hearth_session *s, const int32_t *tokens, size_t n, hearth_error *err)
+{
+    return eval_tokens(s, tokens, n, OF_LAST, NULL, NULL, err);
+}
+
 hearth_status hearth_session_eval(hearth_session *s, const int32_t *tokens, size_t n, hearth_error *err)
 {
     HTH_FP_SCOPE;
     if (!s) return hth_fail_null(err, "session");
     HTH_USE(use, s);
     if (!use) return hth_fail_in_use(err, "session");
-    return eval_tokens(s, tokens, n, OF_LAST, NULL, NULL, err);
+    return hth_session_eval(s, tokens, n, err);
 }
 
 hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens, size_t n,
@@ -307,11 +312,8 @@ uint32_t hearth_session_n_thread(const hearth_session *s)
     return s && s->own ? hth_pool_n_thread(s->own->pool) : 0;
 }
 
-hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hearth_error *err)
+hearth_status hth_session_truncate(hearth_session *s, uint32_t position, hearth_error *err)
 {
-    if (!s) return hth_fail_null(err, "session");
-    HTH_USE(use, s);
-    if (!use) return hth_fail_in_use(err, "session");
     if (position > s->position || s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "cannot go back to position %u of %u%s", position,
                         s->position, s->pending_in ? " while the session waits in a batch" : "");
@@ -319,6 +321,14 @@ hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hear
     go_back(s, position);
     s->has_logits = false;
     return HEARTH_OK;
+}
+
+hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hearth_error *err)
+{
+    if (!s) return hth_fail_null(err, "session");
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "session");
+    return hth_session_truncate(s, position, err);
 }
 
 void hth_session_free_logits(hearth_session *s)

@@ -76,6 +76,9 @@ void hth_batch_set_hidden(hearth_batch *b, uint32_t first, uint32_t n, const flo
 /* hearth_session_enable_sparsity_stats and hearth_session_sparsity_stats, for the tokens of a batch. */
 void hth_batch_count_active(hearth_batch *b, bool on);
 uint64_t hth_batch_active_shares(const hearth_batch *b, double *share);
+/* hearth_session_eval and hearth_session_truncate, within a use of the session. */
+hearth_status hth_session_eval(hearth_session *s, const int32_t *tokens, size_t n, hearth_error *err);
+hearth_status hth_session_truncate(hearth_session *s, uint32_t position, hearth_error *err);
 /* Takes a token that was evaluated as a draft, with its logits. False: it was not; what is ahead is dropped. */
 bool hth_session_advance(hearth_session *s, int32_t token);
 /* Drops what is ahead. */

@@ -14,10 +14,12 @@
     X(hearth_chat_options, tools, tools)                                                                     \
     X(hearth_answer_options, user, user)                                                                     \
     X(hearth_session_options, selector, selector)                                                            \
-    X(hearth_sampler_options, n_bias, n_bias)                                                                \
+    X(hearth_sampler_options, user, user)                                                                    \
+    X(hearth_generate_options, user, user)                                                                   \
+    X(hearth_usage, generate_seconds, generate_seconds)                                                      \
     X(hearth_constraint_options, chat, chat)                                                                 \
     X(hearth_scheduler_options, draft, draft)                                                                \
-    X(hearth_request, user, user)                                                                            \
+    X(hearth_request, n_stop, n_stop)                                                                        \
     X(hearth_scheduler_stats, draft, draft)                                                                  \
     X(hearth_request_progress, n_evaluated, n_evaluated)
 

@@ -108,7 +108,9 @@ void hearth_sampler_close(hearth_sampler *s)
 
 hearth_status hth_sampler_open_like(const hearth_sampler *from, hearth_sampler **out, hearth_error *err)
 {
-    return hth_sampler_open(from->n_vocab, &from->params, out, err);
+    hearth_sampler_options o = from->params;
+    o.fn = NULL;
+    return hth_sampler_open(from->n_vocab, &o, out, err);
 }
 
 void hth_sampler_follow(hearth_sampler *s, const hearth_sampler *from)
@@ -117,6 +119,26 @@ void hth_sampler_follow(hearth_sampler *s, const hearth_sampler *from)
     s->n_last = from->n_last, s->i_last = from->i_last;
     if (s->count) memcpy(s->count, from->count, (size_t)s->n_vocab * sizeof *s->count);
     if (s->last) memcpy(s->last, from->last, (size_t)s->params.repeat_last_n * sizeof *s->last);
+}
+
+hearth_status hearth_sampler_clone(const hearth_sampler *from, hearth_sampler **out, hearth_error *err)
+{
+    HTH_FP_SCOPE;
+    if (!out) return hth_fail_null(err, "out");
+    *out = NULL;
+    if (!from) return hth_fail_null(err, "sampler");
+    HTH_USE_READING(use, from);
+    if (!use) return hth_fail_in_use(err, "sampler");
+    hearth_status st = hth_sampler_open(from->n_vocab, &from->params, out, err);
+    if (st == HEARTH_OK) hth_sampler_follow(*out, from);
+    return st;
+}
+
+void hearth_sampler_reseed(hearth_sampler *s, uint64_t seed)
+{
+    if (!s) return;
+    HTH_USE(use, s);
+    if (use) hth_sample_random_seed(&s->random, s->params.seed = seed);
 }
 
 /* ---- token history ------------------------------------------------------------- */
@@ -137,6 +159,15 @@ void hearth_sampler_accept(hearth_sampler *s, int32_t id)
     if (s->count[id] < UINT32_MAX) s->count[id]++;
 }
 
+void hearth_sampler_forget(hearth_sampler *s)
+{
+    if (!s || !s->count) return;
+    HTH_USE(use, s);
+    if (!use) return;
+    memset(s->count, 0, (size_t)s->n_vocab * sizeof *s->count);
+    s->n_last = s->i_last = 0;
+}
+
 /* ---- logits ------------------------------------------------------------------------ */
 
 /* Keeps finite logits finite: values outside the range of floats saturate. */
@@ -146,14 +177,13 @@ static float narrow(double x)
     return (float)(x > limit ? limit : x < -limit ? -limit : x);
 }
 
-static hearth_status copy_logits(hearth_sampler *s, const float *logits, hearth_error *err)
+/* whose: of whom messages say that a logit is none. */
+static hearth_status check_logits(const float *logits, int32_t n, const char *whose, hearth_error *err)
 {
-    for (int32_t i = 0; i < s->n_vocab; i++) {
+    for (int32_t i = 0; i < n; i++)
         if (!(logits[i] < INFINITY))
-            return hth_fail(err, HEARTH_ERROR_NUMERIC, "the logit of token %d is %s", (int)i,
+            return hth_fail(err, HEARTH_ERROR_NUMERIC, "%sthe logit of token %d is %s", whose, (int)i,
                             logits[i] > 0.0f ? "+infinity" : "not a number");
-        s->logit[i] = logits[i];
-    }
     return HEARTH_OK;
 }
 
@@ -178,6 +208,16 @@ static void add_penalties(hearth_sampler *s)
         x = x > 0.0 ? x / repeat : x * repeat;
         s->logit[i] = narrow(x - presence - frequency * (double)s->count[i]);
     }
+}
+
+static hearth_status run_stage(hearth_sampler *s, hearth_error *err)
+{
+    if (!s->params.fn) return HEARTH_OK;
+    {
+        HTH_FP_CALLBACK;
+        s->params.fn(s->params.user, s->logit, (size_t)s->n_vocab);
+    }
+    return check_logits(s->logit, s->n_vocab, "after hearth_sampler_options.fn, ", err);
 }
 
 /* The largest logit, the lowest id among equals, or -1 if all are banned. */
@@ -247,10 +287,12 @@ hearth_status hearth_sampler_sample(hearth_sampler *s, const float *logits, int3
     if (!s || !logits || !id) return hth_fail_null(err, !s ? "sampler" : !logits ? "logits" : "id");
     HTH_USE(use, s);
     if (!use) return hth_fail_in_use(err, "sampler");
-    hearth_status status = copy_logits(s, logits, err);
+    hearth_status status = check_logits(logits, s->n_vocab, "", err);
     if (status != HEARTH_OK) return status;
+    memcpy(s->logit, logits, (size_t)s->n_vocab * sizeof *s->logit);
     add_bias(s);
     add_penalties(s);
+    if ((status = run_stage(s, err)) != HEARTH_OK) return status;
     int32_t best = find_best(s);
     if (best < 0)
         return hth_fail(err, HEARTH_ERROR_NUMERIC, "all %d tokens are banned", (int)s->n_vocab);

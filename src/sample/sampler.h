@@ -29,7 +29,7 @@ hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *op
                                hearth_error *err);
 /* A reference for a session, which hearth_sampler_close gives up; NULL for NULL. */
 hearth_sampler *hth_sampler_hold(const hearth_sampler *sampler);
-/* A sampler with the options of another one. */
+/* A sampler with the options of another one, but without its fn. */
 hearth_status hth_sampler_open_like(const hearth_sampler *from, hearth_sampler **out, hearth_error *err);
 /* From now on a sampler that was opened like `from` draws and penalises as that one would. */
 void hth_sampler_follow(hearth_sampler *s, const hearth_sampler *from);

@@ -2,6 +2,7 @@
 #ifndef HTH_SCHEDULER_REQUESTS_H
 #define HTH_SCHEDULER_REQUESTS_H
 
+#include "engine/generated_text.h"
 #include "engine/session_int.h"
 #include "scheduler/kept.h"
 #include "scheduler/scheduler_int.h"
@@ -14,13 +15,14 @@ struct hth_request {
     void *user;
     hearth_sampler *sampler;
     hearth_constraint *constraint; /* held; or NULL */
+    hth_generated_text text;       /* if has_text */
     hearth_session *session;       /* NULL: it waits */
     int32_t *tokens;               /* [n_token], with room for n_max: the prompt, then what was generated */
     size_t n_token, n_prompt, n_max;
     uint32_t n_cached, n_part;  /* n_part: tokens in the step, without those of a draft */
     hth_draft_place *place;     /* in the step; NULL: no draft */
     hearth_draft_stats drafted; /* before its session was opened */
-    bool ignore_end, has_begun, is_paused;
+    bool ignore_end, has_begun, is_paused, has_text;
 };
 
 enum { HTH_N_CANCELLED = 64 };

@@ -129,6 +129,7 @@ static void free_request(request *r)
     hearth_session_close(r->session);
     hearth_sampler_close(r->sampler);
     hearth_constraint_close(r->constraint);
+    hth_generated_text_close(&r->text);
     hth_free(r->tokens);
     hth_free(r);
 }
@@ -208,7 +209,15 @@ static hearth_status fill(hearth_scheduler *s, request *r, const hearth_request 
     hearth_status st = hearth_sampler_open(s->model, from->sampler, &r->sampler, err);
     for (size_t i = 0; st == HEARTH_OK && i < from->n_token; i++)
         hearth_sampler_accept(r->sampler, from->tokens[i]);
-    return st;
+    const hth_generated_text_options text = {.name = "hearth_request.stops",
+                                             .stops = from->stops,
+                                             .n_stop = from->n_stop,
+                                             .prompt = from->tokens,
+                                             .n_prompt = from->at_start ? 0 : from->n_token,
+                                             .show_special = from->show_special,
+                                             .is_constrained = from->constraint != NULL};
+    r->has_text = from->with_text || from->n_stop > 0;
+    return st == HEARTH_OK && r->has_text ? hth_generated_text_open(&r->text, s->model, &text, err) : st;
 }
 
 hearth_status hearth_scheduler_add(hearth_scheduler *s, const hearth_request *given, uint64_t *id,
@@ -263,6 +272,9 @@ static void end(hearth_scheduler *s, request *r, hearth_request_event event)
 {
     event.n_cached = r->n_cached;
     event.draft = drafts_of(r);
+    event.n_text = 0, event.text = "";
+    if (r->has_text && event.state != HEARTH_REQUEST_STOPPED)
+        event.n_text = hth_generated_text_finish(&r->text, &event.text);
     unlink_from(r->session ? &s->running : &s->waiting, r);
     (void)call_back(r, &event);
     if (r->session) {
@@ -566,28 +578,17 @@ static step_size plan_step(hearth_scheduler *s)
     return (step_size){.n_generating = n_generating, .n_draft = n_draft};
 }
 
-/* A token that the constraint allows. */
-static hearth_status choose_token(hearth_scheduler *s, request *r, const float *logits, int32_t *token,
-                                  hearth_error *err)
-{
-    hearth_status st = HEARTH_OK;
-    if (r->constraint) {
-        memcpy(s->masked, logits, s->model->model->hparams.n_vocab * sizeof *s->masked);
-        st = hearth_constraint_mask(r->constraint, s->masked, err);
-        logits = s->masked;
-    }
-    return st == HEARTH_OK ? hearth_sampler_sample(r->sampler, logits, token, err) : st;
-}
-
 /* Samples the next token of a request. False: it has ended. */
 static bool sample(hearth_scheduler *s, request *r)
 {
     hearth_request_event event = {.state = HEARTH_REQUEST_TOKEN,
                                   .logits = hearth_session_logits(r->session),
                                   .n_cached = r->n_cached,
-                                  .draft = drafts_of(r)};
+                                  .draft = drafts_of(r),
+                                  .text = ""};
     hearth_error why;
-    hearth_status st = choose_token(s, r, event.logits, &event.token, &why);
+    hearth_status st =
+        hth_engine_sample(s->model, r->sampler, r->constraint, event.logits, s->masked, &event.token, &why);
     bool ends =
         st == HEARTH_OK && (!r->ignore_end || r->constraint) && hearth_token_is_eog(s->model, event.token);
     if (st == HEARTH_OK && !ends && r->constraint)
@@ -605,7 +606,10 @@ static bool sample(hearth_scheduler *s, request *r)
     r->tokens[r->n_token++] = event.token;
     hearth_sampler_accept(r->sampler, event.token);
     bool is_complete = r->constraint && hearth_constraint_get_end(r->constraint) == HEARTH_CONSTRAINT_ENDS;
+    if (r->has_text) event.n_text = hth_generated_text_push(&r->text, event.token, &event.text);
     if (!call_back(r, &event)) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_STOPPED});
+    else if (r->has_text && r->text.i_stop < r->text.n_stop)
+        end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_STOP_TEXT, .i_stop = r->text.i_stop});
     else if (is_complete) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_END, .token = -1});
     else if (r->n_token == r->n_max) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_LENGTH});
     else return true;

@@ -6,7 +6,6 @@
 
 #include <pthread.h>
 
-TEST_CLOSED(hearth_constraint)
 TEST_CLOSED(hth_token_trie)
 
 /* A made-up vocabulary: bytes, words, runs of characters that JSON strings may hold, pieces of JSON, halves of

@@ -69,6 +69,7 @@ TEST(names_are_words_for_anything)
     for (int i = -300; i < 300; i++) {
         CHECK(hearth_status_name((hearth_status)i)[0] != '\0');
         CHECK(hearth_selector_name((hearth_selector)i)[0] != '\0');
+        CHECK(hearth_end_name((hearth_end)i)[0] != '\0');
     }
     CHECK_TEXT(hearth_selector_name((hearth_selector)99), "unknown selector");
     CHECK_TEXT(hearth_status_name((hearth_status)99), "unknown status");
@@ -196,6 +197,8 @@ TEST(chats_take_NULL)
     NOT_OPENED(hearth_chat, out, hearth_chat_open_template(model, NULL, 1, &out, err), "source is NULL");
     REFUSED(hearth_chat_open_template(model, "a", 1, NULL, err), "out is NULL");
     CHECK(hearth_chat_name(NULL) == NULL);
+    size_t n = 1;
+    CHECK(hearth_chat_source(NULL, &n) == NULL && n == 0);
     CHECK(!hearth_chat_is_reasoning(NULL, ids, N_ID));
     hearth_chat_close(NULL);
 }
@@ -507,7 +510,37 @@ TEST(samplers_take_NULL)
     hearth_sampler_accept(NULL, 1);
     hearth_sampler_accept(s, -1);
     hearth_sampler_accept(s, INT32_MAX);
+    hearth_sampler_reseed(NULL, 1);
+    hearth_sampler_forget(NULL);
+    NOT_OPENED(hearth_sampler, clone, hearth_sampler_clone(NULL, &clone, err), "sampler is NULL");
+    REFUSED(hearth_sampler_clone(s, NULL, err), "out is NULL");
     hearth_sampler_close(NULL);
+}
+
+/* ---- generation ---------------------------------------------------------------------------------------------- */
+
+TEST(texts_are_not_generated_by_mistake)
+{
+    static const int32_t wrong_ids[] = {1, TINY_VOCAB};
+    CLOSED(hearth_session) *s = OPENED(hearth_session, model, (&(hearth_session_options){.n_ctx = 32, .n_thread = 1}));
+    CLOSED(hearth_session) *of_batches = OPENED(
+        hearth_session, model, (&(hearth_session_options){.n_ctx = 32, .n_batch = HEARTH_BATCH_NONE}));
+    hearth_usage usage = {.size = 1};
+    const hearth_generate_options right = {.tokens = ids, .n_token = N_ID, .max_token = 2};
+    REFUSED(hearth_generate(NULL, &right, NULL, err), "session is NULL");
+    REFUSED(hearth_generate(s, NULL, NULL, err), "tokens is NULL");
+    REFUSED(hearth_generate(s, &(hearth_generate_options){.n_token = 2}, NULL, err), "tokens is NULL");
+    REFUSED(hearth_generate(s, &(hearth_generate_options){.tokens = ids}, NULL, err), "n_token is 0");
+    REFUSED(hearth_generate(s, &(hearth_generate_options){.tokens = wrong_ids, .n_token = 2}, NULL, err), "tokens[1] is 267");
+    REFUSED(hearth_generate(s, &right, &usage, err), "hearth_usage.size is 1");
+    REFUSED(hearth_generate(of_batches, &right, NULL, err), "HEARTH_BATCH_NONE");
+    CHECK_INT(hearth_session_position(s), 0);
+    CHECK_OK(hearth_generate(s, &right, NULL, err));
+    CHECK_INT(hearth_session_position(s), N_ID + 2);
+    hearth_generate_options defaults = hearth_generate_defaults();
+    CHECK_INT(defaults.size, sizeof defaults);
+    defaults.size = 0;
+    CHECK_BYTES(&defaults, &(hearth_generate_options){0}, sizeof defaults);
 }
 
 /* ---- constrained text --------------------------------------------------------------------------------------- */

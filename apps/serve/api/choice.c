@@ -9,32 +9,6 @@
 
 /* ---- text ------------------------------------------------------------------------------------------------------ */
 
-/* The first stop string in the text from n_sure on; NULL: none. */
-static const char *find_stop(choice *c)
-{
-    const stop_list *stops = &c->generation->stops;
-    const char *first = NULL;
-    for (size_t i = 0; i < stops->n; i++) {
-        const char *at =
-            memmem(c->text.bytes + c->n_sure, c->text.n - c->n_sure, stops->at[i].text, stops->at[i].n);
-        if (at && (!first || at < first)) first = at, c->stop = stops->at[i].text, c->n_stop = stops->at[i].n;
-    }
-    return first;
-}
-
-/* Bytes at the end of the text with which a stop string may begin. */
-static size_t count_unsure(const choice *c)
-{
-    const stop_list *stops = &c->generation->stops;
-    size_t longest = 0, n_text = c->text.n - c->n_sure;
-    for (size_t i = 0; i < stops->n; i++) {
-        size_t n = stops->at[i].n - 1 < n_text ? stops->at[i].n - 1 : n_text;
-        while (n > longest && memcmp(c->text.bytes + c->text.n - n, stops->at[i].text, n) != 0) n--;
-        if (n > longest) longest = n;
-    }
-    return longest;
-}
-
 /* n bytes more of text or reasoning, or a call. */
 static bool add_part(choice *c, hearth_answer_kind kind, size_t from, size_t n)
 {
@@ -67,13 +41,17 @@ static void take_text(choice *c, const char *text, size_t n)
         c->generation->is_broken = true;
         return;
     }
-    const char *stop = find_stop(c);
-    if (!stop) {
-        release_text(c, c->text.n - count_unsure(c));
+    const stop_list *stops = &c->generation->stops;
+    const char *unsure = c->text.bytes + c->n_sure;
+    size_t n_unsure = c->text.n - c->n_sure, which;
+    size_t at = hth_stops_find(stops->at, stops->n, unsure, n_unsure, &which);
+    if (at == n_unsure) {
+        release_text(c, c->text.n - hth_stops_count_unsure(stops->at, stops->n, unsure, n_unsure));
         return;
     }
     c->is_stopped = true;
-    c->text.n = (size_t)(stop - c->text.bytes);
+    c->stop = &stops->at[which];
+    c->text.n = c->n_sure + at;
     release_text(c, c->text.n);
 }
 

@@ -255,6 +255,7 @@ static bool take_event(void *user, const hearth_request_event *e)
     switch (e->state) {
     case HEARTH_REQUEST_TOKEN: take_token(c, e); return !c->is_stopped && !g->is_broken;
     case HEARTH_REQUEST_END:
+    case HEARTH_REQUEST_STOP_TEXT:
     case HEARTH_REQUEST_STOPPED: choice_end(c, FINISH_STOP); break;
     case HEARTH_REQUEST_LENGTH: take_length(c); break;
     case HEARTH_REQUEST_CANCELLED: g->is_broken = true; break;

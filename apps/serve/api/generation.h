@@ -9,6 +9,7 @@
 #include "serve/api/prompts.h"
 #include "serve/api/response_format.h"
 #include "serve/endpoints.h"
+#include "text/stops.h"
 
 enum { MAX_STOPS = 16, MAX_STOP_SIZE = 256, MAX_CHOICES = 8, MAX_PROMPTS = 64 };
 
@@ -38,10 +39,7 @@ extern const answer_format openai_chat_format, openai_completion_format, openai_
     anthropic_format, ollama_format;
 
 typedef struct stop_list {
-    struct {
-        const char *text;
-        size_t n;
-    } at[MAX_STOPS];
+    hth_stop at[MAX_STOPS];
     size_t n;
 } stop_list;
 
@@ -75,8 +73,7 @@ struct choice {
     answer_part *parts;
     size_t n_part, part_capacity;
     logprobs probs;
-    const char *stop; /* the stop string that was found */
-    size_t n_stop;
+    const hth_stop *stop; /* the stop string that was found; NULL: none */
     bool is_stopped, has_progress;
     bool drops_text, has_dropped; /* of a call that was cut: what came of it is no text */
     uint32_t n_evaluated;         /* of the prompt, as a stream was told; has_progress: it was */

@@ -22,7 +22,7 @@ static void write_stop(json *j, const choice *c, bool is_over)
 {
     if (is_over) json_word(j, "stop_reason", stop_reason(c));
     else json_put_null(j, "stop_reason");
-    if (is_over && c->stop) json_text(j, "stop_sequence", c->stop, c->n_stop);
+    if (is_over && c->stop) json_text(j, "stop_sequence", c->stop->text, c->stop->n);
     else json_put_null(j, "stop_sequence");
 }
 
