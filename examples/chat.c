@@ -23,6 +23,13 @@ typedef struct chat {
     size_t n_answer;
 } chat;
 
+/* What divides an answer, and what became of it. */
+typedef struct turn {
+    hearth_answer *answer;
+    hearth_status status;
+    hearth_error *err;
+} turn;
+
 static hearth_status fail(hearth_status status, const char *message, hearth_error *err)
 {
     err->status = status;
@@ -62,29 +69,6 @@ static hearth_status add_message(chat *c, const char *role, const char *text, si
     return HEARTH_OK;
 }
 
-/* Evaluates the conversation so far. What the session has of it already, the tokens at its beginning, stays. */
-static hearth_status read_prompt(chat *c, bool *in_reasoning, hearth_error *err)
-{
-    hearth_chat_options options;
-    memset(&options, 0, sizeof options);
-    options.size = sizeof options;
-    options.add_generation_prompt = true;
-    int32_t *ids = NULL;
-    size_t n, i = 0;
-    hearth_status status =
-        hearth_chat_tokenize(c->format, c->messages, c->n_message, &options, &ids, &n, err);
-    if (status) return status;
-    *in_reasoning = hearth_chat_is_reasoning(c->format, ids, n);
-    const int32_t *had = hearth_session_tokens(c->session);
-    while (i < hearth_session_position(c->session) && i + 1 < n && had[i] == ids[i]) i++;
-    status = hearth_session_truncate(c->session, (uint32_t)i, err);
-    if (!status)
-        status =
-            hearth_session_eval(c->session, ids + i, n - i, err); /* the last one at least: for its logits */
-    hearth_free(ids);
-    return status;
-}
-
 /* A part of the answer. Reasoning is not shown, and is no part of the conversation. */
 static void take(void *user, hearth_answer_kind kind, const char *text, size_t n)
 {
@@ -96,35 +80,53 @@ static void take(void *user, hearth_answer_kind kind, const char *text, size_t n
     fflush(stdout);
 }
 
-static hearth_status generate(chat *c, hearth_answer *answer, unsigned long n_token, hearth_error *err)
+/* Called by hearth_generate, for each token. */
+static bool push(void *user, const hearth_generated *part)
 {
-    hearth_status status = HEARTH_OK;
-    while (!status && n_token-- > 0 &&
-           hearth_session_position(c->session) < hearth_session_n_ctx(c->session)) {
-        int32_t id;
-        status = hearth_sampler_sample(c->sampler, hearth_session_logits(c->session), &id, err);
-        if (!status && hearth_token_is_eog(c->model, id)) break;
-        if (!status) status = hearth_answer_push(answer, id, err);
-        if (!status) status = hearth_session_eval(c->session, &id, 1, err);
-    }
-    return status ? status : hearth_answer_finish(answer, err);
+    turn *t = (turn *)user;
+    if (part->token >= 0 && !part->is_end) t->status = hearth_answer_push(t->answer, part->token, t->err);
+    return !t->status;
 }
 
-static hearth_status reply(chat *c, unsigned long n_token, hearth_error *err)
+/* Evaluates what is new in the conversation, and generates an answer. */
+static hearth_status answer_ids(chat *c, const int32_t *ids, size_t n, unsigned long n_token, hearth_error *err)
 {
+    turn t = {NULL, HEARTH_OK, err};
     hearth_answer_options options;
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.chat = c->format;
     options.at_start = true;
+    options.in_reasoning = hearth_chat_is_reasoning(c->format, ids, n);
     options.fn = take;
     options.user = c;
-    hearth_answer *answer = NULL;
+    hearth_generate_options text = hearth_generate_defaults();
+    text.tokens = ids; /* all of them: what the session has at its beginning stays */
+    text.n_token = n;
+    text.max_token = n_token;
+    text.sampler = c->sampler;
+    text.fn = push;
+    text.user = &t;
+    hearth_status status = hearth_answer_open(c->model, &options, &t.answer, err);
+    if (!status) status = hearth_generate(c->session, &text, NULL, err);
+    if (!status) status = t.status;
+    if (!status) status = hearth_answer_finish(t.answer, err);
+    hearth_answer_close(t.answer);
+    return status;
+}
+
+static hearth_status reply(chat *c, unsigned long n_token, hearth_error *err)
+{
+    hearth_chat_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.add_generation_prompt = true;
+    int32_t *ids = NULL;
+    size_t n;
     c->n_answer = 0;
-    hearth_status status = read_prompt(c, &options.in_reasoning, err);
-    if (!status) status = hearth_answer_open(c->model, &options, &answer, err);
-    if (!status) status = generate(c, answer, n_token, err);
-    hearth_answer_close(answer);
+    hearth_status status = hearth_chat_tokenize(c->format, c->messages, c->n_message, &options, &ids, &n, err);
+    if (!status) status = answer_ids(c, ids, n, n_token, err);
+    hearth_free(ids);
     putchar('\n');
     return status ? status : add_message(c, "assistant", c->answer, c->n_answer, err);
 }

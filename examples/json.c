@@ -18,11 +18,7 @@ static const char schema[] =
 typedef struct extraction {
     hearth_model *model;
     hearth_session *session;
-    hearth_sampler *sampler;
     hearth_constraint *constraint; /* follows the JSON, token by token */
-    hearth_detokenizer *decoder;
-    float *logits; /* [n_vocab] of a token, of which the constraint takes away what cannot follow */
-    size_t n_vocab;
 } extraction;
 
 static hearth_status extraction_open(extraction *x, const char *path, hearth_error *err)
@@ -35,57 +31,42 @@ static hearth_status extraction_open(extraction *x, const char *path, hearth_err
     options.n = strlen(schema);
     hearth_status status = hearth_model_open(path, NULL, &x->model, err);
     if (!status) status = hearth_session_open(x->model, NULL, &x->session, err);
-    if (!status) status = hearth_sampler_open(x->model, NULL, &x->sampler, err); /* the most likely token */
     if (!status) status = hearth_constraint_open(x->model, &options, &x->constraint, err);
-    if (!status) status = hearth_detokenizer_open(x->model, false, false, &x->decoder, err);
-    if (status) return status;
-    hearth_model_info info;
-    memset(&info, 0, sizeof info);
-    info.size = sizeof info;
-    hearth_model_get_info(x->model, &info);
-    x->n_vocab = info.n_vocab;
-    x->logits = (float *)malloc(x->n_vocab * sizeof *x->logits);
-    if (x->logits) return HEARTH_OK;
-    strcpy(err->message, "no memory for logits");
-    return HEARTH_ERROR_MEMORY;
+    return status;
 }
 
 static void extraction_close(extraction *x)
 {
-    hearth_detokenizer_close(x->decoder);
     hearth_constraint_close(x->constraint);
-    hearth_sampler_close(x->sampler);
     hearth_session_close(x->session);
     hearth_model_close(x->model);
-    free(x->logits);
 }
 
-/* The next token of the JSON. */
-static hearth_status next(extraction *x, int32_t *id, hearth_error *err)
+static bool show(void *user, const hearth_generated *part)
 {
-    memcpy(x->logits, hearth_session_logits(x->session), x->n_vocab * sizeof *x->logits);
-    hearth_status status = hearth_constraint_mask(x->constraint, x->logits, err);
-    if (!status) status = hearth_sampler_sample(x->sampler, x->logits, id, err);
-    return status;
+    (void)user;
+    fwrite(part->text, 1, part->n, stdout);
+    return true;
 }
 
-static hearth_status write_json(extraction *x, hearth_error *err)
+/* Without a sampler the most likely of the tokens that the constraint allows is taken. */
+static hearth_status write_json(extraction *x, const int32_t *ids, size_t n, hearth_error *err)
 {
-    const char *text;
-    size_t n;
-    int32_t id;
-    while (hearth_constraint_get_end(x->constraint) != HEARTH_CONSTRAINT_ENDS) {
-        hearth_status status = next(x, &id, err);
-        if (!status && hearth_token_is_eog(x->model, id))
-            break; /* possible only where the JSON is complete */
-        if (!status) status = hearth_constraint_accept(x->constraint, id, err);
-        if (!status) status = hearth_detokenizer_push(x->decoder, id, &text, &n, err);
-        if (!status) fwrite(text, 1, n, stdout);
-        if (!status) status = hearth_session_eval(x->session, &id, 1, err);
-        if (status) return status;
-    }
+    hearth_usage usage;
+    hearth_generate_options options = hearth_generate_defaults();
+    options.tokens = ids;
+    options.n_token = n;
+    options.constraint = x->constraint;
+    options.fn = show;
+    memset(&usage, 0, sizeof usage);
+    usage.size = sizeof usage;
+    hearth_status status = hearth_generate(x->session, &options, &usage, err);
     putchar('\n');
-    return HEARTH_OK;
+    if (!status && hearth_constraint_get_end(x->constraint) == HEARTH_CONSTRAINT_GOES_ON) {
+        status = HEARTH_ERROR_CONTEXT;
+        snprintf(err->message, sizeof err->message, "the JSON is not complete: %s", hearth_end_name(usage.end));
+    }
+    return status;
 }
 
 static hearth_status extract(extraction *x, const char *text, hearth_error *err)
@@ -101,8 +82,7 @@ static hearth_status extract(extraction *x, const char *text, hearth_error *err)
     memcpy(prompt, text, n);
     memcpy(prompt + n, question, n_prompt - n);
     hearth_status status = hearth_tokenize(x->model, prompt, n_prompt, HEARTH_ADD_SPECIAL, &ids, &n_ids, err);
-    if (!status) status = hearth_session_eval(x->session, ids, n_ids, err);
-    if (!status) status = write_json(x, err);
+    if (!status) status = write_json(x, ids, n_ids, err);
     hearth_free(ids);
     free(prompt);
     return status;

@@ -13,7 +13,6 @@
 
 typedef struct user {
     const char *prompt;
-    hearth_detokenizer *decoder;
     char text[4096]; /* what the user gets; a request that does not fit into it is stopped */
     size_t n;
     bool has_failed;
@@ -31,19 +30,14 @@ static bool append(user *u, const char *text, size_t n)
 static bool on_event(void *pointer, const hearth_request_event *event)
 {
     user *u = (user *)pointer;
-    const char *text;
-    size_t n;
-    hearth_error err;
     switch (event->state) {
-    case HEARTH_REQUEST_TOKEN:
-        return !hearth_detokenizer_push(u->decoder, event->token, &text, &n, &err) && append(u, text, n);
+    case HEARTH_REQUEST_TOKEN: return append(u, event->text, event->n_text);
     case HEARTH_REQUEST_FAILED:
         u->has_failed = true;
         fprintf(stderr, "scheduler: \"%s\": %s\n", u->prompt, event->error->message);
         break;
     default: /* END, LENGTH, STOPPED, CANCELLED */
-        hearth_detokenizer_flush(u->decoder, &text, &n);
-        append(u, text, n);
+        append(u, event->text, event->n_text);
         printf("%s%.*s\n", u->prompt, (int)u->n, u->text);
         fflush(stdout); /* a user who is ready does not wait for the others */
     }
@@ -61,10 +55,7 @@ static hearth_status add(hearth_scheduler *scheduler, const hearth_model *model,
     int32_t *ids = NULL;
     size_t n;
     uint64_t id;
-    hearth_status status =
-        hearth_detokenizer_open(model, false, false, &u->decoder, err); /* continues the prompt */
-    if (!status)
-        status = hearth_tokenize(model, u->prompt, strlen(u->prompt), HEARTH_ADD_SPECIAL, &ids, &n, err);
+    hearth_status status = hearth_tokenize(model, u->prompt, strlen(u->prompt), HEARTH_ADD_SPECIAL, &ids, &n, err);
     if (!status) {
         hearth_request request;
         memset(&request, 0, sizeof request); /* zero is the default of each field */
@@ -73,6 +64,7 @@ static hearth_status add(hearth_scheduler *scheduler, const hearth_model *model,
         request.n_token = n;
         request.max_token = n_token;
         request.sampler = &sampling;
+        request.with_text = true;
         request.fn = on_event;
         request.user = u;
         status = hearth_scheduler_add(scheduler, &request, &id, err);
@@ -113,10 +105,7 @@ int main(int argc, char **argv)
         run(argv[1], users, n_user, (uint32_t)strtoul(argv[2], NULL, 10), strtoull(argv[3], NULL, 10), &err);
     if (status) fprintf(stderr, "scheduler: %s\n", err.message);
     bool is_well = !status;
-    for (size_t i = 0; i < n_user; i++) {
-        is_well = is_well && !users[i].has_failed;
-        hearth_detokenizer_close(users[i].decoder);
-    }
+    for (size_t i = 0; i < n_user; i++) is_well = is_well && !users[i].has_failed;
     free(users);
     return is_well ? 0 : 1;
 }

@@ -1,10 +1,11 @@
-/* Opens what the options of constraint_args.h ask for, and samples with it. */
+/* Opens what the options of constraint_args.h ask for. */
 #define _GNU_SOURCE
 #include "common/constraint_args.h"
 
 #include "common/input.h"
 #include "common/model_args.h"
 #include "common/output.h"
+#include "base/status.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,25 +54,22 @@ static char *text_of(const args *a, hearth_constraint_options *o, const char **f
     return text;
 }
 
-static hearth_status open_choices(const args *a, const hearth_model *model, text_constraint *c,
+static hearth_status open_choices(const args *a, const hearth_model *model, hearth_constraint **constraint,
                                   hearth_error *err)
 {
     hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_CHOICES};
     const char **list;
     while (args_text_at(a, "choice", o.n_choice)) o.n_choice++;
     list = malloc(o.n_choice * sizeof *list);
-    if (!list) {
-        *err = (hearth_error){.status = HEARTH_ERROR_MEMORY, .message = "out of memory for the choices"};
-        return err->status;
-    }
+    if (!list) return hth_fail_memory(err, o.n_choice * sizeof *list, "the choices");
     for (size_t i = 0; i < o.n_choice; i++) list[i] = args_text_at(a, "choice", i);
     o.choices = list;
-    hearth_status st = hearth_constraint_open(model, &o, &c->constraint, err);
+    hearth_status st = hearth_constraint_open(model, &o, constraint, err);
     free(list);
     return st;
 }
 
-bool constraint_open(const args *a, const hearth_model *model, text_constraint *c)
+bool constraint_open(const args *a, const hearth_model *model, hearth_constraint **constraint)
 {
     hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_JSON_OBJECT};
     hearth_error err = {.status = HEARTH_OK};
@@ -79,7 +77,7 @@ bool constraint_open(const args *a, const hearth_model *model, text_constraint *
     char *text = NULL;
     bool is_schema = args_has(a, "json-schema"), is_grammar = args_has(a, "grammar"),
          has_choices = args_has(a, "choice");
-    *c = (text_constraint){.n_vocab = model_info(model).n_vocab};
+    *constraint = NULL;
     if (!is_schema && !is_grammar && !has_choices && !args_has(a, "json-object")) return true;
     if (is_schema) o.kind = HEARTH_CONSTRAINT_JSON_SCHEMA;
     if (is_grammar) o.kind = HEARTH_CONSTRAINT_GRAMMAR;
@@ -88,39 +86,12 @@ bool constraint_open(const args *a, const hearth_model *model, text_constraint *
         if (!text) return false;
         o.text = text;
     }
-    c->logits = malloc(c->n_vocab * sizeof *c->logits);
-    hearth_status st = c->logits ? HEARTH_OK : HEARTH_ERROR_MEMORY;
-    if (st != HEARTH_OK) report_text("out of memory for the logits");
-    else
-        st = has_choices ? open_choices(a, model, c, &err)
-                         : hearth_constraint_open(model, &o, &c->constraint, &err);
+    hearth_status st = has_choices ? open_choices(a, model, constraint, &err)
+                                   : hearth_constraint_open(model, &o, constraint, &err);
     if (st != HEARTH_OK && err.status != HEARTH_OK) {
         if (file) report_text("%s: %s", file, err.message);
         else report(&err);
     }
     free(text);
-    if (st != HEARTH_OK) constraint_close(c);
     return st == HEARTH_OK;
-}
-
-void constraint_close(text_constraint *c)
-{
-    hearth_constraint_close(c->constraint);
-    free(c->logits);
-    *c = (text_constraint){0};
-}
-
-hearth_status constraint_sample(text_constraint *c, hearth_sampler *sampler, const float *logits, int32_t *id,
-                                hearth_error *err)
-{
-    if (!c->constraint) return hearth_sampler_sample(sampler, logits, id, err);
-    memcpy(c->logits, logits, c->n_vocab * sizeof *c->logits);
-    hearth_status st = hearth_constraint_mask(c->constraint, c->logits, err);
-    if (st == HEARTH_OK) st = hearth_sampler_sample(sampler, c->logits, id, err);
-    return st == HEARTH_OK ? hearth_constraint_accept(c->constraint, *id, err) : st;
-}
-
-bool constraint_is_complete(const text_constraint *c)
-{
-    return c->constraint && hearth_constraint_get_end(c->constraint) == HEARTH_CONSTRAINT_ENDS;
 }

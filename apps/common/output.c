@@ -247,13 +247,15 @@ static void __attribute__((format(printf, 3, 4))) add_part(char *line, size_t li
     if (more < 0 || (size_t)more > limit - n) line[n] = '\0';
 }
 
+bool progress_is_shown(void) { return !quiet && (verbose || isatty(STDERR_FILENO) == 1); }
+
 void progress_update(progress *p, uint64_t done, uint64_t total)
 {
     const uint64_t second = 1000000000u;
     bool terminal = isatty(STDERR_FILENO) == 1;
     uint64_t now = hth_clock_ns(), every = terminal ? second / 5 : 10 * second;
     if (done == 0) p->start_ns = now;
-    if (quiet || (!terminal && !verbose)) return;
+    if (!progress_is_shown()) return;
     if (now - p->open_ns < second || now - p->shown_ns < every) return;
     p->shown_ns = now;
     pthread_mutex_lock(&stderr_lock);

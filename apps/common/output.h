@@ -70,6 +70,8 @@ typedef struct progress {
 void progress_init(progress *p, const char *what, const char *unit, double unit_size);
 void progress_update(progress *p, uint64_t done, uint64_t total);
 void progress_end(progress *p);
+/* Whether it is shown anywhere. */
+bool progress_is_shown(void);
 /* As a hearth_progress_fn; user is a progress. False: Ctrl-C was pressed. */
 bool progress_show(void *user, uint64_t done, uint64_t total);
 

@@ -162,7 +162,8 @@ def a_saved_conversation_holds_nothing_else():
     for before in ["A secret\n/reset\nHello\n", "Hello\nA secret\n/undo\n"]:
         pipe(f"{before}/save {path}\n", *how)
         check(files()[0] == want[0], before)
-        check(len(files()[1]) - len(want[1]) in (0, -2048 * 4), before, len(files()[1]), len(want[1]))  # without logits
+        # Without logits, and perhaps with the last token of the answer, which only a further turn evaluates.
+        check(len(files()[1]) - len(want[1]) in (0, -2048 * 4, -2048 * 4 + 4), before, len(files()[1]), len(want[1]))
     os.remove(session)
     for text in [f"/save {path}\n", f"Hello\n/reset\n/save {path}\n"]:  # an earlier conversation is not lost
         _, err = pipe(text, *how, status=1)

@@ -8,10 +8,8 @@
 #include "base/status.h"
 #include "cli/commands.h"
 #include "common/chat_format.h"
-#include "common/evaluate.h"
 #include "common/live_stats.h"
 #include "common/local_time.h"
-#include "common/saved_session.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -81,34 +79,16 @@ static lines_status read_message(chat *c, buffer *message, bool *is_block)
 
 /* ---- a turn ------------------------------------------------------------------------------------------ */
 
-static bool keep_ids(id_list *l, const int32_t *ids, size_t n)
-{
-    return id_list_add(l, ids, n) || report_text("out of memory for the ids") == 0;
-}
-
-static bool truncate_to_common(chat *c, const int32_t *ids, size_t n, hearth_error *err)
-{
-    return keep_common_tokens(c->session, ids, n, &c->n_reused, err) == HEARTH_OK;
-}
-
-/* Appends ids to the session. Ids that Ctrl-C skips are evaluated with the next turn. */
-static bool evaluate(chat *c, const int32_t *ids, size_t n, hearth_error *why)
-{
-    size_t n_done;
-    hearth_status st = evaluate_shown(c->session, "reading", ids, n, &n_done, why);
-    if (st == HEARTH_ERROR_CANCELLED) why->message[0] = '\0';
-    return st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED;
-}
-
 typedef struct answer {
-    hearth_detokenizer *decoder;
+    live_stats live;
     hearth_answer *parts; /* divides what a terminal shows; NULL: all is shown as it comes */
     wrap wrap;
     buffer text;
     id_list ids;
-    uint64_t n_token;
+    uint64_t n_token; /* with the one that ended it */
     hearth_answer_kind kind; /* of the last part that was shown, if has_part */
     bool has_part;
+    bool failed;     /* an error was reported */
     const char *end; /* why it ended; NULL: continues */
 } answer;
 
@@ -141,8 +121,7 @@ static hearth_status open_answer(const chat *c, const int32_t *ids, size_t n, an
                                      .fn = show_part,
                                      .user = an};
     wrap_init(&an->wrap);
-    hearth_status st = hearth_detokenizer_open(c->model, true, false, &an->decoder, why);
-    return st == HEARTH_OK && an->wrap.can_dim ? hearth_answer_open(c->model, &o, &an->parts, why) : st;
+    return an->wrap.can_dim ? hearth_answer_open(c->model, &o, &an->parts, why) : HEARTH_OK;
 }
 
 /* Removes the oldest message after the system text, and the following ones up to the user's next message.
@@ -165,67 +144,95 @@ static size_t answer_reserve(const chat *c)
     return n_ctx / 8 < 256 ? n_ctx / 8 : 256;
 }
 
-/* If the context is full during an answer: keeps the conversation without its oldest turns, and the answer so
- * far. False: nothing to remove, or an error in *why. */
-static bool shift(chat *c, const answer *an, hearth_error *why)
+/* If the context is full during an answer: *ids become the conversation without its oldest turns, and the answer so far.
+ * False: there is nothing to remove, or an error was reported. */
+static bool shift(chat *c, answer *an, id_list *ids)
 {
-    size_t n;
-    bool ok = false;
-    while (!ok && drop_oldest_turn(c)) {
-        int32_t *ids = NULL;
-        if (chat_tokenize(c, true, &ids, &n, why) != HEARTH_OK) return false;
-        ok = n + an->ids.n + answer_reserve(c) <= hearth_session_n_ctx(c->session) &&
-             truncate_to_common(c, ids, n, why) && evaluate(c, ids + c->n_reused, n - c->n_reused, why) &&
-             evaluate(c, an->ids.at, an->ids.n, why);
-        hearth_free(ids);
-        if (why->message[0]) return false;
+    hearth_error err;
+    bool fits = false;
+    while (!fits && !an->failed && drop_oldest_turn(c)) {
+        int32_t *prompt = NULL;
+        size_t n = 0;
+        ids->n = 0;
+        if (chat_tokenize(c, true, &prompt, &n, &err) != HEARTH_OK) an->failed = report(&err);
+        fits = n + an->ids.n + answer_reserve(c) <= hearth_session_n_ctx(c->session);
+        if (!an->failed && (!id_list_add(ids, prompt, n) || !id_list_add(ids, an->ids.at, an->ids.n)))
+            an->failed = report_text("out of memory for the ids");
+        hearth_free(prompt);
     }
+    return fits && !an->failed;
+}
+
+/* Shows a token of the answer. */
+static bool take(void *user, const hearth_generated *part)
+{
+    answer *an = user;
+    hearth_error err;
+    if (!show(an, part->text, part->n)) an->failed = true;
+    if (part->token < 0 || an->failed) return !an->failed;
+    an->n_token++;
+    if (part->is_end) return true;
+    if (!id_list_add(&an->ids, &part->token, 1)) an->failed = report_text("out of memory for the ids");
+    else if (an->parts && hearth_answer_push(an->parts, part->token, &err) != HEARTH_OK) an->failed = report(&err);
+    live_stats_token(&an->live);
+    return !an->failed && !an->end;
+}
+
+/* Ctrl-C stops an answer; what it skips is evaluated with the next turn. */
+static bool call(chat *c, answer *an, const hearth_generate_options *o, hearth_usage *usage)
+{
+    hearth_error err;
+    *usage = (hearth_usage){.size = sizeof *usage};
+    hearth_status st = hearth_generate(c->session, o, usage, &err);
+    if (st == HEARTH_ERROR_CANCELLED) an->end = "stopped";
+    else if (st != HEARTH_OK) an->failed = report(&err);
+    return !an->failed;
+}
+
+static bool read_prompt_ids(chat *c, answer *an, const int32_t *ids, size_t n)
+{
+    hearth_generate_options o = {.tokens = ids, .n_token = n, .prompt_only = true};
+    hearth_usage usage;
+    progress shown;
+    progress_init(&shown, "reading", "tokens", 1);
+    if (progress_is_shown()) o.progress = progress_show, o.progress_user = &shown;
+    bool ok = call(c, an, &o, &usage);
+    progress_end(&shown);
+    c->n_reused = usage.n_cached, c->n_read = usage.n_evaluated;
     return ok;
 }
 
-static bool next_token(chat *c, answer *an, hearth_error *why)
+static const char *end_name(hearth_end end)
 {
-    int32_t id;
-    const char *piece;
-    size_t n;
-    if (hearth_sampler_sample(c->sampler, hearth_session_logits(c->session), &id, why) != HEARTH_OK)
-        return false;
-    hearth_sampler_accept(c->sampler, id);
-    an->n_token++;
-    if (hearth_token_is_eog(c->model, id)) {
-        an->end = "end";
-        return true;
-    }
-    if (hearth_detokenizer_push(an->decoder, id, &piece, &n, why) != HEARTH_OK) return false;
-    if (!show(an, piece, n) || !keep_ids(&an->ids, &id, 1)) return false;
-    if (an->parts && hearth_answer_push(an->parts, id, why) != HEARTH_OK) return false;
-    if (an->end) return true;
-    if (hearth_session_position(c->session) < hearth_session_n_ctx(c->session))
-        return evaluate(c, &id, 1, why);
-    if (!shift(c, an, why)) an->end = "context full";
-    return !why->message[0];
+    return end == HEARTH_END_TOKEN ? "end" : end == HEARTH_END_FUNCTION ? "output closed" : hearth_end_name(end);
 }
 
-static bool generate(chat *c, answer *an, hearth_error *why)
+static bool generate(chat *c, answer *an, const int32_t *ids, size_t n)
 {
     const uint64_t limit = args_uint(c->a, "predict", UINT64_MAX);
-    live_stats live;
-    bool ok = true;
-    live_stats_open(&live, c->a, c->model, c->session);
-    live_stats_begin(&live);
-    while (ok && !an->end) {
-        if (interrupted()) an->end = "stopped";
-        else if (an->n_token >= limit) an->end = "length";
-        else if ((ok = next_token(c, an, why))) live_stats_token(&live);
+    hearth_generate_options o = {.tokens = ids,
+                                 .n_token = n,
+                                 .at_start = true,
+                                 .sampler = c->sampler,
+                                 .max_token = limit,
+                                 .fn = take,
+                                 .user = an};
+    hearth_usage usage;
+    id_list shifted = {0};
+    live_stats_open(&an->live, c->a, c->model, c->session);
+    live_stats_begin(&an->live);
+    while (!an->end && !an->failed && call(c, an, &o, &usage) && !an->end) {
+        if (an->n_token >= limit) usage.end = HEARTH_END_LENGTH;
+        if (usage.end != HEARTH_END_CONTEXT || !shift(c, an, &shifted)) an->end = end_name(usage.end);
+        o.tokens = shifted.at, o.n_token = shifted.n, o.at_start = false, o.max_token = limit - an->n_token;
     }
-    live_stats_end(&live);
-    const char *tail = "", *end = an->end;
-    size_t n = 0;
-    if (ok) hearth_detokenizer_flush(an->decoder, &tail, &n);
-    if (!ok || !show(an, tail, n)) {
+    live_stats_end(&an->live);
+    free(shifted.at);
+    if (an->failed) {
         (void)wrap_dim(&an->wrap, false);
         return false;
     }
+    const char *end = an->end;
     hearth_error ignored;
     if (an->parts) (void)hearth_answer_finish(an->parts, &ignored);
     if (!wrap_end(&an->wrap)) an->end = "output closed";
@@ -249,15 +256,10 @@ static void print_end(const chat *c, const answer *an)
  * restored. */
 static bool answer_ids(chat *c, const int32_t *ids, size_t n)
 {
-    hearth_error why = {0};
+    hearth_error err;
     answer an = {0};
-    bool ok = open_answer(c, ids, n, &an, &why) == HEARTH_OK && truncate_to_common(c, ids, n, &why);
-    for (size_t i = c->fresh_sampler ? 0 : c->n_reused; i < n; i++) hearth_sampler_accept(c->sampler, ids[i]);
-    c->fresh_sampler = false;
-    ok = ok && evaluate(c, ids + c->n_reused, n - c->n_reused, &why);
-    c->n_read = ok ? hearth_session_position(c->session) - c->n_reused : 0;
-    ok = ok && generate(c, &an, &why);
-    if (why.message[0]) report(&why);
+    if (open_answer(c, ids, n, &an, &err) != HEARTH_OK) an.failed = report(&err);
+    bool ok = !an.failed && read_prompt_ids(c, &an, ids, n) && generate(c, &an, ids, n);
     if (ok && (an.n_token > 0 || c->is_terminal)) finish_line();
     if (!flush_stdout()) ok = false;
     if (ok) print_end(c, &an);
@@ -265,7 +267,6 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
     ok = ok && !lost && an.n_token > 0 &&
          transcript_add(&c->transcript, "assistant", an.text.bytes ? an.text.bytes : "", an.text.n);
     hearth_answer_close(an.parts);
-    hearth_detokenizer_close(an.decoder);
     free(an.text.bytes);
     free(an.ids.at);
     c->ends = c->ends || lost;
@@ -377,7 +378,6 @@ bool chat_open_sampler(chat *c)
     int status;
     hearth_sampler *before = c->sampler;
     c->sampler = NULL;
-    c->fresh_sampler = true;
     bool ok =
         open_sampler(c->a, c->model, &c->sampler, &status) && drafts_use(c->session, &c->drafts, c->sampler);
     if (!ok) (void)hearth_session_use_drafts(c->session, &(hearth_draft_options){0}, NULL, NULL);
@@ -430,7 +430,6 @@ static int run(const args *a)
     }
     if (!open_session(a, model, 0, &c.session)) goto done;
     if (!open_sampler(a, model, &c.sampler, &status)) goto done;
-    c.fresh_sampler = true;
     status = EXIT_OTHER;
     if (!drafts_open(a, &c.drafts, &c.draft) || !drafts_use(c.session, &c.drafts, c.sampler)) goto done;
     if (system && !transcript_add(&c.transcript, "system", system, strlen(system))) goto done;

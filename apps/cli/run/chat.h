@@ -19,7 +19,6 @@ typedef struct chat {
     hearth_chat *format;
     lines *lines;
     transcript transcript;
-    bool fresh_sampler;      /* it knows no tokens yet */
     size_t n_reused, n_read; /* ids of the last turn: already in the session, evaluated */
     int64_t local_time;      /* at the start, because a changing date would change every turn */
     uint64_t interrupt_ns;   /* time of the last Ctrl-C at the prompt */

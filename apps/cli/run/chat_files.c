@@ -25,12 +25,13 @@ static size_t keep_conversation(chat *c)
 {
     hearth_error err;
     int32_t *ids = NULL;
-    size_t n, n_kept = 0;
-    if (chat_tokenize(c, false, &ids, &n, &err) == HEARTH_OK &&
-        keep_common_tokens(c->session, ids, n, &n_kept, &err) != HEARTH_OK)
-        n_kept = 0;
+    const int32_t *had = hearth_session_tokens(c->session);
+    size_t n = 0, n_had = hearth_session_position(c->session);
+    uint32_t same = 0;
+    if (chat_tokenize(c, false, &ids, &n, &err) == HEARTH_OK)
+        while (same < n && same < n_had && had[same] == ids[same]) same++;
     hearth_free(ids);
-    return n_kept;
+    return hearth_session_truncate(c->session, same, &err) == HEARTH_OK ? hearth_session_n_cached(c->session) : 0;
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */

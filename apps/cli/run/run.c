@@ -6,18 +6,19 @@
 #include "common/buffer.h"
 #include "common/constraint_args.h"
 #include "common/draft_args.h"
-#include "common/evaluate.h"
 #include "common/json.h"
 #include "common/live_stats.h"
 #include "common/model_args.h"
-#include "common/saved_session.h"
 #include "common/storage_forecast.h"
 #include "common/storage_info.h"
+#include "base/status.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { RUN_MAX_STOP = 256 };
 
 static const option_spec options[] = {
     OPT_TEXT("prompt", 'p', "TEXT", "the text to continue; default: a pipe, or none"),
@@ -46,18 +47,19 @@ typedef struct generation {
     hearth_session *session;
     hearth_sampler *sampler;
     hearth_model *draft; /* of --draft, or NULL */
-    hearth_detokenizer *decoder;
-    text_constraint constraint;
+    hearth_constraint *constraint; /* NULL: none */
     char *given; /* the prompt as text */
     size_t n_given;
     id_list prompt;
     size_t n_reused; /* ids of it that the session of --session has evaluated */
     size_t n_read;   /* ids of it that were evaluated then: the others, unless it was interrupted */
     id_list ids;     /* generated */
-    buffer text;   /* the prompt as shown, then the generated text; complete, for stop texts and for --json */
+    buffer text;   /* the prompt as shown, then the generated text; complete, for --json */
     size_t n_echo; /* bytes of it that are the prompt */
     size_t n_shown;
+    const char *stops[RUN_MAX_STOP];
     const char *end; /* why it ended */
+    bool is_out_of_memory;
     bool begun;      /* all tokens of the session are this run's, from here on */
     double prompt_seconds, decode_seconds;
     hearth_storage_stats prompt_storage; /* when the first token was sampled */
@@ -66,35 +68,6 @@ typedef struct generation {
     live_stats live;
     storage_expectation expected; /* with --stats and a limit of memory */
 } generation;
-
-/* ---- stop texts --------------------------------------------------------------------- */
-
-/* Position in text of the first stop text in the generated part, or n. Text that was shown cannot begin one,
- * because it would have been held back. */
-static size_t find_stop(const generation *g)
-{
-    size_t first = g->text.n;
-    const char *stop;
-    for (size_t i = 0; (stop = args_text_at(g->a, "stop", i)) != NULL; i++) {
-        size_t len = strlen(stop);
-        for (size_t at = g->n_shown; len > 0 && at + len <= g->text.n && at < first; at++)
-            if (memcmp(g->text.bytes + at, stop, len) == 0) first = at;
-    }
-    return first;
-}
-
-/* Number of bytes at the end that may still become a stop text, and are held back. */
-static size_t held_back(const generation *g)
-{
-    size_t max = 0;
-    const char *stop;
-    for (size_t i = 0; (stop = args_text_at(g->a, "stop", i)) != NULL; i++) {
-        size_t generated = g->text.n - g->n_echo, len = strlen(stop);
-        for (size_t k = len < generated ? len : generated; k > max; k--)
-            if (memcmp(g->text.bytes + g->text.n - k, stop, k) == 0) max = k;
-    }
-    return max;
-}
 
 /* ---- output ----------------------------------------------------------------------------- */
 
@@ -110,120 +83,97 @@ static bool show_until(generation *g, size_t end)
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
-static bool decode(generation *g, int32_t id, hearth_error *err)
+/* The prompt as text, which stands before the generated one. */
+static hearth_status decode_prompt(generation *g, hearth_error *err)
 {
+    hearth_detokenizer *decoder;
+    hearth_status st = hearth_detokenizer_open(g->model, true, args_has(g->a, "special"), &decoder, err);
     const char *piece;
     size_t n;
-    if (hearth_detokenizer_push(g->decoder, id, &piece, &n, err) != HEARTH_OK) return false;
-    if (buffer_add(&g->text, piece, n)) return true;
-    *err = (hearth_error){.status = HEARTH_ERROR_MEMORY, .message = "out of memory for the text"};
-    return false;
+    for (size_t i = 0; st == HEARTH_OK && i < g->prompt.n; i++) {
+        st = hearth_detokenizer_push(decoder, g->prompt.at[i], &piece, &n, err);
+        if (st == HEARTH_OK && !buffer_add(&g->text, piece, n)) st = hth_fail_memory(err, n, "the prompt's text");
+    }
+    hearth_detokenizer_close(decoder);
+    g->n_echo = g->text.n;
+    return st;
 }
 
-static bool keep_ids(id_list *list, const int32_t *ids, size_t n, hearth_error *err)
+/* Shows a token's text. */
+static bool take(void *user, const hearth_generated *part)
 {
-    if (id_list_add(list, ids, n)) return true;
-    *err = (hearth_error){.status = HEARTH_ERROR_MEMORY, .message = "out of memory for the ids"};
-    return false;
+    generation *g = user;
+    bool ok = part->token < 0 || id_list_add(&g->ids, &part->token, 1);
+    g->is_out_of_memory = !ok || !buffer_add(&g->text, part->text, part->n);
+    if (g->is_out_of_memory || !show_until(g, g->text.n)) return false;
+    if (part->token >= 0) live_stats_token(&g->live);
+    return true;
 }
 
-/* Appends ids to the session. Ctrl-C is an end, not an error. */
-static bool eval_ids(generation *g, const int32_t *ids, size_t n, hearth_error *err)
+/* What both calls of hearth_generate have. */
+static hearth_generate_options text_options(generation *g)
 {
-    size_t n_done;
-    hearth_status st = evaluate_shown(g->session, "prompt", ids, n, &n_done, err);
+    size_t n_stop = 0;
+    while (n_stop < RUN_MAX_STOP && (g->stops[n_stop] = args_text_at(g->a, "stop", n_stop)) != NULL) n_stop++;
+    return (hearth_generate_options){.tokens = g->prompt.at,
+                                     .n_token = g->prompt.n,
+                                     .ignore_end = args_has(g->a, "ignore-eos"),
+                                     .show_special = args_has(g->a, "special"),
+                                     .sampler = g->sampler,
+                                     .constraint = g->constraint,
+                                     .stops = g->stops,
+                                     .n_stop = n_stop,
+                                     .fn = take,
+                                     .user = g};
+}
+
+/* Ctrl-C is an end, not an error. */
+static bool is_interrupted(generation *g, hearth_status st)
+{
     if (st == HEARTH_ERROR_CANCELLED) g->end = "interrupted";
-    return st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED;
-}
-
-/* at_start: what is generated may begin with the space that the vocabulary puts before a text, which is not shown. A
- * constraint knows no such space. */
-static bool open_decoder(generation *g, bool at_start, hearth_error *err)
-{
-    hearth_detokenizer_close(g->decoder);
-    return hearth_detokenizer_open(g->model, at_start, args_has(g->a, "special"), &g->decoder, err) == HEARTH_OK;
+    return st == HEARTH_ERROR_CANCELLED;
 }
 
 /* Evaluates what the session does not have already. */
 static bool eval_prompt(generation *g, hearth_error *err)
 {
+    hearth_generate_options o = text_options(g);
+    hearth_usage usage = {.size = sizeof usage};
+    progress shown;
+    if (decode_prompt(g, err) != HEARTH_OK) return false;
     timestamp start = timestamp_now(g->model);
-    const id_list *prompt = &g->prompt;
-    if (prompt->n > hearth_session_n_ctx(g->session)) {
-        *err = (hearth_error){.status = HEARTH_ERROR_CONTEXT};
-        snprintf(err->message, sizeof err->message,
-                 "context full: the prompt has %zu tokens, and the context has %u; -c takes more", prompt->n,
-                 hearth_session_n_ctx(g->session));
-        return false;
-    }
-    for (size_t i = 0; i < prompt->n; i++) {
-        if (!decode(g, prompt->at[i], err)) return false;
-        hearth_sampler_accept(g->sampler, prompt->at[i]);
-    }
-    g->n_echo = g->text.n;
-    if (g->constraint.constraint && g->n_echo == 0 && !open_decoder(g, false, err)) return false;
-    if (keep_common_tokens(g->session, prompt->at, prompt->n, &g->n_reused, err) != HEARTH_OK) return false;
-    g->begun = true;
-    if (!eval_ids(g, prompt->at + g->n_reused, prompt->n - g->n_reused, err)) return false;
-    g->n_read = hearth_session_position(g->session) - g->n_reused;
+    o.prompt_only = true;
+    progress_init(&shown, "prompt", "tokens", 1);
+    if (progress_is_shown()) o.progress = progress_show, o.progress_user = &shown;
+    hearth_status st = hearth_generate(g->session, &o, &usage, err);
+    progress_end(&shown); /* before the text, which would be on the same line */
+    g->begun = st != HEARTH_ERROR_CONTEXT;
+    if (st != HEARTH_OK && !is_interrupted(g, st)) return false;
+    g->n_reused = usage.n_cached, g->n_read = usage.n_evaluated;
     g->prompt_took = timestamp_since(g->model, start);
-    /* After the progress, which would be on the same line. */
     if (!show_until(g, g->n_echo)) g->end = "output closed";
-    return true;
-}
-
-/* One token: samples, shows and evaluates it. Sets end if it was the last. */
-static bool next_token(generation *g, hearth_error *err)
-{
-    int32_t id;
-    const float *logits = hearth_session_logits(g->session);
-    if (constraint_sample(&g->constraint, g->sampler, logits, &id, err) != HEARTH_OK) return false;
-    if (!keep_ids(&g->ids, &id, 1, err)) return false;
-    hearth_sampler_accept(g->sampler, id);
-    if (hearth_token_is_eog(g->model, id) && !args_has(g->a, "ignore-eos")) {
-        g->end = "end of text";
-        return true;
-    }
-    if (!decode(g, id, err)) return false;
-    size_t stop = find_stop(g);
-    if (stop < g->text.n) {
-        g->text.n = stop;
-        g->end = "stop text";
-        return true;
-    }
-    if (!show_until(g, g->text.n - held_back(g))) g->end = "output closed";
-    else if (constraint_is_complete(&g->constraint)) g->end = "complete";
-    else if (hearth_session_position(g->session) == hearth_session_n_ctx(g->session)) g->end = "context full";
-    else return eval_ids(g, &id, 1, err);
     return true;
 }
 
 static bool generate(generation *g, hearth_error *err)
 {
-    uint64_t limit = args_uint(g->a, "predict", UINT64_MAX);
+    hearth_generate_options o = text_options(g);
+    hearth_usage usage = {.size = sizeof usage};
+    hearth_status st = HEARTH_OK;
     hearth_model_get_storage(g->model, &g->prompt_storage);
     timestamp start = timestamp_now(g->model);
-    bool ok = true;
+    o.max_token = args_uint(g->a, "predict", UINT64_MAX);
+    if (!g->end && o.max_token == 0) g->end = hearth_end_name(HEARTH_END_LENGTH);
     live_stats_begin(&g->live);
-    while (ok && !g->end) {
-        if (interrupted()) g->end = "interrupted";
-        else if (g->ids.n >= limit) g->end = "length";
-        else if ((ok = next_token(g, err))) live_stats_token(&g->live);
-    }
+    if (!g->end) st = hearth_generate(g->session, &o, &usage, err);
     live_stats_end(&g->live);
-    if (!ok) return false;
+    if (g->is_out_of_memory) hth_fail_memory(err, g->text.n, "the text");
+    if (g->is_out_of_memory || (st != HEARTH_OK && !is_interrupted(g, st))) return false;
+    if (!g->end) g->end = usage.end == HEARTH_END_FUNCTION ? "output closed" : hearth_end_name(usage.end);
     g->decode_took = timestamp_since(g->model, start);
     g->by_sim_clock = g->prompt_took.sim >= 0.0 && g->decode_took.sim >= 0.0;
     g->prompt_seconds = g->by_sim_clock ? g->prompt_took.sim : g->prompt_took.wall;
     g->decode_seconds = g->by_sim_clock ? g->decode_took.sim : g->decode_took.wall;
-    const char *tail;
-    size_t n;
-    hearth_detokenizer_flush(g->decoder, &tail, &n);
-    if (strcmp(g->end, "stop text") != 0 && !buffer_add(&g->text, tail, n)) {
-        *err = (hearth_error){.status = HEARTH_ERROR_MEMORY, .message = "out of memory for the text"};
-        return false;
-    }
-    show_until(g, g->text.n);
     return true;
 }
 
@@ -401,6 +351,7 @@ static int check_args(const args *a)
         return usage_error("--prompt, --file and - contradict each other");
     if (args_has(a, "prompt") && !*args_text(a, "prompt", ""))
         return usage_error("--prompt: the text is empty; without -p the model begins by itself");
+    if (args_text_at(a, "stop", RUN_MAX_STOP)) return usage_error("--stop: more than %d texts", RUN_MAX_STOP);
     for (size_t i = 0; args_text_at(a, "stop", i); i++)
         if (!*args_text_at(a, "stop", i)) return usage_error("--stop: an empty text stops everything");
     return 0;
@@ -423,7 +374,7 @@ static hearth_status make_ids(generation *g, hearth_error *err)
     size_t n = hearth_session_position(g->session);
     bool goes_on = g->n_given == 0 && n > 0;
     hearth_status st = goes_on ? HEARTH_OK : hearth_tokenize(g->model, g->given, g->n_given, flags, &ids, &n, err);
-    if (st == HEARTH_OK && !keep_ids(&g->prompt, goes_on ? had : ids, n, err)) st = err->status;
+    if (st == HEARTH_OK && !id_list_add(&g->prompt, goes_on ? had : ids, n)) st = hth_fail_memory(err, n, "the prompt");
     hearth_free(ids);
     return st;
 }
@@ -452,17 +403,12 @@ static bool tokenize_prompt(generation *g)
 
 static bool open_all(generation *g, int *status)
 {
-    hearth_error err;
     hearth_draft_options drafts;
     if (!open_session(g->a, g->model, 0, &g->session) || !open_sampler(g->a, g->model, &g->sampler, status))
         return false;
     *status = EXIT_OTHER; /* for all following errors */
     if (!drafts_open(g->a, &drafts, &g->draft) || !drafts_use(g->session, &drafts, g->sampler)) return false;
     if (!run_session_open(g->a, g->session) || !tokenize_prompt(g)) return false;
-    if (!open_decoder(g, true, &err)) {
-        report(&err);
-        return false;
-    }
     if (!constraint_open(g->a, g->model, &g->constraint)) return false;
     bool streamed = model_info(g->model).n_streamed > 0; /* then neurons are not counted */
     hearth_session_enable_sparsity_stats(g->session, args_has(g->a, "stats") && !streamed);
@@ -518,8 +464,7 @@ static int run(const args *a)
     if (ok && args_has(a, "stats")) print_stats(&g);
     if (ok && args_has(a, "check") && !interrupted()) status = check(&g, args_uint(a, "check", 0));
 done:
-    constraint_close(&g.constraint);
-    hearth_detokenizer_close(g.decoder);
+    hearth_constraint_close(g.constraint);
     hearth_session_close(g.session);
     hearth_sampler_close(g.sampler);
     hearth_model_close(g.draft);
