@@ -16,6 +16,7 @@ sys.argv = sys.argv[:2]
 from program import MODEL, case, cases, check, hearth, scratch  # noqa: E402: program.py reads the arguments
 from devices import DEVICES, layer_environment  # noqa: E402: program.py knows its folder
 
+LONG = bool(os.environ.get("HEARTH_LONG"))
 WORDS = ["run", MODEL, "-p", "Once upon a time", "-n", "12", "--greedy", "-c", "64", "--batch", "8"]
 
 
@@ -97,7 +98,8 @@ def devices_says_whether_dot_products_are_instructions():
 
 @case
 def texts_are_the_cpus_on_all_devices():
-    for name, words in DEVICES.items():
+    devices = list(DEVICES.items())
+    for name, words in devices if LONG else devices[::3]:
         said = same_text(words + " name=Test-Device")
         check("on Test-Device" in said and "failed" not in said, name, said)
 

@@ -309,7 +309,7 @@ def a_plan_for_the_free_memory_of_a_small_gpu_fits():
         check(done.stdout == good("run", MODEL, "--gpu", "none", "-n", "3", "-p", "a").stdout, how, done.stdout)
 
 
-@case
+@measured
 def a_plan_without_a_profile_says_what_it_assumes():
     card, packed = "sim:" + scratch("card.sim", QUICK_GPU.encode() + b"host_bandwidth = 1e9\n"), scratch("packed.gguf")
     good("pack", MODEL, "-o", packed)

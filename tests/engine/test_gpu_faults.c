@@ -280,7 +280,7 @@ TEST(a_probe_of_neurons_on_a_device_is_refused)
 }
 
 TEST(a_failed_step_on_the_null_device_is_done_again_with_the_same_bits) { steps_fail_on("null"); }
-TEST(a_failed_step_on_vulkan_is_done_again_with_the_same_bits) { steps_fail_on("vulkan:0"); }
+TEST_LONG_IF_SANITIZED(a_failed_step_on_vulkan_is_done_again_with_the_same_bits) { steps_fail_on("vulkan:0"); }
 
 /* Submissions of one run each, so that command lists are cut wherever they can be, and no head behind the last layer:
  * a command list that cannot begin is no place to copy to. */
@@ -363,7 +363,7 @@ static void expect_long_on_gpu(const char *path, const char *clock, const float 
     expect_long(path, device, 0, HEARTH_OK, expected);
 }
 
-TEST(a_step_of_more_command_lists_than_a_device_holds_is_submitted_in_parts)
+TEST_LONG_IF_SANITIZED(a_step_of_more_command_lists_than_a_device_holds_is_submitted_in_parts)
 {
     const char *path = make_model(BLOCKS);
     FREED float *expected = eval_long(path, NULL, 0, HEARTH_OK);

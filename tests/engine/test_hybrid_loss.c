@@ -266,7 +266,7 @@ static void check_losses(const char *device, script *play, uint64_t stride)
 }
 
 TEST(a_divided_model_keeps_its_text_wherever_its_device_is_lost) { check_losses("null", tell_alone, 1); }
-TEST(a_divided_model_keeps_its_text_where_vulkan_is_lost)
+TEST_LONG_IF_SANITIZED(a_divided_model_keeps_its_text_where_vulkan_is_lost)
 {
     check_losses("vulkan:0", tell_alone, test_is_long() ? 1 : 149);
 }

@@ -35,7 +35,8 @@ TEST(seeded_streams_pass_the_target)
     };
     enum { N_PIECE = sizeof pieces / sizeof *pieces };
     test_random r = {97};
-    for (int i = 0; i < 6000; i++) {
+    const int n_stream = test_is_sanitized() && !test_is_long() ? 1500 : 6000;
+    for (int i = 0; i < n_stream; i++) {
         char text[MAX_SIZE] = {(char)test_random_below(&r, N_API), (char)test_random_below(&r, 256),
                                 (char)test_random_below(&r, 256)};
         size_t n = N_HEAD;

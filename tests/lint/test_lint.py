@@ -279,7 +279,7 @@ def declared(text):
     n = 1
     while n:
         text, n = re.subn(r"\{[^{}]*\}", "@", text)
-    text = re.sub(r"^TEST\((\w+)\)", r"void \1()", text, flags=re.M)
+    text = re.sub(r"^TEST\w*\((\w+)\)", r"void \1()", text, flags=re.M)
     text = re.sub(r"\)\s*@", ");", text)  # the body of a function
     text = re.sub(r"\(\s*\*\s*(?:const\s+)?(\w+)\s*\)", r" \1 ", text)  # a pointer to a function
     n = 1
@@ -550,7 +550,7 @@ def missing_cases(document, tests):
     """Names of tests in a document that no test has. Names of keys in it have dots, or are known."""
     written = re.findall(r"`([a-z{][a-z0-9_{},]*_[a-z0-9_{},]+)`", document)
     named = {name for word in written for name in braces(word)} - {"precompiled_charsmap"}
-    return sorted(named - set(re.findall(r"^(?:TEST\(|def )(\w+)\(?\)", tests, re.M)))
+    return sorted(named - set(re.findall(r"^(?:TEST\w*\(|def )(\w+)\(?\)", tests, re.M)))
 
 
 @case

@@ -401,7 +401,7 @@ TEST(models_opened_by_plan_give_the_bits_of_the_cpu)
 }
 
 /* Really measured, on a GPU whose costs are nearly zero: what the measuring used of it is free again. */
-TEST(models_opened_by_plan_are_measured_on_the_device_that_they_run_on)
+TEST_LONG_IF_SANITIZED(models_opened_by_plan_are_measured_on_the_device_that_they_run_on)
 {
     static const char sim_gpu[] =
         "name = quick\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\npcie_down = 1e12\npcie_latency_us "

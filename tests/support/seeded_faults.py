@@ -210,7 +210,7 @@ DEVICES = [
           "engine/hybrid_loss", "a_divided_model_keeps_its_text_wherever_its_device_is_lost"),
     Fault("a_failed_device_is_used_again", "src/engine/gpu_fallback.c",
           "m->excluded[hth_engine_device_of(m, g)] = found = true;", "found = true;",
-          "engine/two_devices", "fifty_placements_on_two_devices_keep_the_text_when_either_is_lost"),
+          "engine/two_devices", "placements_on_two_devices_keep_the_text_when_either_is_lost"),
     Fault("a_lost_cache_is_not_computed_again", "src/engine/batch.c",
           "    if (s->generation != b->generation) hth_sequence_truncate(&s->seq, 0);\n", "",
           "engine/three_levels", "sessions_share_three_levels_and_their_loss"),

@@ -187,6 +187,15 @@ const char *test_warning(const char *text)
 
 bool test_is_long(void) { return getenv("HEARTH_LONG") != NULL; }
 
+bool test_is_sanitized(void)
+{
+#ifdef HEARTH_TEST_SANITIZED
+    return true;
+#else
+    return false;
+#endif
+}
+
 int test_n_failed(void) { return n_failed_checks; }
 
 void test_skip(const char *format, ...)

@@ -59,6 +59,8 @@ const char *test_warning(const char *text);
 
 /* Whether $HEARTH_LONG asks for every combination rather than a sample. */
 bool test_is_long(void);
+/* Whether this program has a sanitizer. */
+bool test_is_sanitized(void);
 
 /* Failed checks of the running case so far. */
 int test_n_failed(void);
@@ -160,6 +162,9 @@ static inline double test_random_between(test_random *r, double from, double to)
 }
 
 #define TEST(NAME) TEST_IF(true, NAME)
+/* A case that takes long with a sanitizer, and with which it sees little that other cases do not show it: most of the time
+ * is a driver's. With one, $HEARTH_LONG alone has it. */
+#define TEST_LONG_IF_SANITIZED(NAME) TEST_IF(!test_is_sanitized() || test_is_long(), NAME)
 /* A case of builds in which the condition holds; others do not have it. */
 #define TEST_IF(CONDITION, NAME)                                                                             \
     static void NAME(void);                                                                                  \

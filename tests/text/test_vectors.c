@@ -272,7 +272,7 @@ static void check_long_runs(const char *name)
 
 TEST(long_runs_give_the_ids_of_sentencepiece) { check_long_runs("llama"); }
 
-TEST(long_runs_give_the_ids_of_byte_level_bpe)
+TEST_LONG_IF_SANITIZED(long_runs_give_the_ids_of_byte_level_bpe)
 {
     static const char *const names[] = {"gpt-2", "llama-bpe", "qwen2"};
     if (!has_engine()) return;
