@@ -1,23 +1,16 @@
-/* Saves a session to a file and restores it: tokens, last logits, pages of keys and values, state of recurrent
- * layers. A file belongs to one model, arithmetic and set of options; restored, it gives the bits of the session that
- * was saved.
+/* The format of saved sessions: tokens, last logits, pages of keys and values, state of recurrent layers. A file belongs
+ * to one model, arithmetic and set of options; restored, it gives the bits of the session that was saved. session_ends.c
+ * says where the bytes go, and where they come from.
  *
  * All numbers are little-endian. The head (session_head, without padding), then int32 tokens[n_tok], float
  * logits[n_vocab] if HAS_LOGITS, the state, the pages of each class in ascending order, and the hash of everything
  * before it, by blocks of BLOCK_SIZE bytes. Positions of a page behind the last token are zero. */
-#define _POSIX_C_SOURCE 200809L
-#include "base/format_errno.h"
 #include "base/fp_state.h"
 #include "engine/session_int.h"
 
 #include "base/hash.h"
-#include "file/atomic_writer.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { BLOCK_SIZE = 1 << 16, VERSION = 3 };
 
@@ -156,7 +149,7 @@ hearth_status hth_engine_prepare_save(hearth_session *s, hearth_error *err)
 }
 
 typedef struct output {
-    hth_atomic_writer writer;
+    const hth_session_sink *sink;
     uint8_t *block; /* [BLOCK_SIZE] */
     size_t n;
     uint64_t hash, n_done, n_all; /* bytes */
@@ -179,7 +172,7 @@ static hearth_status flush(output *o)
         return hth_fail(o->err, HEARTH_ERROR_CANCELLED, "writing a session was cancelled");
     o->n_done += o->n;
     o->hash = hth_hash_more(o->hash, o->block, o->n);
-    hearth_status st = hth_atomic_writer_write(&o->writer, o->block, o->n, o->err);
+    hearth_status st = o->sink->write(o->sink->user, o->block, o->n, o->err);
     o->n = 0;
     return st;
 }
@@ -214,20 +207,10 @@ static hearth_status put_pages(output *o, const hearth_session *s, const session
     return st;
 }
 
-hearth_status hearth_session_save(const hearth_session *s, const char *path, hearth_error *err)
-{
-    HTH_FP_SCOPE;
-    if (!s) return hth_fail_null(err, "session");
-    HTH_USE_READING(use, s);
-    if (!use) return hth_fail_in_use(err, "session");
-    return hth_session_write(s, path, NULL, NULL, err);
-}
-
-hearth_status hth_session_write(const hearth_session *s, const char *path, hearth_progress_fn *progress,
-                                void *user, hearth_error *err)
+hearth_status hth_session_put(const hearth_session *s, const hth_session_sink *sink, hearth_progress_fn *progress,
+                              void *user, hearth_error *err)
 {
     session_head head;
-    if (!s || !path) return hth_fail_null(err, s ? "path" : "session");
     if (s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
     hth_session_settle((hearth_session *)(uintptr_t)s); /* what is ahead is no part of the session yet */
@@ -242,13 +225,14 @@ hearth_status hth_session_write(const hearth_session *s, const char *path, heart
         head.end[c] = saved ? hth_kv_n_class_page(s->model->model, (hth_kv_class)c, head.n_tok) : 0;
     }
     head.file_size = file_size_of(&head);
-    output o = {.block = hth_alloc(1, BLOCK_SIZE),
+    output o = {.sink = sink,
+                .block = hth_alloc(1, BLOCK_SIZE),
                 .n_all = head.file_size,
                 .progress = progress,
                 .user = user,
                 .err = err};
     if (!o.block) return hth_fail_memory(err, BLOCK_SIZE, "writing a session");
-    st = hth_atomic_writer_open(&o.writer, path, err);
+    st = sink->begin ? sink->begin(sink->user, head.file_size, err) : HEARTH_OK;
     if (st == HEARTH_OK) st = put(&o, &head, sizeof head);
     if (st == HEARTH_OK) st = put(&o, s->tokens, head.n_tok * sizeof *s->tokens);
     if (st == HEARTH_OK && s->has_logits)
@@ -257,9 +241,7 @@ hearth_status hth_session_write(const hearth_session *s, const char *path, heart
         st = put(&o, s->seq.states[k].now, s->seq.states[k].size);
     if (st == HEARTH_OK && head.flags & HAS_CACHE) st = put_pages(&o, s, &head);
     if (st == HEARTH_OK) st = flush(&o);
-    if (st == HEARTH_OK) st = hth_atomic_writer_write(&o.writer, &o.hash, sizeof o.hash, err);
-    if (st == HEARTH_OK) st = hth_atomic_writer_finish(&o.writer, err);
-    hth_atomic_writer_close(&o.writer);
+    if (st == HEARTH_OK) st = sink->write(sink->user, &o.hash, sizeof o.hash, err);
     hth_free(o.block);
     return st;
 }
@@ -267,25 +249,28 @@ hearth_status hth_session_write(const hearth_session *s, const char *path, heart
 /* ---- restoring --------------------------------------------------------------------------------------------- */
 
 typedef struct input {
-    const char *path;
-    int fd;
-    uint8_t *block; /* [BLOCK_SIZE] */
-    size_t at, n;   /* bytes of the block that were read from it, and that it holds */
-    uint64_t left;  /* bytes of the file before the hash that are not in a block yet */
+    const hth_session_source *source;
+    const char *name; /* of the source */
+    uint8_t *block;   /* [BLOCK_SIZE] */
+    size_t at, n;     /* bytes of the block that were read from it, and that it holds */
+    uint64_t left;    /* bytes before the hash that are not in a block yet */
     uint64_t hash;
     hearth_error *err;
 } input;
 
 static hearth_status read_all(input *in, void *to, size_t n)
 {
-    uint8_t *p = to;
-    while (n > 0) {
-        ssize_t got = read(in->fd, p, n);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return hth_fail(in->err, HEARTH_ERROR_IO, "%s: %s", in->path, hth_format_errno(errno).text);
-        if (got == 0) return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: the file ends early", in->path);
-        p += got, n -= (size_t)got;
-    }
+    return in->source->read(in->source->user, to, n, in->err);
+}
+
+/* Reads the rest of a block that holds n bytes. */
+static hearth_status read_block(input *in, size_t n)
+{
+    size_t more = BLOCK_SIZE - n < in->left ? BLOCK_SIZE - n : (size_t)in->left;
+    hearth_status st = more > 0 ? read_all(in, in->block + n, more) : HEARTH_OK;
+    if (st != HEARTH_OK) return st;
+    in->at = 0, in->n = n + more, in->left -= more;
+    in->hash = hth_hash_more(in->hash, in->block, in->n);
     return HEARTH_OK;
 }
 
@@ -294,12 +279,9 @@ static hearth_status get(input *in, void *to, uint64_t size)
     uint8_t *p = to;
     while (size > 0) {
         if (in->at == in->n) {
-            in->at = 0, in->n = in->left < BLOCK_SIZE ? (size_t)in->left : BLOCK_SIZE;
-            if (in->n == 0) return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: the file ends early", in->path);
-            hearth_status st = read_all(in, in->block, in->n);
+            hearth_status st = read_block(in, 0);
             if (st != HEARTH_OK) return st;
-            in->left -= in->n;
-            in->hash = hth_hash_more(in->hash, in->block, in->n);
+            if (in->n == 0) return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: the file ends early", in->name);
         }
         size_t n = in->n - in->at < size ? in->n - in->at : (size_t)size;
         if (p) memcpy(p, in->block + in->at, n), p += n;
@@ -308,43 +290,36 @@ static hearth_status get(input *in, void *to, uint64_t size)
     return HEARTH_OK;
 }
 
-/* Starts over at the beginning of a file of that size. */
-static hearth_status rewind_input(input *in, uint64_t size)
-{
-    in->at = in->n = 0, in->hash = 0, in->left = size - sizeof(uint64_t);
-    if (lseek(in->fd, 0, SEEK_SET) == 0) return HEARTH_OK;
-    return hth_fail(in->err, HEARTH_ERROR_IO, "%s: %s", in->path, hth_format_errno(errno).text);
-}
-
 /* Reads the hash, which follows what was read. */
-static hearth_status check_hash(input *in)
+static hearth_status check_hash(input *in, const session_head *h)
 {
     uint64_t expected;
     hearth_status st = read_all(in, &expected, sizeof expected);
     if (st != HEARTH_OK || expected == in->hash) return st;
-    return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: damaged: the checksum at %llu is wrong", in->path,
-                    (unsigned long long)lseek(in->fd, 0, SEEK_CUR) - sizeof expected);
+    return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: damaged: the checksum at %llu is wrong", in->name,
+                    (unsigned long long)(h->file_size - sizeof expected));
 }
 
 static hearth_status fail_other(const input *in, const char *what)
 {
-    return hth_fail(in->err, HEARTH_ERROR_ARGUMENT, "%s: saved with %s; it cannot be restored here", in->path, what);
+    return hth_fail(in->err, HEARTH_ERROR_ARGUMENT, "%s: saved with %s; it cannot be restored here", in->name, what);
 }
 
-/* Compares the file's head with what this session would write. */
-static hearth_status check_head(const input *in, const hearth_session *s, const session_head *h, uint64_t size)
+/* Compares the head with what this session would write, and with the size of the source, if that is known. */
+static hearth_status check_head(const input *in, const hearth_session *s, const session_head *h)
 {
+    uint64_t size = in->source->size == UINT64_MAX ? h->file_size : in->source->size;
     session_head own;
     hearth_status st = fill_head(s, &own, in->err);
     if (st != HEARTH_OK) return st;
     if (memcmp(h->magic, magic, sizeof magic) != 0)
-        return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: not a saved session of Hearth", in->path);
+        return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: not a saved session of Hearth", in->name);
     if (h->version != VERSION)
         return hth_fail(in->err, HEARTH_ERROR_UNSUPPORTED, "%s: version %u of saved sessions; this program reads %d",
-                        in->path, h->version, VERSION);
+                        in->name, h->version, VERSION);
     if (h->arithmetic != own.arithmetic)
         return hth_fail(in->err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: saved under arithmetic version %u; this program computes by version %u", in->path,
+                        "%s: saved under arithmetic version %u; this program computes by version %u", in->name,
                         h->arithmetic, own.arithmetic);
     if (h->model_hash != own.model_hash || h->n_vocab != own.n_vocab) return fail_other(in, "another model");
     if (h->options_hash != own.options_hash)
@@ -355,7 +330,7 @@ static hearth_status check_head(const input *in, const hearth_session *s, const 
         return fail_other(in, "a context on the other side of the original length: it uses other rope frequencies");
     if (h->n_tok > s->seq.options.n_ctx)
         return hth_fail(in->err, HEARTH_ERROR_CONTEXT,
-                        "%s: %u tokens do not fit into a context of %u; raise n_ctx", in->path, h->n_tok,
+                        "%s: %u tokens do not fit into a context of %u; raise n_ctx", in->name, h->n_tok,
                         s->seq.options.n_ctx);
     bool same = h->state_size == own.state_size && !(h->flags & ~(uint32_t)ALL_FLAGS);
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
@@ -367,16 +342,29 @@ static hearth_status check_head(const input *in, const hearth_session *s, const 
     }
     if (!same || h->file_size != size || file_size_of(h) != size)
         return hth_fail(in->err, HEARTH_ERROR_FORMAT,
-                        "%s: damaged: its head contradicts itself or its size of %llu bytes", in->path,
+                        "%s: damaged: its head contradicts itself or its size of %llu bytes", in->name,
                         (unsigned long long)size);
     return HEARTH_OK;
 }
 
-/* The tokens and pages of a file whose head and checksum are right. */
+/* to NULL: they are only checked. */
+static hearth_status get_tokens(input *in, const session_head *h, int32_t *to)
+{
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 0; st == HEARTH_OK && i < h->n_tok; i++) {
+        int32_t token = 0;
+        st = get(in, &token, sizeof token);
+        if (st == HEARTH_OK && (token < 0 || (uint32_t)token >= h->n_vocab))
+            st = hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: token %u is %d", in->name, i, token);
+        if (to) to[i] = token;
+    }
+    return st;
+}
+
+/* What follows the head. */
 static hearth_status load(input *in, hearth_session *s, const session_head *h)
 {
-    hearth_status st = get(in, NULL, sizeof *h);
-    if (st == HEARTH_OK) st = get(in, s->tokens, h->n_tok * sizeof *s->tokens);
+    hearth_status st = get_tokens(in, h, s->tokens);
     if (st == HEARTH_OK && h->flags & HAS_LOGITS) st = get(in, s->logits, h->n_vocab * sizeof *s->logits);
     if (st != HEARTH_OK || !(h->flags & HAS_CACHE)) return st;
     if ((st = hth_session_check_pages(s, h->n_tok, in->err)) != HEARTH_OK) return st;
@@ -391,53 +379,57 @@ static hearth_status load(input *in, hearth_session *s, const session_head *h)
     return st;
 }
 
+/* Reads the head, then the first block, which begins with it. */
+static hearth_status begin(input *in, const hearth_session *s, session_head *h)
+{
+    *in = (input){.source = in->source, .name = in->name, .block = in->block, .err = in->err};
+    hearth_status st = read_all(in, in->block, sizeof *h);
+    if (st != HEARTH_OK) return st;
+    memcpy(h, in->block, sizeof *h);
+    if ((st = check_head(in, s, h)) != HEARTH_OK) return st;
+    in->left = h->file_size - sizeof *h - sizeof in->hash;
+    st = read_block(in, sizeof *h);
+    in->at = sizeof *h;
+    return st;
+}
+
+/* All that can be found wrong, before the session is changed. */
+static hearth_status check_all(input *in, const session_head *h)
+{
+    hearth_status st = get_tokens(in, h, NULL);
+    if (st == HEARTH_OK) st = get(in, NULL, in->left + (in->n - in->at));
+    return st == HEARTH_OK ? check_hash(in, h) : st;
+}
+
 static hearth_status restore(input *in, hearth_session *s)
 {
     session_head h;
-    off_t end = lseek(in->fd, 0, SEEK_END);
-    if (end < (off_t)(sizeof h + sizeof(uint64_t)))
-        return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: not a saved session of Hearth: %lld bytes", in->path,
-                        (long long)end);
-    uint64_t size = (uint64_t)end;
-    hearth_status st = rewind_input(in, size);
-    if (st == HEARTH_OK) st = get(in, &h, sizeof h);
-    if (st == HEARTH_OK) st = check_head(in, s, &h, size);
-    for (uint32_t i = 0; st == HEARTH_OK && i < h.n_tok; i++) {
-        int32_t token;
-        st = get(in, &token, sizeof token);
-        if (st == HEARTH_OK && (token < 0 || (uint32_t)token >= h.n_vocab))
-            st = hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: token %u is %d", in->path, i, token);
+    const hth_session_source *source = in->source;
+    if (source->size < sizeof h + sizeof in->hash)
+        return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: not a saved session of Hearth: %llu bytes", in->name,
+                        (unsigned long long)source->size);
+    hearth_status st = begin(in, s, &h);
+    if (source->rewind) {
+        if (st == HEARTH_OK) st = check_all(in, &h);
+        if (st == HEARTH_OK) st = source->rewind(source->user, in->err);
+        if (st == HEARTH_OK) st = begin(in, s, &h);
     }
-    if (st == HEARTH_OK) st = get(in, NULL, in->left + (in->n - in->at));
-    if (st == HEARTH_OK) st = check_hash(in);
-    if (st == HEARTH_OK) st = rewind_input(in, size);
     if (st != HEARTH_OK) return st;
     hth_session_reset(s);
     st = load(in, s, &h);
-    if (st == HEARTH_OK) st = check_hash(in);
+    if (st == HEARTH_OK) st = check_hash(in, &h);
     if (st == HEARTH_OK) hth_session_set(s, h.n_tok, h.flags & HAS_LOGITS, h.flags & HAS_CACHE);
     else hth_session_reset(s);
     return st;
 }
 
-hearth_status hearth_session_restore(hearth_session *s, const char *path, hearth_error *err)
+hearth_status hth_session_get(hearth_session *s, const hth_session_source *source, hearth_error *err)
 {
-    HTH_FP_SCOPE;
-    if (!s || !path) return hth_fail_null(err, s ? "path" : "session");
-    HTH_USE(use, s);
-    if (!use) return hth_fail_in_use(err, "session");
     if (s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
-    struct stat stat;
-    input in = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .err = err};
-    if (in.fd < 0) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, hth_format_errno(errno).text);
-    if (fstat(in.fd, &stat) != 0 || !S_ISREG(stat.st_mode)) {
-        close(in.fd);
-        return hth_fail(err, HEARTH_ERROR_IO, "%s: not a regular file", path);
-    }
-    in.block = hth_alloc(1, BLOCK_SIZE);
-    hearth_status st = in.block ? restore(&in, s) : hth_fail_memory(err, BLOCK_SIZE, "reading a session");
+    input in = {.source = source, .name = source->name, .block = hth_alloc(1, BLOCK_SIZE), .err = err};
+    if (!in.block) return hth_fail_memory(err, BLOCK_SIZE, "reading a session");
+    hearth_status st = restore(&in, s);
     hth_free(in.block);
-    close(in.fd);
     return st;
 }

@@ -85,6 +85,24 @@ bool hth_session_advance(hearth_session *s, int32_t token);
 void hth_session_settle(hearth_session *s);
 /* For a session that is only copied from now on. */
 void hth_session_free_logits(hearth_session *s);
+/* Where the bytes of a session go. */
+typedef struct hth_session_sink {
+    hearth_status (*begin)(void *user, uint64_t size, hearth_error *err); /* before all bytes; or NULL */
+    hearth_write_fn *write;
+    void *user;
+} hth_session_sink;
+/* Where they come from. */
+typedef struct hth_session_source {
+    const char *name; /* for messages */
+    uint64_t size;    /* UINT64_MAX: the head tells it */
+    hearth_read_fn *read;
+    hearth_status (*rewind)(void *user, hearth_error *err); /* to the first byte; NULL: it cannot */
+    void *user;
+} hth_session_source;
+/* session_file.c: all ways to save and to restore. progress: between blocks; NULL: none. */
+hearth_status hth_session_put(const hearth_session *s, const hth_session_sink *sink, hearth_progress_fn *progress,
+                              void *user, hearth_error *err);
+hearth_status hth_session_get(hearth_session *s, const hth_session_source *source, hearth_error *err);
 /* hearth_session_save, with progress between its blocks; NULL: none. CANCELLED. */
 hearth_status hth_session_write(const hearth_session *s, const char *path, hearth_progress_fn *progress,
                                 void *user, hearth_error *err);

@@ -392,6 +392,9 @@ TEST(logits_stay_when_a_later_step_fails)
     CHECK(hearth_session_logits(s) == NULL);
 }
 
+static hearth_status write_nothing(void *user, const void *data, size_t n, hearth_error *err) { return HEARTH_OK; }
+static hearth_status read_nothing(void *user, void *data, size_t n, hearth_error *err) { return HEARTH_OK; }
+
 TEST(functions_on_sessions_take_NULL)
 {
     double share[TINY_LAYERS];
@@ -411,6 +414,19 @@ TEST(functions_on_sessions_take_NULL)
     REFUSED(hearth_session_restore(NULL, scratch, err), "session is NULL");
     REFUSED(hearth_session_restore(s, NULL, err), "path is NULL");
     FAILS_AS(HEARTH_ERROR_IO, hearth_session_restore(s, scratch, err), scratch);
+    void *data = s;
+    size_t n = 1;
+    REFUSED(hearth_session_save_to(NULL, write_nothing, NULL, err), "session is NULL");
+    REFUSED(hearth_session_save_to(s, NULL, NULL, err), "fn is NULL");
+    REFUSED(hearth_session_restore_from(NULL, read_nothing, NULL, err), "session is NULL");
+    REFUSED(hearth_session_restore_from(s, NULL, NULL, err), "fn is NULL");
+    REFUSED(hearth_session_save_memory(NULL, &data, &n, err), "session is NULL");
+    CHECK(data == NULL && n == 0);
+    REFUSED(hearth_session_save_memory(s, NULL, &n, err), "data is NULL");
+    REFUSED(hearth_session_save_memory(s, &data, NULL, err), "n is NULL");
+    REFUSED(hearth_session_restore_memory(NULL, ids, sizeof ids, err), "session is NULL");
+    REFUSED(hearth_session_restore_memory(s, NULL, 5, err), "data is NULL");
+    FAILS_AS(HEARTH_ERROR_FORMAT, hearth_session_restore_memory(s, ids, sizeof ids, err), "not a saved session");
     hearth_session_enable_sparsity_stats(NULL, true);
     CHECK_INT(hearth_session_sparsity_stats(NULL, share), 0);
     CHECK_INT(hearth_session_sparsity_stats(s, NULL), 0);
