@@ -25,6 +25,12 @@ HEARTH_API hearth_status hearth_batch_open(const hearth_model *model, uint32_t n
  * Threads: one at a time, unchecked; not while the batch runs. */
 HEARTH_API void hearth_batch_unpin(hearth_batch *batch);
 
+/* Gives a batch n_thread threads from now on, as hearth_session_set_threads; sessions stay in it.
+ * Errors: ARGUMENT: n_thread is above 256; MEMORY. The threads are as before then.
+ * Ownership: nothing is kept.
+ * Threads: one at a time. */
+HEARTH_API hearth_status hearth_batch_set_threads(hearth_batch *batch, uint32_t n_thread, hearth_error *err);
+
 /* Closes a batch, and takes out the sessions that are in it.
  * Errors: none.
  * Ownership: gives it up.

@@ -94,6 +94,13 @@ HEARTH_API hearth_scheduler_options hearth_scheduler_defaults(void);
 HEARTH_API hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_scheduler_options *options,
                                                hearth_scheduler **out, hearth_error *err);
 
+/* Gives the steps of a scheduler n_thread threads from now on, as hearth_session_set_threads.
+ * Errors: ARGUMENT: n_thread is above 256, or it is called within a function of a request; MEMORY. The threads are as
+ * before then.
+ * Ownership: nothing is kept.
+ * Threads: one at a time. */
+HEARTH_API hearth_status hearth_scheduler_set_threads(hearth_scheduler *scheduler, uint32_t n_thread, hearth_error *err);
+
 /* Closes a scheduler; requests end without further events.
  * Errors: none.
  * Ownership: gives it up, with all requests and what they use.

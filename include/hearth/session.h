@@ -146,8 +146,16 @@ HEARTH_API uint32_t hearth_session_n_ctx(const hearth_session *session);
 /* Returns the n_thread of a session, as chosen; 0: it is used in batches only.
  * Errors: none.
  * Ownership: nothing is kept.
- * Threads: any. */
+ * Threads: one at a time, unchecked. */
 HEARTH_API uint32_t hearth_session_n_thread(const hearth_session *session);
+
+/* Gives evaluations n_thread threads from now on, 0: one per physical core, also those of the session's drafts; copies
+ * have them too. Bits stay the same. Cores to which workers were pinned are given back, and others are taken.
+ * Errors: ARGUMENT: n_thread is above 256, or the session has no steps of its own (HEARTH_BATCH_NONE: see
+ * hearth_batch_set_threads); MEMORY. The threads are as before then.
+ * Ownership: nothing is kept.
+ * Threads: one at a time. */
+HEARTH_API hearth_status hearth_session_set_threads(hearth_session *session, uint32_t n_thread, hearth_error *err);
 
 /* Removes all tokens from position on; the logits are gone, unless position is the number of tokens. If the cache
  * before position was released (release_window), the next evaluation computes it again.

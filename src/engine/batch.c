@@ -12,8 +12,6 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { MAX_BATCH = 1 << 16 };
-
 /* ---- batches ------------------------------------------------------------------- */
 
 /* AUTO: the model's selector. */
@@ -34,14 +32,31 @@ static hearth_status use_gpu(hearth_batch *b, hearth_error *err)
     return st;
 }
 
+hearth_status hth_batch_open_step(hearth_batch *b, uint32_t n_thread, hth_pool **pool, hth_step **step,
+                                  hearth_error *err)
+{
+    const hearth_model *m = b->model;
+    *pool = NULL, *step = NULL;
+    hearth_status st = hth_pool_open(n_thread, pool, err);
+    if (st != HEARTH_OK) return st;
+    hth_pool_watch(*pool, m->cancel, &b->cancel);
+    st = hth_step_open(m->model, &b->kernels, *pool, b->n_tok_max, b->selector, step, err);
+    if (st == HEARTH_OK && m->streamed.reader) st = hth_step_use_store(*step, &m->streamed, err);
+    if (st == HEARTH_OK) return HEARTH_OK;
+    hth_step_close(*step);
+    hth_pool_close(*pool);
+    *pool = NULL, *step = NULL;
+    return st;
+}
+
 hearth_status hth_batch_open_own(const hearth_model *model, uint32_t n_tok, uint32_t n_thread, bool bf16_dot,
                                  hearth_selector requested, hearth_batch **out, hearth_error *err)
 {
     hearth_selector selector;
     *out = NULL;
-    if (n_tok < 1 || n_tok > MAX_BATCH)
+    if (n_tok < 1 || n_tok > HTH_MAX_BATCH)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "n_batch is %u; it must lie in 1 to %d", n_tok,
-                        MAX_BATCH);
+                        HTH_MAX_BATCH);
     hearth_status st = choose_selector(model, requested, &selector, err);
     if (st != HEARTH_OK) return st;
     hearth_batch *b = hth_alloc(1, sizeof *b);
@@ -64,13 +79,9 @@ hearth_status hth_batch_open_own(const hearth_model *model, uint32_t n_tok, uint
         goto fail;
     }
     if ((st = hth_switches_check(err)) != HEARTH_OK) goto fail;
-    if ((st = hth_pool_open(hth_pool_default_threads(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
-    hth_pool_watch(b->pool, model->cancel, &b->cancel);
+    b->n_thread = hth_pool_default_threads(n_thread);
+    if ((st = hth_batch_open_step(b, b->n_thread, &b->pool, &b->step, err)) != HEARTH_OK) goto fail;
     hth_pool_pin(b->pool);
-    if ((st = hth_step_open(model->model, &b->kernels, b->pool, n_tok, selector, &b->step, err)) != HEARTH_OK)
-        goto fail;
-    if (model->streamed.reader && (st = hth_step_use_store(b->step, &model->streamed, err)) != HEARTH_OK)
-        goto fail;
     if ((st = use_gpu(b, err)) != HEARTH_OK) goto fail;
     *out = b;
     return HEARTH_OK;
@@ -87,8 +98,9 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint3
     *out = NULL;
     if (!model) return hth_fail_null(err, "model");
     hearth_status st = hth_engine_check_threads("n_thread", n_thread, err);
-    if (st == HEARTH_OK && (n_tok < 1 || n_tok > MAX_BATCH))
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "n_tok is %u; it must lie in 1 to %d", n_tok, MAX_BATCH);
+    if (st == HEARTH_OK && (n_tok < 1 || n_tok > HTH_MAX_BATCH))
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "n_tok is %u; it must lie in 1 to %d", n_tok,
+                      HTH_MAX_BATCH);
     if (st != HEARTH_OK) return st;
     size_t size = hth_batch_size(model, n_tok, n_thread, model->selector, model->streamed.reader != NULL);
     st = hth_engine_take_memory(hth_engine_mutable(model), size, err);
@@ -101,7 +113,9 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint3
 
 void hearth_batch_unpin(hearth_batch *b)
 {
-    if (b) hth_pool_unpin(b->pool);
+    if (!b) return;
+    b->no_pin = true;
+    hth_pool_unpin(b->pool);
 }
 
 void hearth_batch_cancel(hearth_batch *b)

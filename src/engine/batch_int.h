@@ -4,6 +4,8 @@
 
 #include "engine/session_int.h"
 
+enum { HTH_MAX_BATCH = 1 << 16 }; /* tokens of a step */
+
 struct hearth_batch {
     const hearth_model *model;
     hth_in_use in_use;
@@ -11,6 +13,8 @@ struct hearth_batch {
     hth_kernels kernels; /* the model's, except for approximations */
     hth_pool *pool;
     hth_step *step;
+    uint32_t n_thread; /* of pool, as asked for */
+    bool no_pin;
     hearth_selector selector;
     uint64_t size;       /* counted in the limit of the model; 0: with its session */
     hth_gpu *gpu;        /* runs the first layers; NULL: the CPU runs all */
@@ -33,6 +37,9 @@ struct hearth_batch {
 /* hearth_batch_open for a session with these options. Its size is counted with the session's. */
 hearth_status hth_batch_open_own(const hearth_model *model, uint32_t n_tok, uint32_t n_thread, bool bf16_dot,
                                  hearth_selector requested, hearth_batch **out, hearth_error *err);
+/* Threads, and a workspace for them, of a batch that has its kernels, selector and size. MEMORY. */
+hearth_status hth_batch_open_step(hearth_batch *b, uint32_t n_thread, hth_pool **pool, hth_step **step,
+                                  hearth_error *err);
 /* Runs a step over the first n_tok tokens of the batch. */
 hearth_status hth_batch_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn, void *user,
                              hearth_error *err);

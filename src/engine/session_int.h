@@ -64,6 +64,10 @@ hearth_status hth_session_check_pages(const hearth_session *s, uint32_t n, heart
 /* hearth_batch_add; wants: the logits of the last token. */
 hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n, bool wants,
                             hearth_error *err);
+/* threads.c: n_thread threads, 0: one per physical core, for the batch of a session (size: what counts it) or of others
+ * (size NULL), and for that of its drafts; NULL: there are none. MEMORY: both are as before. */
+hearth_status hth_batch_set_threads(hearth_batch *b, uint64_t *size, hth_drafter *drafter, uint32_t n_thread,
+                                    hearth_error *err);
 /* hearth_batch_run, within a use of its sessions. */
 hearth_status hth_batch_run(hearth_batch *b, hearth_error *err);
 /* Behind it: n tokens of a draft that follow, at most HTH_DRAFT_MAX. Rows [i_row, i_row + n) of the drafter get the

@@ -86,6 +86,8 @@ void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user); /* NULL: 
  * from several threads. */
 typedef void hth_route_fn(void *user, uint32_t i_layer, uint64_t i_tok, bool is_guess, uint32_t *chosen);
 void hth_step_set_route(hth_step *step, hth_route_fn *fn, void *user);
+/* What these functions have set for another step, which ends: this one takes its place. */
+void hth_step_copy_probes(hth_step *step, const hth_step *from);
 
 /* ---- weights from storage (experts.c, ffn_streamed.c, ffn_bundles.c) ------------------------------------- */
 

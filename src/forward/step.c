@@ -414,6 +414,15 @@ void hth_step_set_route(hth_step *step, hth_route_fn *fn, void *user)
     step->route_user = user;
 }
 
+void hth_step_copy_probes(hth_step *step, const hth_step *from)
+{
+    hth_step_set_probe(step, from->probe, from->probe_user);
+    hth_step_set_product_probe(step, from->act_q8.probe, from->act_q8.probe_user);
+    hth_step_select(step, from->select, from->select_user);
+    hth_step_set_route(step, from->route, from->route_user);
+    step->n_tok_done = from->n_tok_done;
+}
+
 /* ---- per-token operations ---------------------------------------------------------- */
 
 void hth_fwd_norm_row(const void *rows, size_t i)

@@ -159,6 +159,17 @@ void hearth_scheduler_close(hearth_scheduler *s)
     hth_free(s);
 }
 
+hearth_status hearth_scheduler_set_threads(hearth_scheduler *s, uint32_t n_thread, hearth_error *err)
+{
+    HTH_FP_SCOPE;
+    if (!s) return hth_fail_null(err, "scheduler");
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "scheduler");
+    hearth_status st = hth_batch_set_threads(s->batch, NULL, s->drafter, n_thread, err);
+    if (st == HEARTH_OK) s->options.n_thread = n_thread;
+    return st;
+}
+
 /* ---- requests --------------------------------------------------------------------------------- */
 
 static void append(request **list, request *r)

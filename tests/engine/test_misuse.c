@@ -427,6 +427,8 @@ TEST(functions_on_sessions_take_NULL)
     REFUSED(hearth_session_restore_memory(NULL, ids, sizeof ids, err), "session is NULL");
     REFUSED(hearth_session_restore_memory(s, NULL, 5, err), "data is NULL");
     FAILS_AS(HEARTH_ERROR_FORMAT, hearth_session_restore_memory(s, ids, sizeof ids, err), "not a saved session");
+    REFUSED(hearth_session_set_threads(NULL, 1, err), "session is NULL");
+    REFUSED(hearth_session_set_threads(s, 257, err), "n_thread is 257");
     hearth_session_enable_sparsity_stats(NULL, true);
     CHECK_INT(hearth_session_sparsity_stats(NULL, share), 0);
     CHECK_INT(hearth_session_sparsity_stats(s, NULL), 0);
@@ -448,6 +450,8 @@ TEST(batches_take_NULL)
     REFUSED(hearth_batch_add(b, s, NULL, 1, err), "tokens is NULL");
     REFUSED(hearth_batch_add(b, s, ids, 0, err), "n is 0");
     REFUSED(hearth_batch_run(NULL, err), "batch is NULL");
+    REFUSED(hearth_batch_set_threads(NULL, 1, err), "batch is NULL");
+    REFUSED(hearth_batch_set_threads(b, 257, err), "n_thread is 257");
     CHECK_OK(hearth_batch_run(b, err));
     hearth_batch_clear(NULL), hearth_batch_cancel(NULL), hearth_batch_unpin(NULL), hearth_session_cancel(NULL);
     hearth_batch_close(NULL);
@@ -712,6 +716,8 @@ TEST(functions_on_schedulers_take_NULL)
     hearth_scheduler_cancel(NULL, 1), hearth_scheduler_cancel(s, 1);
     hearth_scheduler_pause(NULL, 1, true), hearth_scheduler_pause(s, 1, true);
     bool more = true;
+    REFUSED(hearth_scheduler_set_threads(NULL, 1, err), "scheduler is NULL");
+    REFUSED(hearth_scheduler_set_threads(s, 257, err), "n_thread is 257");
     REFUSED(hearth_scheduler_step(NULL, &more, err), "scheduler is NULL");
     CHECK(!more && !hearth_scheduler_has_unsaved(NULL));
     CHECK_OK(hearth_scheduler_step(s, NULL, err));

@@ -220,6 +220,26 @@ TEST(no_pin_leaves_the_cores_to_others)
     hearth_session_close(s);
 }
 
+TEST(other_threads_take_the_cores_of_those_before)
+{
+    hth_cpu_topology cores;
+    hth_cpu_topology_read(NULL, &cores);
+    if (cores.n_core < 2) {
+        test_skip("one core");
+        return;
+    }
+    CLOSED(hearth_session) *s = open_session(2);
+    CLOSED(hearth_batch) *b = OPENED(hearth_batch, model, 8, 1);
+    for (uint32_t n = 1; n <= 2; n++) {
+        CHECK_OK(hearth_session_set_threads(s, n, err));
+        CHECK_INT(get_pins().n, n - 1);
+    }
+    hearth_batch_unpin(b);
+    CHECK_OK(hearth_batch_set_threads(b, 2, err)); /* no_pin stays */
+    CHECK_INT(get_pins().n, 1);
+    CHECK_INT(get_pins().n_free, 1);
+}
+
 /* ---- one thread at a time ---------------------------------------------------------------------------------- */
 
 static const int32_t prompt[] = {1, 60, 70, 80, 90, 100};
