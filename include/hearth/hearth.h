@@ -31,19 +31,19 @@
  * Threads. The library's own threads have names that begin with "hearth-", and block all signals but those that their
  * own faults raise (SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGTRAP, SIGSYS). Rounding, treatment of denormals and traps of
  * the calling thread (MXCSR, FPCR) change no result: the thread has them again after each call, and while a function of
- * the program runs. Workers of sessions, batches and schedulers are pinned to one physical core each, which no other
- * worker of the process has; those for which none is left run on all. no_pin and hearth_batch_unpin turn that off, and
- * HEARTH_PIN=0 in the environment for the process. The calling thread is never pinned.
+ * the program runs. Workers of sessions, batches, embedders and schedulers are pinned to one physical core each, which
+ * no other worker of the process has; those for which none is left run on all. no_pin and hearth_batch_unpin turn that
+ * off, and HEARTH_PIN=0 in the environment for the process. The calling thread is never pinned.
  * Any number of threads may use a model and a chat. Everything else is used by one thread at a time, which may be
- * another one each time: a function that finds a session, batch, sampler, detokenizer, answer or scheduler in use, by
- * another thread or by the function within which it is called, fails with ARGUMENT at once (those without a status do
- * nothing).
+ * another one each time: a function that finds a session, batch, embedder, sampler, detokenizer, answer or scheduler in
+ * use, by another thread or by the function within which it is called, fails with ARGUMENT at once (those without a
+ * status do nothing).
  * Copies and files of a session may be made by several threads at once. Functions whose line says "unchecked" do not
  * look: the program sees to it; those that only tell may be called within its functions, too. A close must not meet
  * another function. Functions of the program are called on the thread that called the library, but for that of
  * hearth_log_set.
- * hearth_session_cancel, hearth_batch_cancel and hearth_request_cancel may be called at any time from any thread, and
- * from signal handlers.
+ * hearth_session_cancel, hearth_batch_cancel, hearth_embedder_cancel and hearth_request_cancel may be called at any time
+ * from any thread, and from signal handlers.
  * A function of the program has to return: after longjmp or an exception the objects of the interrupted call stay in
  * use, and can only be closed. After fork, the child may exec, or open a model of its own if no other thread was within
  * the library; what the parent opened it must neither use nor close. The calling thread needs a stack of 256 KiB.
@@ -57,12 +57,13 @@
 #ifndef HEARTH_HEARTH_H
 #define HEARTH_HEARTH_H
 
-/* Models, texts, sessions, samplers: all that one text needs. */
+/* Models, texts, sessions, samplers, vectors of texts: all that one text needs. */
 #include <hearth/base.h>
 #include <hearth/model.h>
 #include <hearth/text.h>
 #include <hearth/session.h>
 #include <hearth/sampler.h>
+#include <hearth/embed.h>
 
 /* Conversations with tools, and answers of a form. */
 #include <hearth/chat.h>

@@ -108,8 +108,7 @@ HEARTH_API hearth_status hearth_session_eval_each(hearth_session *session, const
                                                   hearth_error *err);
 
 /* As hearth_session_eval_each, but passes float[d_model] in place of logits: what the last layer makes of each token,
- * normed as for the head. Embeddings of texts are means of them, or the last one. hearth_session_logits is NULL after
- * success.
+ * normed as for the head. Of them hearth_embed makes vectors of texts. hearth_session_logits is NULL after success.
  * Errors: as of hearth_session_eval_each; ARGUMENT: also if fn is NULL; UNSUPPORTED: with a device.
  * Ownership: as of hearth_session_eval_each.
  * Threads: one at a time. fn is called on the calling thread. */
@@ -189,36 +188,41 @@ HEARTH_API hearth_status hearth_session_save(const hearth_session *session, cons
  * Threads: one at a time. */
 HEARTH_API hearth_status hearth_session_restore(hearth_session *session, const char *path, hearth_error *err);
 
-/* Gets the next n bytes of a session, 65536 at most. A status other than HEARTH_OK, for which it may fill in err, ends the
- * saving and is returned (ARGUMENT for one that does not exist). It may call functions that only tell; others of the
+/* Gets the next n bytes of a session, 65536 at most. A status other than HEARTH_OK, for which it may fill in err, ends
+ * the saving and is returned (ARGUMENT for one that does not exist). It may call functions that only tell; others of the
  * session fail with ARGUMENT. */
 typedef hearth_status hearth_write_fn(void *user, const void *data, size_t n, hearth_error *err);
 /* The same for restoring: fills in all n bytes, and fails if there are fewer. */
 typedef hearth_status hearth_read_fn(void *user, void *data, size_t n, hearth_error *err);
-/* Passes the bytes of hearth_session_save to fn, in order, on the calling thread.
- * Errors: what fn returns; IO: the model's file; MEMORY; ARGUMENT: the session is in a batch that was not run.
- * Ownership: fn and user are used until the function returns.
- * Threads: one at a time, or several that copy and save. */
+
+/* Passes the bytes of hearth_session_save to fn, in order.
+ * Errors: what fn returns; IO: of the model's file; MEMORY; ARGUMENT: the session is in a batch that was not run.
+ * Ownership: user is passed to fn as it is.
+ * Threads: one at a time, or several that copy and save. fn is called on the calling thread. */
 HEARTH_API hearth_status hearth_session_save_to(const hearth_session *session, hearth_write_fn *fn, void *user,
                                                 hearth_error *err);
-/* As hearth_session_restore, from bytes that fn gives once, in order, on the calling thread: exactly those of a saved
- * session, so that others may follow. What belongs to another model, to other options or to another version is refused
- * after 128 bytes, and the session is unchanged. Damage is found at the end: after all other errors the session is empty.
- * Errors: what fn returns; ARGUMENT, UNSUPPORTED, FORMAT, CONTEXT as hearth_session_restore; MEMORY; IO: the model's file.
- * Ownership: fn and user are used until the function returns.
- * Threads: one at a time. */
+
+/* Restores a session, as hearth_session_restore, from bytes that fn gives once, in order: exactly those of a saved session,
+ * so that others may follow. What belongs to another model, to other options or to another version is refused after
+ * 128 bytes, and the session is unchanged. Damage is found at the end: after all other errors the session is empty.
+ * Errors: what fn returns; ARGUMENT, UNSUPPORTED, FORMAT, CONTEXT: as of hearth_session_restore; IO: of the model's file;
+ * MEMORY.
+ * Ownership: user is passed to fn as it is.
+ * Threads: one at a time. fn is called on the calling thread. */
 HEARTH_API hearth_status hearth_session_restore_from(hearth_session *session, hearth_read_fn *fn, void *user,
                                                      hearth_error *err);
-/* The bytes of hearth_session_save, in memory.
- * Errors: MEMORY; IO: the model's file; ARGUMENT: the session is in a batch that was not run.
- * Ownership: *data[n] is the caller's, until hearth_free.
+
+/* Writes the bytes of hearth_session_save to memory.
+ * Errors: MEMORY; IO: of the model's file; ARGUMENT: the session is in a batch that was not run.
+ * Ownership: *data, *n bytes, is the caller's: hearth_free.
  * Threads: one at a time, or several that copy and save. */
 HEARTH_API hearth_status hearth_session_save_memory(const hearth_session *session, void **data, size_t *n,
                                                     hearth_error *err);
-/* As hearth_session_restore, from those bytes. After any error the session is unchanged. More or fewer bytes than were
- * saved are damage, as in a file.
- * Errors: ARGUMENT, UNSUPPORTED, FORMAT, CONTEXT as hearth_session_restore; MEMORY; IO: the model's file.
- * Ownership: data is read until the function returns.
+
+/* Restores a session, as hearth_session_restore, from those bytes. After any error the session is unchanged. More or fewer
+ * bytes than were saved are damage, as in a file.
+ * Errors: ARGUMENT, UNSUPPORTED, FORMAT, CONTEXT: as of hearth_session_restore; IO: of the model's file; MEMORY.
+ * Ownership: nothing is kept.
  * Threads: one at a time. */
 HEARTH_API hearth_status hearth_session_restore_memory(hearth_session *session, const void *data, size_t n,
                                                        hearth_error *err);

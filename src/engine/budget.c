@@ -181,6 +181,28 @@ void hth_engine_give_memory(hearth_model *m, uint64_t size)
     pthread_mutex_unlock(&b->lock);
 }
 
+hearth_status hth_engine_open_pages(hearth_model *m, hearth_kv_type kv, uint32_t n_position, hth_kv_budget *pages,
+                                    uint64_t *size, hearth_error *err)
+{
+    hth_kv_pool *pool;
+    size_t bytes;
+    hearth_status st = hth_engine_kv_pool(m, kv, &pool, err);
+    if (st != HEARTH_OK) return st;
+    if (!hth_kv_size(m->model, kv, n_position, &bytes)) bytes = SIZE_MAX;
+    if ((st = hth_engine_take_memory(m, bytes, err)) != HEARTH_OK) return st;
+    *size = bytes;
+    if (hth_kv_budget_open(pages, pool, n_position) == HTH_KV_RESERVED) return HEARTH_OK;
+    pages->pool = NULL;
+    return hth_fail(err, HEARTH_ERROR_MEMORY, "%s: no memory for a cache of %u positions", hth_gguf_path(m->file),
+                    n_position);
+}
+
+void hth_engine_close_pages(hearth_model *m, hth_kv_budget *pages, uint64_t size)
+{
+    if (pages->pool) hth_kv_budget_close(pages);
+    hth_engine_give_memory(m, size);
+}
+
 /* ---- weights that come back from a device --------------------------------------------------------- */
 
 /* Whether so much and the least of the store fit into the limit, which then leaves *max to it as it was opened. */

@@ -196,6 +196,12 @@ void hth_engine_give_memory(hearth_model *m, uint64_t size);
 /* Beside sessions and the store, `fixed` bytes are needed from now on, and the store has the items of m->elsewhere.
  * MEMORY: that exceeds the limit. */
 hearth_status hth_engine_change_fixed(hearth_model *m, uint64_t fixed, hearth_error *err);
+/* budget.c: pages of a cache for n_position positions, which sequences share; *size: what counts them. Both are zero
+ * before. MEMORY: it exceeds the limit, or there is none. */
+hearth_status hth_engine_open_pages(hearth_model *m, hearth_kv_type kv, uint32_t n_position, hth_kv_budget *pages,
+                                    uint64_t *size, hearth_error *err);
+/* After all sequences of it; also of a budget that was not opened. */
+void hth_engine_close_pages(hearth_model *m, hth_kv_budget *pages, uint64_t size);
 /* Bytes that the system leaves, and what leaves them: "the system", or "its control group". UINT64_MAX: it does not
  * say. */
 uint64_t hth_engine_system_left(const char **who);

@@ -249,6 +249,20 @@ hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens,
     return eval_tokens(s, tokens, n, fn ? OF_EACH : OF_LAST, fn, user, err);
 }
 
+hearth_status hth_engine_need_hidden(const hearth_model *m, hearth_error *err)
+{
+    if (!hth_engine_has_gpu(m)) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "with a GPU the output of the last layer is not given");
+}
+
+hearth_status hth_engine_check_hidden(const hearth_model *m, const float *rows, uint32_t n, hearth_error *err)
+{
+    if (hth_all_finite(rows, n * (size_t)m->model->hparams.d_model)) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_NUMERIC,
+                    "%s: an output is not finite: the weights hold NaN or infinity, or a sum overflowed",
+                    hth_gguf_path(m->file));
+}
+
 typedef struct hidden_output {
     const hearth_session *session;
     hearth_logits_fn *fn;
@@ -260,11 +274,7 @@ static hearth_status give_hidden(void *user, uint32_t at, uint32_t n, const floa
 {
     const hidden_output *to = user;
     size_t d = to->session->model->model->hparams.d_model;
-    hearth_status st = HEARTH_OK;
-    if (!hth_all_finite(rows, n * d))
-        return hth_fail(err, HEARTH_ERROR_NUMERIC,
-                        "%s: an output is not finite: the weights hold NaN or infinity, or a sum overflowed",
-                        hth_gguf_path(to->session->model->file));
+    hearth_status st = hth_engine_check_hidden(to->session->model, rows, n, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n; i++) {
         hearth_error why = {0};
         st = hth_returned(call_back(to->fn, to->user, at - to->start + i, rows + i * d, &why),
@@ -284,11 +294,10 @@ hearth_status hearth_session_eval_hidden(hearth_session *s, const int32_t *token
     hidden_output to = {s, fn, user, s->position};
     hth_hidden_fn *before = s->hidden_fn;
     void *user_before = s->hidden_user;
-    if (hth_engine_has_gpu(s->model))
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                        "with a GPU the output of the last layer is not given");
+    hearth_status st = hth_engine_need_hidden(s->model, err);
+    if (st != HEARTH_OK) return st;
     s->hidden_fn = give_hidden, s->hidden_user = &to;
-    hearth_status st = eval_tokens(s, tokens, n, OF_NONE, NULL, NULL, err);
+    st = eval_tokens(s, tokens, n, OF_NONE, NULL, NULL, err);
     s->hidden_fn = before, s->hidden_user = user_before;
     return st;
 }

@@ -37,6 +37,10 @@ struct hearth_session {
     void *hidden_user;
 };
 
+/* session.c: UNSUPPORTED: the model gives no outputs of its last layer; NUMERIC: one of n rows is not finite. */
+hearth_status hth_engine_need_hidden(const hearth_model *m, hearth_error *err);
+hearth_status hth_engine_check_hidden(const hearth_model *m, const float *rows, uint32_t n, hearth_error *err);
+
 /* session_size.c: copies options, which may be NULL. ARGUMENT names the field that no session can have. */
 hearth_status hth_session_read_options(const hearth_session_options *options, hearth_session_options *o,
                                        hearth_error *err);

@@ -67,31 +67,22 @@ static hearth_status check_vocabulary(const hearth_model *target, const hearth_m
 static hearth_status open_steps(hth_drafter *d, const hearth_session_options *o, uint32_t n_position,
                                 hearth_error *err)
 {
-    hth_kv_pool *pool;
-    size_t size;
     hearth_status st = hearth_batch_open(d->model, MODEL_BATCH, o->n_thread, &d->batch, err);
     if (o->no_pin) hearth_batch_unpin(d->batch);
-    if (st == HEARTH_OK) st = hth_engine_kv_pool(d->model, HEARTH_KV_F16, &pool, err);
+    if (st == HEARTH_OK)
+        st = hth_engine_open_pages(d->model, HEARTH_KV_F16, n_position, &d->pages, &d->pages_size, err);
     if (st != HEARTH_OK) return st;
-    if (!hth_kv_size(d->model->model, HEARTH_KV_F16, n_position, &size)) size = SIZE_MAX;
-    if ((st = hth_engine_take_memory(d->model, size, err)) != HEARTH_OK) return st;
-    d->pages_size = size;
     d->logits = hth_alloc(d->target->model->hparams.n_vocab, sizeof *d->logits);
-    if (!d->logits)
-        return hth_fail_memory(err, d->target->model->hparams.n_vocab * sizeof *d->logits, "drafts");
-    if (hth_kv_budget_open(&d->pages, pool, n_position) == HTH_KV_RESERVED) return HEARTH_OK;
-    d->pages.pool = NULL;
-    return hth_fail(err, HEARTH_ERROR_MEMORY, "no memory for a cache of %u positions of %s", n_position,
-                    hth_gguf_path(d->model->file));
+    return d->logits ? HEARTH_OK
+                     : hth_fail_memory(err, d->target->model->hparams.n_vocab * sizeof *d->logits, "drafts");
 }
 
 static void close_steps(hth_drafter *d)
 {
     hearth_batch_close(d->batch);
-    if (d->pages.pool) hth_kv_budget_close(&d->pages);
-    if (d->model) hth_engine_give_memory(d->model, d->pages_size);
+    if (d->model) hth_engine_close_pages(d->model, &d->pages, d->pages_size);
     hth_free(d->logits);
-    d->batch = NULL, d->pages.pool = NULL, d->logits = NULL, d->model = NULL, d->pages_size = 0;
+    d->batch = NULL, d->logits = NULL, d->model = NULL, d->pages_size = 0;
 }
 
 static hearth_status open_model(hth_drafter *d, const hearth_session_options *o, uint32_t n_position,

@@ -14,6 +14,7 @@
     X(hearth_chat_options, tools, tools)                                                                     \
     X(hearth_answer_options, user, user)                                                                     \
     X(hearth_session_options, selector, selector)                                                            \
+    X(hearth_embedder_options, pooling, pooling)                                                             \
     X(hearth_sampler_options, user, user)                                                                    \
     X(hearth_generate_options, user, user)                                                                   \
     X(hearth_usage, generate_seconds, generate_seconds)                                                      \

@@ -74,16 +74,11 @@ static hearth_status open_pages(hearth_scheduler *s, hearth_error *err)
 {
     hearth_model *m = hth_engine_mutable(s->model);
     hth_kv_pool *pool;
-    size_t size;
     hearth_status st = hth_engine_kv_pool(m, s->options.kv, &pool, err);
     if (st != HEARTH_OK) return st;
     if (s->options.n_position == 0)
         s->options.n_position = usual_positions(s->options.n_ctx, hth_kv_pool_limit(pool));
-    if (!hth_kv_size(s->model->model, s->options.kv, s->options.n_position, &size)) size = SIZE_MAX;
-    if ((st = hth_engine_take_memory(m, size, err)) != HEARTH_OK) return st;
-    s->pages_size = size;
-    if (hth_kv_budget_open(&s->pages, pool, s->options.n_position) == HTH_KV_RESERVED) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_MEMORY, "no memory for a cache of %u positions", s->options.n_position);
+    return hth_engine_open_pages(m, s->options.kv, s->options.n_position, &s->pages, &s->pages_size, err);
 }
 
 hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_scheduler_options *options,
@@ -153,8 +148,7 @@ void hearth_scheduler_close(hearth_scheduler *s)
     hth_drafter_close(s->drafter);
     hth_free(s->places);
     hth_free(s->masked);
-    hth_kv_budget_close(&s->pages);
-    hth_engine_give_memory(hth_engine_mutable(s->model), s->pages_size);
+    hth_engine_close_pages(hth_engine_mutable(s->model), &s->pages, s->pages_size);
     hth_engine_release_model(s->model);
     hth_free(s);
 }

@@ -127,6 +127,42 @@ static void generate(results *r, const hearth_model *m, hearth_session *s, uint3
     hearth_sampler_close(sampler);
 }
 
+static hearth_status on_write(void *user, const void *data, size_t n, hearth_error *err)
+{
+    (void)err;
+    note_callback(user);
+    put(user, data, n);
+    return HEARTH_OK;
+}
+
+typedef struct reading {
+    results *r;
+    const uint8_t *data;
+} reading;
+
+static hearth_status on_read(void *user, void *data, size_t n, hearth_error *err)
+{
+    reading *from = user;
+    (void)err;
+    note_callback(from->r);
+    memcpy(data, from->data, n);
+    from->data += n;
+    return HEARTH_OK;
+}
+
+static void embed(results *r, const hearth_model *m, const int32_t *ids, size_t n)
+{
+    hearth_status st;
+    hearth_embedder *e = NULL;
+    float vectors[2][4];
+    const hearth_embed_text texts[] = {{.tokens = ids, .n_token = n}, {.tokens = ids, .n_token = 1}};
+    const hearth_embedder_options o = {.n_thread = 2, .n_dim = 4, .pooling = HEARTH_POOLING_MEAN};
+    CALL_OK(hearth_embedder_open(m, &o, &e, err));
+    CALL_OK(hearth_embed(e, texts, 2, *vectors, err));
+    put(r, vectors, sizeof vectors);
+    CALL(hearth_embedder_close(e));
+}
+
 static void save_and_restore(results *r, const hearth_model *m, hearth_session *s, uint32_t n_vocab)
 {
     hearth_status st;
@@ -137,7 +173,13 @@ static void save_and_restore(results *r, const hearth_model *m, hearth_session *
     CALL_OK(hearth_session_save(s, path, err));
     CALL_OK(hearth_session_open(m, &o, &again, err));
     CALL_OK(hearth_session_restore(again, path, err));
+    CALL_OK(hearth_session_set_threads(again, 1, err));
     CALL_OK(hearth_session_eval(again, &next, 1, err));
+    put_logits(r, again, n_vocab);
+    reading from = {r, r->bytes + r->n};
+    CALL_OK(hearth_session_save_to(s, on_write, r, err));
+    CALL_OK(hearth_session_restore_from(again, on_read, &from, err));
+    CHECK(from.data == r->bytes + r->n);
     put_logits(r, again, n_vocab);
     CALL(hearth_session_close(again));
 }
@@ -222,6 +264,7 @@ static void use_all(results *r, const char *path)
     save_and_restore(r, m, s, n_vocab);
     CALL_OK(hearth_session_truncate(s, 3, err));
     CALL_OK(hearth_session_eval_hidden(s, ids, 3, on_logits, r, err));
+    embed(r, m, ids, n);
     use_scheduler(r, m, ids, n);
     use_answer(r, m, ids, n);
     use_constraint(r, m, n_vocab);

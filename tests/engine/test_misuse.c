@@ -434,6 +434,52 @@ TEST(functions_on_sessions_take_NULL)
     CHECK_INT(hearth_session_sparsity_stats(s, NULL), 0);
 }
 
+/* ---- embedders --------------------------------------------------------------------------------------------- */
+
+TEST(embedders_are_not_opened_by_mistake)
+{
+    static const struct {
+        hearth_embedder_options o;
+        const char *words;
+    } wrong[] = {{{.kv = (hearth_kv_type)3}, "kv is 3"},
+                 {{.pooling = (hearth_pooling)4}, "pooling is 4"},
+                 {{.pooling = (hearth_pooling)-1}, "pooling is -1"},
+                 {{.n_thread = 257}, "n_thread is 257"},
+                 {{.n_batch = 65537}, "n_batch is 65537"},
+                 {{.n_dim = TINY_D_MODEL + 1}, "n_dim is 33"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        NOT_OPENED(hearth_embedder, out, hearth_embedder_open(model, &wrong[i].o, &out, err), wrong[i].words);
+    NOT_OPENED(hearth_embedder, out, hearth_embedder_open(NULL, NULL, &out, err), "model is NULL");
+    REFUSED(hearth_embedder_open(model, NULL, NULL, err), "out is NULL");
+    hearth_embedder_options defaults = hearth_embedder_defaults();
+    CHECK_INT(defaults.size, sizeof defaults);
+    defaults.size = 0;
+    CHECK_BYTES(&defaults, &(hearth_embedder_options){0}, sizeof defaults);
+    hearth_embedder_close(NULL);
+}
+
+TEST(functions_on_embedders_take_NULL)
+{
+    float vector[TINY_D_MODEL];
+    bool more = true;
+    const hearth_embed_text text = {.tokens = ids, .n_token = N_ID};
+    CLOSED(hearth_embedder) *e = OPENED(hearth_embedder, model, NULL);
+    REFUSED(hearth_embed(NULL, &text, 1, vector, err), "embedder is NULL");
+    REFUSED(hearth_embed(e, NULL, 1, vector, err), "texts is NULL");
+    REFUSED(hearth_embed(e, &text, 1, NULL, err), "vectors is NULL");
+    REFUSED(hearth_embed_begin(NULL, &text, 1, vector, err), "embedder is NULL");
+    REFUSED(hearth_embed_begin(e, NULL, 1, vector, err), "texts is NULL");
+    REFUSED(hearth_embed_begin(e, &text, 1, NULL, err), "vectors is NULL");
+    REFUSED(hearth_embed_step(NULL, &more, err), "embedder is NULL");
+    CHECK(!more);
+    CHECK_INT(hearth_embedder_pooling(NULL), HEARTH_POOLING_AUTO);
+    CHECK_INT(hearth_embedder_n_ctx(NULL), 0);
+    CHECK_INT(hearth_embedder_n_dim(NULL), 0);
+    CHECK_INT(hearth_embedder_n_evaluated(NULL), 0);
+    hearth_embedder_cancel(NULL);
+    CHECK_OK(hearth_embed(e, &text, 1, vector, err));
+}
+
 /* ---- batches ----------------------------------------------------------------------------------------------- */
 
 TEST(batches_take_NULL)

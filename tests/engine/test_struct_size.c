@@ -61,7 +61,7 @@ TEST(results_end_where_an_older_program_says)
     X(hearth_model_close)                                                                                    \
     X(hearth_model_get_info) X(hearth_model_get_storage) X(hearth_chat_open) X(hearth_chat_close)            \
         X(hearth_chat_render) X(hearth_free) X(hearth_answer_open) X(hearth_answer_close)                    \
-            X(hearth_session_open) X(hearth_session_close) X(hearth_sampler_open) X(hearth_sampler_close)    \
+            X(hearth_session_open) X(hearth_session_close) X(hearth_embedder_open) X(hearth_embedder_close) X(hearth_sampler_open) X(hearth_sampler_close)    \
                 X(hearth_constraint_open) X(hearth_constraint_close) X(hearth_scheduler_open)                \
                     X(hearth_scheduler_close) X(hearth_scheduler_add) X(hearth_scheduler_get_stats)          \
                         X(hearth_scheduler_get_progress)
@@ -127,6 +127,8 @@ OPENS(by_answer_options, hearth_answer *out, lib_hearth_answer_open(model, given
       lib_hearth_answer_close(out))
 OPENS(by_session_options, hearth_session *out, lib_hearth_session_open(model, given, &out, err),
       lib_hearth_session_close(out))
+OPENS(by_embedder_options, hearth_embedder *out, lib_hearth_embedder_open(model, given, &out, err),
+      lib_hearth_embedder_close(out))
 OPENS(by_sampler_options, hearth_sampler *out, lib_hearth_sampler_open(model, given, &out, err),
       lib_hearth_sampler_close(out))
 OPENS(by_constraint_options, hearth_constraint *out, lib_hearth_constraint_open(model, given, &out, err),
@@ -159,6 +161,7 @@ static const hearth_model_options model_options = {.n_thread = 1};
 static const hearth_chat_options chat_options = {.add_generation_prompt = true};
 static const hearth_answer_options answer_options = {.fn = ignore_text};
 static const hearth_session_options session_options = {.n_ctx = 16, .n_thread = 1};
+static const hearth_embedder_options embedder_options = {.n_ctx = 16, .n_thread = 1, .n_batch = 4};
 static const hearth_sampler_options sampler_options = {.temperature = 0.7f};
 static const hearth_constraint_options constraint_options = {0};
 static const hearth_scheduler_options scheduler_options = {.n_ctx = 16, .n_thread = 1};
@@ -174,6 +177,7 @@ static const struct taken {
     {"hearth_chat_options", &chat_options, sizeof chat_options, by_chat_options},
     {"hearth_answer_options", &answer_options, sizeof answer_options, by_answer_options},
     {"hearth_session_options", &session_options, sizeof session_options, by_session_options},
+    {"hearth_embedder_options", &embedder_options, sizeof embedder_options, by_embedder_options},
     {"hearth_sampler_options", &sampler_options, sizeof sampler_options, by_sampler_options},
     {"hearth_constraint_options", &constraint_options, sizeof constraint_options, by_constraint_options},
     {"hearth_scheduler_options", &scheduler_options, sizeof scheduler_options, by_scheduler_options},

@@ -506,6 +506,22 @@ def texts_become_vectors():
 
 
 @case
+def vectors_are_pooled_as_the_file_says():
+    vectors = {}
+    for pooling in 0, 1, 2, 3, 4:
+        path = scratch(f"pooling-{pooling}.gguf")
+        with open(MODEL, "rb") as f, open(path, "wb") as to:
+            to.write(chat_model.with_template(f.read(), CHATML, more=[("llama.pooling_type", pooling)]))
+        with Server("-t", "1", model=path) as s:
+            answer = s.post("/v1/embeddings", {"model": "m", "input": ["A dog", "Once upon a time"]})
+            if pooling == 4:
+                check(answer.status == 400 and b"this model has no embeddings: " in answer.raw and b"(rank)" in answer.raw, answer.raw)
+            else:
+                vectors[pooling] = [d["embedding"] for d in answer.json()["data"]]
+    check(vectors[0] == vectors[3] and vectors[1] != vectors[2] != vectors[3] != vectors[1], vectors)
+
+
+@case
 def embeddings_with_a_gpu_are_refused_with_the_reason():
     with Server("-t", "1", "--gpu", "null") as s:
         for path in "/v1/embeddings", "/api/embed":

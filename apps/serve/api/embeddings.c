@@ -1,11 +1,9 @@
-/* POST /v1/embeddings, and Ollama's /api/embed: texts as vectors of length 1. A vector is what the last layer makes
- * of the tokens, pooled as the file says: their mean, the first or the last; without a word in the file the last. */
+/* POST /v1/embeddings, and Ollama's /api/embed: texts as vectors of length 1, by an embedder of the library for each
+ * request. */
 #define _GNU_SOURCE
 #include "serve/api/prompts.h"
 
 #include "base/clock.h"
-#include "kernels/vector/math.h"
-#include "engine/engine.h"
 #include "serve/endpoints.h"
 
 #include <stdlib.h>
@@ -13,29 +11,23 @@
 
 enum { MAX_INPUTS = 2048, PART = 32 }; /* PART: tokens between two steps of the scheduler */
 
-typedef enum pooling { POOL_MEAN = 1, POOL_FIRST = 2, POOL_LAST = 3 } pooling; /* the numbers of the format */
-
 typedef struct embedding {
     task task;
     served_model *served;
     json_in *document;
     prompt_list inputs;
-    pooling pooling;
     bool as_base64, is_ollama;
     uint32_t n_dim;
-    hearth_session *session; /* of the input that is evaluated; NULL: none is */
-    size_t i_input, n_done;
-    double *sum;    /* [d_model] of the input */
+    hearth_embedder *embedder;
     float *vectors; /* [inputs.n][n_dim] */
     uint64_t begin_ns;
 } embedding;
 
 static void free_embedding(embedding *m)
 {
-    hearth_session_close(m->session);
+    hearth_embedder_close(m->embedder);
     prompt_list_free(&m->inputs);
     json_in_free(m->document);
-    free(m->sum);
     free(m->vectors);
     free(m);
 }
@@ -69,13 +61,6 @@ static void write_vector(json *j, const char *key, const float *v, uint32_t n)
     json_close(j, ']');
 }
 
-static size_t count_tokens(const embedding *m)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < m->inputs.n; i++) n += m->inputs.at[i].n;
-    return n;
-}
-
 static void write_openai(json *j, const embedding *m)
 {
     json_word(j, "object", "list");
@@ -92,8 +77,8 @@ static void write_openai(json *j, const embedding *m)
     json_close(j, ']');
     json_word(j, "model", m->served->id);
     json_open_compact(j, "usage", '{');
-    json_uint(j, "prompt_tokens", count_tokens(m));
-    json_uint(j, "total_tokens", count_tokens(m));
+    json_uint(j, "prompt_tokens", hearth_embedder_n_evaluated(m->embedder));
+    json_uint(j, "total_tokens", hearth_embedder_n_evaluated(m->embedder));
     json_close(j, '}');
 }
 
@@ -105,63 +90,11 @@ static void write_ollama(json *j, const embedding *m)
     json_close(j, ']');
     json_uint(j, "total_duration", hth_clock_ns() - m->begin_ns);
     json_uint(j, "load_duration", 0);
-    json_uint(j, "prompt_eval_count", count_tokens(m));
+    json_uint(j, "prompt_eval_count", hearth_embedder_n_evaluated(m->embedder));
 }
 
 /* ---- evaluation
  * -------------------------------------------------------------------------------------------------- */
-
-static hearth_status add_row(void *user, size_t i, const float *row, hearth_error *err)
-{
-    embedding *m = user;
-    size_t at = m->n_done + i, n = m->inputs.at[m->i_input].n;
-    bool counts = m->pooling == POOL_MEAN || at == (m->pooling == POOL_FIRST ? 0 : n - 1);
-    (void)err;
-    for (uint32_t k = 0; counts && k < m->served->info.d_model; k++) m->sum[k] += (double)row[k];
-    return HEARTH_OK;
-}
-
-/* Of length 1, after the dimensions that are not wanted were left out. */
-static void finish_input(embedding *m)
-{
-    float *v = m->vectors + m->i_input * m->n_dim;
-    double length = 0.0;
-    for (uint32_t k = 0; k < m->n_dim; k++) length += m->sum[k] * m->sum[k];
-    double factor = length > 0.0 ? 1.0 / hth_sqrt_d(length) : 0.0;
-    for (uint32_t k = 0; k < m->n_dim; k++) v[k] = (float)(m->sum[k] * factor);
-    memset(m->sum, 0, m->served->info.d_model * sizeof *m->sum);
-    hearth_session_close(m->session);
-    m->session = NULL;
-    m->n_done = 0;
-    m->i_input++;
-}
-
-static hearth_status open_session(embedding *m, hearth_error *err)
-{
-    const served_model *served = m->served;
-    hearth_session_options o = hearth_session_defaults();
-    o.n_ctx = served_model_n_ctx(served), o.kv = served->scheduling.kv,
-    o.n_thread = served->scheduling.n_thread;
-    return hearth_session_open(served->model, &o, &m->session, err);
-}
-
-static hearth_status evaluate_part(embedding *m, hearth_error *err)
-{
-    const prompt *p = &m->inputs.at[m->i_input];
-    size_t n = p->n - m->n_done < PART ? p->n - m->n_done : PART;
-    hearth_status st = m->session ? HEARTH_OK : open_session(m, err);
-    double *before = malloc(m->served->info.d_model * sizeof *before);
-    if (st == HEARTH_OK && !before) st = hth_fail_memory(err, sizeof *before, "an embedding");
-    if (st == HEARTH_OK) {
-        memcpy(before, m->sum, m->served->info.d_model * sizeof *before);
-        st = hearth_session_eval_hidden(m->session, p->ids + m->n_done, n, add_row, m, err);
-        /* Cancelled by the end of another request: the part is evaluated again. */
-        if (st != HEARTH_OK) memcpy(m->sum, before, m->served->info.d_model * sizeof *before);
-        else if ((m->n_done += n) == p->n) finish_input(m);
-    }
-    free(before);
-    return st;
-}
 
 static bool go_on(task *t)
 {
@@ -169,13 +102,15 @@ static bool go_on(task *t)
     hearth_error err;
     problem p;
     json_line l;
+    bool more;
     if (call_is_cancelled(t->call)) {
         call_break(t->call);
         free_embedding(m);
         return false;
     }
-    hearth_status st = evaluate_part(m, &err);
-    if (st == HEARTH_ERROR_CANCELLED || (st == HEARTH_OK && m->i_input < m->inputs.n)) return true;
+    hearth_status st = hearth_embed_step(m->embedder, &more, &err);
+    /* Cancelled by the end of another request: the part is evaluated again. */
+    if (st == HEARTH_ERROR_CANCELLED || (st == HEARTH_OK && more)) return true;
     if (st != HEARTH_OK) {
         problem_of_error(&p, &err);
         call_problem(t->call, &p);
@@ -190,27 +125,44 @@ static bool go_on(task *t)
 /* ---- requests
  * ---------------------------------------------------------------------------------------------------- */
 
-static bool read_pooling(fields *f, embedding *m)
-{
-    char key[160];
-    uint64_t kind = 0;
-    hearth_error err;
-    snprintf(key, sizeof key, "%s.pooling_type", m->served->info.architecture);
-    if (hth_gguf_get_uint(m->served->model->file, key, 0, POOL_LAST, &kind, NULL, &err) != HEARTH_OK) {
-        problem_set(f->problem, 400, "", "this model has no embeddings: %s", err.message);
-        return false;
-    }
-    m->pooling = kind > 0 ? (pooling)kind : POOL_LAST;
-    return true;
-}
-
 static bool is_possible(fields *f, const embedding *m)
 {
     hearth_model_info info = {0};
     hearth_model_get_info(m->served->model, &info); /* of now: a device may have been lost */
     if (info.gpu)
-        problem_set(f->problem, 400, "", "embeddings are not computed with a GPU: hearth serve --gpu none computes them");
+        problem_set(f->problem, 400, "",
+                    "embeddings are not computed with a GPU: hearth serve --gpu none computes them");
     return !info.gpu;
+}
+
+static bool open_embedder(fields *f, embedding *m)
+{
+    const served_model *served = m->served;
+    hearth_embedder_options o = hearth_embedder_defaults();
+    hearth_error err;
+    o.n_ctx = served_model_n_ctx(served), o.kv = served->scheduling.kv,
+    o.n_thread = served->scheduling.n_thread;
+    o.n_dim = m->n_dim, o.n_batch = PART;
+    hearth_status st = hearth_embedder_open(served->model, &o, &m->embedder, &err);
+    if (st == HEARTH_ERROR_FORMAT || st == HEARTH_ERROR_UNSUPPORTED)
+        problem_set(f->problem, 400, "", "this model has no embeddings: %s", err.message);
+    else if (st != HEARTH_OK) problem_of_error(f->problem, &err);
+    return st == HEARTH_OK;
+}
+
+static bool begin_texts(fields *f, embedding *m)
+{
+    hearth_error err;
+    hearth_embed_text *texts = calloc(m->inputs.n, sizeof *texts);
+    m->vectors = calloc(m->inputs.n * m->n_dim, sizeof *m->vectors);
+    for (size_t i = 0; texts && i < m->inputs.n; i++)
+        texts[i].tokens = m->inputs.at[i].ids, texts[i].n_token = m->inputs.at[i].n;
+    hearth_status st = HEARTH_OK;
+    if (texts && m->vectors) st = hearth_embed_begin(m->embedder, texts, m->inputs.n, m->vectors, &err);
+    bool has_memory = texts && m->vectors;
+    free(texts);
+    if (st != HEARTH_OK) problem_of_error(f->problem, &err);
+    return has_memory ? st == HEARTH_OK : fields_no_memory(f);
 }
 
 static bool read_all(fields *f, embedding *m)
@@ -219,7 +171,7 @@ static bool read_all(fields *f, embedding *m)
     size_t n;
     int64_t n_dim = m->served->info.d_model;
     if (!is_possible(f, m) || !fields_text(f, "encoding_format", &encoding, &n) ||
-        !fields_int(f, "dimensions", 1, n_dim, &n_dim) || !read_pooling(f, m) ||
+        !fields_int(f, "dimensions", 1, n_dim, &n_dim) ||
         !prompts_read(f, m->served, "input", MAX_INPUTS, &m->inputs))
         return false;
     m->as_base64 = strcmp(encoding, "base64") == 0;
@@ -235,9 +187,7 @@ static bool read_all(fields *f, embedding *m)
         }
     }
     m->n_dim = (uint32_t)n_dim;
-    m->sum = calloc(m->served->info.d_model, sizeof *m->sum);
-    m->vectors = calloc(m->inputs.n * m->n_dim, sizeof *m->vectors);
-    return (m->sum && m->vectors) || fields_no_memory(f);
+    return open_embedder(f, m) && begin_texts(f, m);
 }
 
 static void run(served_model *served, call *c, bool is_ollama)
