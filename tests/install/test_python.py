@@ -332,13 +332,37 @@ def answers_are_divided():
 
 
 @case
-def embeddings_are_means_of_length_one():
-    a, b, c = model.embed("A small dog"), model.embed("A small dog"), model.embed("They went to the sea by train")
+def embeddings_are_pooled_rows():
+    texts = ["A small dog", "They went to the sea by train"]
+    a, b, c = model.embed(texts[0]), model.embed(texts[0]), model.embed(texts[1])
     cosine = sum(x * y for x, y in zip(a, c))
     assert a.tobytes() == b.tobytes() and len(a) == model.info.d_model and abs(math.fsum(x * x for x in a) - 1) < 1e-6
     assert abs(cosine) < 0.999, cosine
-    raw, rows = model.embed("A small dog", normalize=False), model.session().eval_hidden(model.tokenize("A small dog"))
+    assert [v.tobytes() for v in model.embed_many(texts)] == [a.tobytes(), c.tobytes()] and model.embed_many([]) == []
+    rows = model.session().eval_hidden(model.tokenize(texts[0]))
+    raw = model.embed(texts[0], pooling="mean", normalize=False)
     assert all(abs(x - math.fsum(column) / len(rows)) < 1e-5 for x, column in zip(raw, zip(*rows)))
+    for pooling, row in (("first", rows[0]), ("last", rows[-1]), ("auto", rows[-1])):  # the file says nothing: the last
+        assert model.embed(texts[0], pooling=pooling, normalize=False).tobytes() == row.tobytes(), pooling
+    few = model.embed(texts[0], n_dim=8)
+    assert len(few) == 8 and abs(few[0] * a[1] - few[1] * a[0]) < 1e-6 and abs(math.fsum(x * x for x in few) - 1) < 1e-6
+    assert "pooling" in error_of("argument", model.embed, "a", pooling="max")
+    assert "texts[0].n_token is 0" in error_of("argument", model.embed, [])
+
+
+@case
+def sessions_are_saved_in_memory():
+    s, t = model.session(n_ctx=64), model.session(n_ctx=64)
+    s.eval(model.tokenize(PROMPT))
+    data, path = s.save_bytes(), os.path.join(FOLDER, "saved")
+    s.save(path)
+    with open(path, "rb") as f:
+        assert f.read() == data
+    t.restore_bytes(data)
+    t.set_threads(2)
+    t.eval([5]), s.eval([5])
+    assert t.tokens == s.tokens and t.logits().tobytes() == s.logits().tobytes()
+    assert "damaged" in error_of("format", t.restore_bytes, data[:-1]) and t.tokens == s.tokens
 
 
 @case

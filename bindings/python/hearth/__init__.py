@@ -18,8 +18,6 @@ import ctypes
 import itertools
 import json
 import logging
-import math
-import operator
 import os
 import sys
 import threading
@@ -122,6 +120,16 @@ class _SessionOptions(_Sized):
                 ("selector", c_int)]
 
 
+class _EmbedderOptions(_Sized):
+    _fields_ = [("size", c_size_t), ("n_ctx", c_uint32), ("n_batch", c_uint32), ("n_text", c_uint32),
+                ("n_thread", c_uint32), ("n_dim", c_uint32), ("no_pin", c_bool), ("no_normalize", c_bool), ("kv", c_int),
+                ("pooling", c_int)]
+
+
+class _EmbedText(ctypes.Structure):
+    _fields_ = [("tokens", POINTER(c_int32)), ("n_token", c_size_t), ("reserved", c_uint64 * 2)]
+
+
 class _LogitBias(ctypes.Structure):
     _fields_ = [("id", c_int32), ("bias", c_float), ("reserved", c_uint32 * 2)]
 
@@ -166,6 +174,7 @@ class _Request(_Sized):
 # Enumerators, by the order of their values.
 _KV = ("f16", "f32", "q8_0")
 _SELECTORS = ("auto", "dense", "gate", "predictor", "threshold")
+_POOLINGS = ("auto", "mean", "first", "last")
 _ANSWERS = ("text", "reasoning", "call", "arguments")
 _CONSTRAINTS = ("json_object", "json_schema", "choices", "grammar", "calls")
 _ENDS = ("goes_on", "may_end", "ends")
@@ -204,6 +213,8 @@ _FUNCTIONS = {
     "hearth_session_eval_hidden": "sppnpp", "hearth_session_logits": "fp", "hearth_session_position": "up",
     "hearth_session_tokens": "pp", "hearth_session_n_ctx": "up", "hearth_session_truncate": "spu",
     "hearth_session_fork": "spp", "hearth_session_save": "spc", "hearth_session_restore": "spc",
+    "hearth_session_save_memory": "sppp", "hearth_session_restore_memory": "sppn", "hearth_session_set_threads": "spu",
+    "hearth_embedder_open": "sppp", "hearth_embedder_close": "vp", "hearth_embed": "sppnp",
     "hearth_batch_open": "spuup", "hearth_batch_close": "vp", "hearth_batch_add": "spppn",
     "hearth_batch_run": "sp", "hearth_batch_clear": "vp", "hearth_sampler_open": "sppp", "hearth_sampler_close": "vp",
     "hearth_sampler_accept": "vpi", "hearth_sampler_sample": "spfp", "hearth_constraint_open": "sppp",
@@ -540,18 +551,28 @@ class Model(_Object):
                 raise request.error
         return [request.text for request in requests]
 
-    def embed(self, text: Prompt, *, normalize: bool = True) -> Floats:
-        """The mean of what the last layer makes of the tokens: d_model numbers, by default of length 1."""
-        tokens = self._tokens_of(text)
-        with self.session(n_ctx=max(1, len(tokens))) as session:
-            rows = session.eval_hidden(tokens)
-        if not rows:
-            raise Error("argument", "text: it has no tokens")
-        sums = [0.0] * self.info.d_model
-        for row in rows:
-            sums = list(map(operator.add, sums, row))
-        length = math.sqrt(sum(x * x for x in sums)) if normalize else float(len(rows))
-        return array.array("f", [x / (length or 1.0) for x in sums])
+    def embed(self, text: Prompt, *, pooling: str = "auto", normalize: bool = True, n_dim: int = 0) -> Floats:
+        """A vector: what the last layer makes of the tokens, pooled as the file says, or as pooling does ("mean", "first",
+        "last"): d_model numbers, or the first n_dim of them, by default of length 1."""
+        return self.embed_many([text], pooling=pooling, normalize=normalize, n_dim=n_dim)[0]
+
+    def embed_many(self, texts: Sequence[Prompt], *, pooling: str = "auto", normalize: bool = True,
+                   n_dim: int = 0) -> List[Floats]:
+        """The same of several texts, evaluated together: faster, with the same bits as one by one."""
+        tokens = [self._tokens_of(text) for text in texts]
+        n_dim = n_dim or self.info.d_model
+        kept = [_ids_of(ids) for ids in tokens]
+        given = (_EmbedText * len(kept))(*[_EmbedText(tokens=ids, n_token=len(ids)) for ids in kept])
+        values = (c_float * (len(kept) * n_dim))()
+        options = _EmbedderOptions(n_ctx=max([1, *map(len, tokens)]), n_dim=n_dim, no_normalize=not normalize,
+                                   pooling=_value_of(_POOLINGS, pooling, "pooling"))
+        out = c_void_p()
+        _call("hearth_embedder_open", self._pointer, byref(options), byref(out))
+        with _Object("hearth_embedder_close", out, self._kept) as embedder:
+            pointer = embedder._pointer
+            _interruptible(self._cancel, lambda: _call("hearth_embed", pointer, given, len(kept), values))
+        all_values = array.array("f", bytes(values))
+        return [all_values[i * n_dim:(i + 1) * n_dim] for i in range(len(kept))]
 
     def chat(self, format: Optional[str] = None, *, template: Optional[Text] = None) -> Chat:
         """By the template in the file, a format by name (formats()), or a Jinja template."""
@@ -728,6 +749,22 @@ class Session(_Object):
 
     def save(self, path: Union[Text, "os.PathLike[str]"]) -> None:
         _call("hearth_session_save", self._pointer, _name_of(path))
+
+    def save_bytes(self) -> bytes:
+        """What save writes."""
+        data, n = c_void_p(), c_size_t()
+        _call("hearth_session_save_memory", self._pointer, byref(data), byref(n))
+        try:
+            return ctypes.string_at(data, n.value)
+        finally:
+            _lib.hearth_free(data)
+
+    def restore_bytes(self, data: bytes) -> None:
+        _call("hearth_session_restore_memory", self._pointer, data, len(data))
+
+    def set_threads(self, n_thread: int) -> None:
+        """From now on; 0: one per physical core. The bits of what is evaluated stay the same."""
+        _call("hearth_session_set_threads", self._pointer, n_thread)
 
     def restore(self, path: Union[Text, "os.PathLike[str]"]) -> None:
         """Replaces the tokens by those of a file that was saved with the same model and options."""
