@@ -116,7 +116,7 @@ static uint64_t machine_key(const hub_machine *m)
 hearth_status hub_machine_open(const char *gpu, uint64_t vram, hub_machine **out, hearth_error *err)
 {
     hth_cpu level;
-    hearth_status st = hth_cpu_choose(&level, err);
+    hearth_status st = hth_cpu_choose(NULL, &level, err);
     if (st != HEARTH_OK) return st;
     hub_machine *m = hth_alloc(1, sizeof *m);
     if (m) m->records = hth_alloc(MAX_RECORDS, sizeof *m->records);

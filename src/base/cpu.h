@@ -1,4 +1,4 @@
-/* Which instructions kernels may use: cumulative levels, which HEARTH_CPU can lower. A level never changes a
+/* Which instructions kernels may use: cumulative levels, which a model or HEARTH_CPU can lower. A level never changes a
  * result. */
 #ifndef HTH_BASE_CPU_H
 #define HTH_BASE_CPU_H
@@ -32,8 +32,8 @@ unsigned hth_cpu_amd_family(void);
 /* True if a machine of level `machine` can run `level`. */
 int hth_cpu_has(hth_cpu machine, hth_cpu level);
 
-/* The level to use: the machine's, or the one in HEARTH_CPU. ARGUMENT if HEARTH_CPU names no level or one that the
- * machine lacks. */
-hearth_status hth_cpu_choose(hth_cpu *level, hearth_error *err);
+/* The level to use: the one of that name (hearth_model_options.cpu), NULL: the one in HEARTH_CPU, else the machine's.
+ * ARGUMENT if that is no level or one that the machine lacks. */
+hearth_status hth_cpu_choose(const char *name, hth_cpu *level, hearth_error *err);
 
 #endif

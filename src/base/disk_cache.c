@@ -8,6 +8,7 @@
 #include "base/format_errno.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/switches.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@ typedef struct header {
 
 static const uint8_t magic[8] = {'H', 'E', 'A', 'R', 'T', 'H', 'K', '1'};
 
-enum { PATH_SIZE = 4096 };
+enum { PATH_SIZE = HTH_SETTINGS_PATH };
 
 static uint64_t hash_of(uint64_t key, const void *bytes, size_t n)
 {
@@ -54,9 +55,8 @@ static bool format(char *to, const char *a, const char *b, const char *c)
 
 static bool find_folder(char *to)
 {
-    const char *own = getenv("HEARTH_CACHE"), *cache = absolute_path("XDG_CACHE_HOME"),
-               *home = absolute_path("HOME");
-    if (own) return own[0] != '\0' && format(to, own, "", "");
+    const char *cache = absolute_path("XDG_CACHE_HOME"), *home = absolute_path("HOME");
+    if (hth_settings_cache(to)) return to[0] != '\0';
     if (cache) return format(to, cache, "/hearth", "");
     return home && format(to, home, "/.cache/hearth", "");
 }

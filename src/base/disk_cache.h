@@ -1,4 +1,4 @@
-/* The disk cache: small files that outlive a run, in $HEARTH_CACHE, else hearth/ in $XDG_CACHE_HOME, else
+/* The disk cache: small files that outlive a run, in the folder that a model names (switches.h), else $HEARTH_CACHE, else hearth/ in $XDG_CACHE_HOME, else
  * ~/.cache/hearth. An empty HEARTH_CACHE disables it. No caller depends on an entry: any failure reads as a miss,
  * and entries may be deleted at any time. */
 #ifndef HTH_BASE_DISK_CACHE_H

@@ -1,4 +1,4 @@
-/* Switches and defaults that the environment sets. No result depends on one. */
+/* Switches and defaults that the environment sets, or models that are open. No result depends on one. */
 #ifndef HTH_BASE_SWITCHES_H
 #define HTH_BASE_SWITCHES_H
 
@@ -17,6 +17,18 @@ bool hth_switch_is_on(hth_switch which);
 
 /* ARGUMENT if one of the variables is set to anything but 0, 1 or "". */
 hearth_status hth_switches_check(hearth_error *err);
+
+/* What models ask for in place of the environment: one value for all of the process. */
+typedef struct hth_settings {
+    bool no_huge_pages; /* HTH_SWITCH_HUGE_PAGES is off */
+    const char *cache;  /* the folder of the disk cache; "": none; NULL: the environment's */
+} hth_settings;
+/* The settings hold until hth_settings_release. ARGUMENT: others hold already, or the path is too long. */
+hearth_status hth_settings_hold(const hth_settings *settings, hearth_error *err);
+void hth_settings_release(void);
+/* HEARTH_CACHE, or what is held in its place: the folder of the disk cache, "" for none, to out; false: neither says. */
+enum { HTH_SETTINGS_PATH = 4096 };
+bool hth_settings_cache(char out[HTH_SETTINGS_PATH]);
 
 /* HEARTH_IO: how weights are read if the caller does not say it (hearth_model_options.io). NULL: not set, or "". */
 const char *hth_default_io(void);

@@ -556,7 +556,7 @@ static hearth_status write_tensors(packing *w, hearth_error *err)
 static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *err)
 {
     hth_cpu level;
-    hearth_status st = hth_cpu_choose(&level, err);
+    hearth_status st = hth_cpu_choose(NULL, &level, err);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&w->packer.k, level);
     if ((st = hth_gguf_open(in_path, &w->in, err)) != HEARTH_OK) return st;

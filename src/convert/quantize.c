@@ -370,7 +370,7 @@ hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_
     hth_cpu level;
     work w = {.options = options, .result = result};
     *result = (hth_quantize_result){0};
-    hearth_status st = hth_cpu_choose(&level, err);
+    hearth_status st = hth_cpu_choose(NULL, &level, err);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&w.k, level);
     if ((st = hth_gguf_open(in_path, &w.in, err)) != HEARTH_OK) goto done;

@@ -623,7 +623,7 @@ hearth_status hth_synth(const char *out_path, const hth_synth_options *options, 
     if (options->rank % hth_type_find(HTH_TYPE_Q8_0)->n_weight)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "predictors of rank %u: expected a multiple of 32",
                         options->rank);
-    hearth_status st = hth_cpu_choose(&level, err);
+    hearth_status st = hth_cpu_choose(NULL, &level, err);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&w.k, level);
     w.model = (hth_ftype_model){.n_layer = w.shape->n_layer,

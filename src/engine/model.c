@@ -84,7 +84,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     pthread_mutex_init(&m->trie_lock, NULL);
     pthread_mutex_init(&m->mtp_lock, NULL);
     hth_engine_init_budget(m);
-    hearth_status st = hth_cpu_choose(&level, err);
+    hearth_status st = hth_cpu_choose(NULL, &level, err);
     if (st != HEARTH_OK) goto done;
     hth_kernels_init(&m->kernels, level);
     hth_model_overrides other = {.activation = options->activation, .allow_unused = options->allow_unused};

@@ -9,10 +9,10 @@ TEST(without_an_override_the_level_is_that_of_the_machine)
 {
     hth_cpu level = HTH_CPU_GENERIC;
     unsetenv("HEARTH_CPU");
-    CHECK_OK(hth_cpu_choose(&level, err));
+    CHECK_OK(hth_cpu_choose(NULL, &level, err));
     CHECK_INT(level, hth_cpu_detect());
     setenv("HEARTH_CPU", "", 1);
-    CHECK_OK(hth_cpu_choose(&level, err));
+    CHECK_OK(hth_cpu_choose(NULL, &level, err));
     CHECK_INT(level, hth_cpu_detect());
     unsetenv("HEARTH_CPU");
 }
@@ -47,7 +47,7 @@ TEST(an_override_applies_where_the_machine_has_the_level)
         hearth_error err = {0};
         hth_cpu level = HTH_CPU_GENERIC;
         setenv("HEARTH_CPU", hth_cpu_name(all[i]), 1);
-        hearth_status status = hth_cpu_choose(&level, &err);
+        hearth_status status = hth_cpu_choose(NULL, &level, &err);
         if (hth_cpu_has(machine, all[i])) {
             CHECK_INT(status, HEARTH_OK);
             CHECK_INT(level, all[i]);
@@ -66,7 +66,7 @@ TEST(an_unknown_override_is_refused)
         hearth_error err = {0};
         hth_cpu level;
         setenv("HEARTH_CPU", wrong[i], 1);
-        CHECK_INT(hth_cpu_choose(&level, &err), HEARTH_ERROR_ARGUMENT);
+        CHECK_INT(hth_cpu_choose(NULL, &level, &err), HEARTH_ERROR_ARGUMENT);
         CHECK(strstr(err.message, wrong[i]) && strstr(err.message, "generic"));
     }
     unsetenv("HEARTH_CPU");

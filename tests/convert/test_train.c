@@ -196,7 +196,7 @@ static void check_shape(const shape *s, uint32_t n_thread, test_random *r)
     hth_network net;
     CLEANUP(free_task) task t = make_task(s, r);
     hth_train_data data = data_of(&t);
-    CHECK_OK(hth_cpu_choose(&level, err));
+    CHECK_OK(hth_cpu_choose(NULL, &level, err));
     hth_kernels k = proof_kernels(level);
     CLOSED(hth_pool) *pool = OPENED(hth_pool, n_thread);
     CLOSED(hth_trainer) *trainer = OPENED(hth_trainer, &k, pool, s->d, s->d_ff, s->rank);

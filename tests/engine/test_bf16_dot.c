@@ -59,7 +59,7 @@ TEST(prompts_of_bf16_change_a_little_and_nothing_else_does)
 {
     float plain[TINY_VOCAB], fast[TINY_VOCAB];
     hth_cpu level;
-    CHECK_OK(hth_cpu_choose(&level, err));
+    CHECK_OK(hth_cpu_choose(NULL, &level, err));
     hth_kernels k = proof_kernels(level);
     bool has = hth_kernels_use_bf16_dot(&k);
 #if defined(__x86_64__)

@@ -33,7 +33,7 @@ static bool open_inputs(inputs *in, const char *device)
     if (!in->file) return false;
     CHECK_OK(hth_model_open(in->file, &(hth_model_overrides){0}, &in->model, err));
     CHECK_OK(hth_device_open(&spec, &in->device, err));
-    CHECK_OK(hth_cpu_choose(&level, err));
+    CHECK_OK(hth_cpu_choose(NULL, &level, err));
     hth_kernels_init(&in->kernels, level);
     if (!in->model || !in->device) return false;
     in->fingerprint = hth_calibration_fingerprint(hth_device_get_info(in->device), &in->kernels, N_THREAD);
@@ -270,7 +270,7 @@ TEST(the_cpu_is_timed_with_every_type_at_every_level)
                                      HTH_TYPE_Q5_1, HTH_TYPE_Q3_K, HTH_TYPE_IQ4_XS, HTH_TYPE_MXFP4};
     hth_cpu highest;
     hth_pool *pool = OPENED(hth_pool, N_THREAD);
-    CHECK_OK(hth_cpu_choose(&highest, err));
+    CHECK_OK(hth_cpu_choose(NULL, &highest, err));
     for (int level = HTH_CPU_GENERIC; pool && level <= HTH_CPU_I8MM; level++)
         for (size_t i = 0; i < sizeof types / sizeof *types && hth_cpu_has(highest, (hth_cpu)level); i++) {
             hth_kernels k;

@@ -51,7 +51,7 @@ static hearth_status look_at_machine(system_info *f, hearth_error *err)
 {
     hth_bandwidth_probe region = {0};
     struct rlimit locked, address;
-    hearth_status st = hth_cpu_choose(&f->level, err);
+    hearth_status st = hth_cpu_choose(NULL, &f->level, err);
     if (st != HEARTH_OK) return st;
     f->machine_level = hth_cpu_detect();
     f->lack = hth_cpu_missing_feature();

@@ -33,7 +33,7 @@ static hearth_status measure(doctor_gpu *g, hth_device *device, const doctor_gpu
     hth_kernels kernels;
     hth_pool *pool;
     hth_cpu level;
-    hearth_status st = hth_cpu_choose(&level, err);
+    hearth_status st = hth_cpu_choose(NULL, &level, err);
     if (st == HEARTH_OK) st = hth_pool_open(options->n_thread, &pool, err);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&kernels, level);

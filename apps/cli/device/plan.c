@@ -89,7 +89,7 @@ static hearth_status open_model_alone(plan_state *p, hth_offload_params *params,
     if (st == HEARTH_OK) st = hth_model_open(p->file, &other, &p->model, err);
     if (st == HEARTH_OK)
         st = hth_selector_choose(p->model, wanted_selector(p->a), &params->selector, &why, err);
-    if (st == HEARTH_OK) st = hth_cpu_choose(&level, err);
+    if (st == HEARTH_OK) st = hth_cpu_choose(NULL, &level, err);
     if (st == HEARTH_OK && args_has(p->a, "profile"))
         st = hth_profile_open(args_text(p->a, "profile", NULL), p->model, &p->profile, err);
     if (st != HEARTH_OK) return st;

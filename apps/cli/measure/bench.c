@@ -138,7 +138,7 @@ static bool open_probes(bench *b, probes *p, hearth_error *err)
     hearth_model *model = hth_engine_mutable(b->model);
     if (b->info.n_streamed > 0 || hth_engine_take_memory(model, BENCH_REGION_SIZE, NULL) != HEARTH_OK) return true;
     p->counted = BENCH_REGION_SIZE;
-    if (hth_cpu_choose(&level, err) != HEARTH_OK || hth_pool_open(n_thread, &p->pool, err) != HEARTH_OK ||
+    if (hth_cpu_choose(NULL, &level, err) != HEARTH_OK || hth_pool_open(n_thread, &p->pool, err) != HEARTH_OK ||
         hth_bandwidth_open(&p->memory, BENCH_REGION_SIZE, err) != HEARTH_OK)
         return false;
     hth_peak_probe_open(&p->cores, level);

@@ -90,7 +90,7 @@ static hearth_status measure(limits *l, uint32_t n_thread, hearth_error *err)
 {
     hth_bandwidth_probe region = {0};
     uint64_t before = hth_huge_page_bytes();
-    hearth_status st = hth_cpu_choose(&l->level, err);
+    hearth_status st = hth_cpu_choose(NULL, &l->level, err);
     if (st == HEARTH_OK) st = hth_bandwidth_open(&region, BENCH_REGION_SIZE, err);
     if (st == HEARTH_OK) {
         uint64_t after = hth_huge_page_bytes();

@@ -33,7 +33,7 @@ bool submissions_begin(const char *device, uint32_t n_thread, uint64_t max_work)
     CLOSED(hth_device) *d = hybrid_open_device(device);
     if (!d) return false;
     made_up_cache_open(folder);
-    CHECK_OK(hth_cpu_choose(&level, err));
+    CHECK_OK(hth_cpu_choose(NULL, &level, err));
     hth_kernels kernels = proof_kernels(level);
     keep_all(hth_calibration_fingerprint(hth_device_get_info(d), &kernels, n_thread), max_work);
     return true;
