@@ -105,6 +105,10 @@ hearth_status hth_gguf_open(const char *path, hth_gguf **out, hearth_error *err)
 /* The same over bytes in memory, which must stay valid. name is used in messages. */
 hearth_status hth_gguf_open_memory(const void *data, size_t size, const char *name, hth_gguf **out,
                                    hearth_error *err);
+/* The same over n_fd descriptors, one for each part, in any order; the caller's stay open. ARGUMENT: they are not those
+ * of all parts of a model, each once. */
+hearth_status hth_gguf_open_descriptors(const int *fds, size_t n_fd, const char *name, hth_gguf **out,
+                                        hearth_error *err);
 void hth_gguf_close(hth_gguf *file);
 
 const char *hth_gguf_path(const hth_gguf *file); /* as given */

@@ -82,6 +82,8 @@ typedef struct hth_gguf_source {
 hearth_status hth_gguf_source_open(hth_gguf_source *s, const char *path, hearth_error *err);
 hearth_status hth_gguf_source_memory(hth_gguf_source *s, const void *data, size_t size, const char *name,
                                      hearth_error *err);
+/* The file of a descriptor, which stays the caller's. ARGUMENT: it is none that can be read as a model. */
+hearth_status hth_gguf_source_descriptor(hth_gguf_source *s, int fd, const char *name, hearth_error *err);
 void hth_gguf_source_close(hth_gguf_source *s);
 /* Whether something wrote to the file since it was opened. */
 bool hth_gguf_source_was_written(const hth_gguf_source *s);
@@ -171,9 +173,13 @@ hearth_status hth_gguf_parse_meta(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_p
 hearth_status hth_gguf_parse_tensors(hth_gguf_cursor *c, hth_gguf *file, uint32_t i_part);
 /* gguf_open.c: opens and parses one more part. */
 hearth_status hth_gguf_add_part(hth_gguf *file, const char *path, hearth_error *err);
+/* The same for a descriptor, the i-th of those that the caller gave. */
+hearth_status hth_gguf_add_descriptor(hth_gguf *file, size_t i, int fd, hearth_error *err);
 void hth_gguf_drop_parts(hth_gguf *file);
 /* gguf_split.c: called with part 0 parsed. If it is one of several parts, opens all parts in order instead. */
 hearth_status hth_gguf_join_parts(hth_gguf *file, hearth_error *err);
+/* The same for descriptors, none of which is parsed yet, in any order. */
+hearth_status hth_gguf_join_descriptors(hth_gguf *file, const int *fds, size_t n_fd, hearth_error *err);
 
 /* gguf_values.c */
 const hth_gguf_value *hth_gguf_part_find(const hth_gguf_part *part, const char *key);

@@ -5,6 +5,7 @@
 #include "base/checked_math.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 /* ---- parts ------------------------------------------------------------------------------ */
 
@@ -39,6 +40,19 @@ hearth_status hth_gguf_add_part(hth_gguf *file, const char *path, hearth_error *
     return status == HEARTH_OK ? parse_part(file, file->n_part - 1, err) : status;
 }
 
+hearth_status hth_gguf_add_descriptor(hth_gguf *file, size_t i, int fd, hearth_error *err)
+{
+    hth_gguf_part *part = NULL;
+    size_t size = strlen(file->path) + 32;
+    char *name = hth_alloc(size, 1);
+    if (!name) return hth_fail_memory(err, size, "the name of a part");
+    snprintf(name, size, "%s (fds[%zu])", file->path, i);
+    hearth_status status = new_part(file, &part, err);
+    if (status == HEARTH_OK) status = hth_gguf_source_descriptor(&part->source, fd, name, err);
+    hth_free(name);
+    return status == HEARTH_OK ? parse_part(file, file->n_part - 1, err) : status;
+}
+
 static void free_part(hth_gguf_part *part)
 {
     hth_gguf_source_close(&part->source);
@@ -57,12 +71,19 @@ void hth_gguf_drop_parts(hth_gguf *file)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
+static hearth_status keep_path(hth_gguf *file, const char *path, hearth_error *err)
+{
+    size_t size = strlen(path) + 1;
+    file->path = hth_alloc(size, 1);
+    if (!file->path) return hth_fail_memory(err, size, "the path of a model");
+    memcpy(file->path, path, size);
+    return HEARTH_OK;
+}
+
 static hearth_status open_path(hth_gguf *file, const char *path, hearth_error *err)
 {
-    file->path = hth_alloc(strlen(path) + 1, 1);
-    if (!file->path) return hth_fail_memory(err, strlen(path) + 1, "the path of a model");
-    memcpy(file->path, path, strlen(path) + 1);
-    hearth_status status = hth_gguf_add_part(file, path, err);
+    hearth_status status = keep_path(file, path, err);
+    if (status == HEARTH_OK) status = hth_gguf_add_part(file, path, err);
     return status == HEARTH_OK ? hth_gguf_join_parts(file, err) : status;
 }
 
@@ -94,6 +115,19 @@ hearth_status hth_gguf_open_memory(const void *data, size_t size, const char *na
     hth_gguf *file = hth_alloc(1, sizeof *file);
     if (!file) return hth_fail_memory(err, sizeof *file, "a model file");
     hearth_status status = open_memory(file, data, size, name, err);
+    if (status == HEARTH_OK) *out = file;
+    else hth_gguf_close(file);
+    return status;
+}
+
+hearth_status hth_gguf_open_descriptors(const int *fds, size_t n_fd, const char *name, hth_gguf **out,
+                                        hearth_error *err)
+{
+    *out = NULL;
+    hth_gguf *file = hth_alloc(1, sizeof *file);
+    if (!file) return hth_fail_memory(err, sizeof *file, "a model file");
+    hearth_status status = keep_path(file, name, err);
+    if (status == HEARTH_OK) status = hth_gguf_join_descriptors(file, fds, n_fd, err);
     if (status == HEARTH_OK) *out = file;
     else hth_gguf_close(file);
     return status;

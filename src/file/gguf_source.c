@@ -2,7 +2,7 @@
  * blocking, reads that handle interruptions, short counts and failures that pass, mapping. Called by the cursor and by
  * hth_gguf_read. The file may shrink at any time: sizes are those at opening, and a read past the new end is an error
  * and never blocks. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* O_PATH */
 #include "base/format_errno.h"
 #include "base/log.h"
 #include "file/gguf_int.h"
@@ -69,10 +69,20 @@ static const char *kind_of(mode_t mode)
     return "not a regular file";
 }
 
-static hearth_status fail_kind(const hth_gguf_source *s, mode_t mode, hearth_error *err)
+static hearth_status fail_kind(const hth_gguf_source *s, hearth_status status, mode_t mode, hearth_error *err)
 {
-    return hth_fail(err, HEARTH_ERROR_IO, "%s: is %s; a model must be a regular file", s->label,
-                    kind_of(mode));
+    return hth_fail(err, status, "%s: is %s; a model must be a regular file", s->label, kind_of(mode));
+}
+
+/* wrong_kind: the status if it is no regular file. */
+static hearth_status read_size(hth_gguf_source *s, hearth_status wrong_kind, hearth_error *err)
+{
+    struct stat st;
+    if (fstat(s->fd, &st) != 0) return hth_gguf_fail_errno(err, s->label, "look at", errno);
+    if (!S_ISREG(st.st_mode)) return fail_kind(s, wrong_kind, st.st_mode, err);
+    s->size = (uint64_t)st.st_size;
+    s->written = st.st_mtim;
+    return HEARTH_OK;
 }
 
 const char *hth_gguf_label(const char *path)
@@ -105,21 +115,26 @@ hearth_status hth_gguf_source_open(hth_gguf_source *s, const char *path, hearth_
     if (s->fd < 0) {
         int error = errno;
         if (error == ENXIO && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-            status = fail_kind(s, st.st_mode, err); /* sockets cannot be opened */
+            status = fail_kind(s, HEARTH_ERROR_IO, st.st_mode, err); /* sockets cannot be opened */
         else status = hth_gguf_fail_errno(err, s->label, "open", error);
-        goto done;
-    }
-    if (fstat(s->fd, &st) != 0) {
-        status = hth_gguf_fail_errno(err, s->label, "look at", errno);
-        goto done;
-    }
-    if (!S_ISREG(st.st_mode)) {
-        status = fail_kind(s, st.st_mode, err);
-        goto done;
-    }
-    s->size = (uint64_t)st.st_size;
-    s->written = st.st_mtim;
-done:
+    } else status = read_size(s, HEARTH_ERROR_IO, err);
+    if (status != HEARTH_OK) hth_gguf_source_close(s);
+    return status;
+}
+
+/* The duplicate shares the position, which pread and mmap do not use. */
+hearth_status hth_gguf_source_descriptor(hth_gguf_source *s, int fd, const char *name, hearth_error *err)
+{
+    *s = (hth_gguf_source){.fd = -1};
+    hearth_status status = keep_path(s, name, err);
+    if (status != HEARTH_OK) return status;
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0) status = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: descriptor %d is not open", s->label, fd);
+    else if ((flags & O_ACCMODE) == O_WRONLY || (flags & O_PATH))
+        status = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: descriptor %d is not open for reading", s->label, fd);
+    else if ((s->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0)
+        status = hth_gguf_fail_errno(err, s->label, "duplicate its descriptor", errno);
+    else status = read_size(s, HEARTH_ERROR_ARGUMENT, err);
     if (status != HEARTH_OK) hth_gguf_source_close(s);
     return status;
 }

@@ -1,5 +1,5 @@
-/* Models of several files, NAME-00001-of-00003.gguf and so on. Called by gguf_open.c after the given file is
- * parsed. That may be any part: if it is not the first, all is closed and the first is opened instead. The numbers
+/* Models of several files, NAME-00001-of-00003.gguf and so on, or descriptors. Called by gguf_open.c after the given file
+ * is parsed. That may be any part: if it is not the first, all is closed and the first is opened instead. The numbers
  * in names and metadata must agree. Metadata are taken from the first part only. */
 #include "file/gguf_int.h"
 
@@ -184,6 +184,51 @@ hearth_status hth_gguf_join_parts(hth_gguf *file, hearth_error *err)
     for (; number <= name.count && status == HEARTH_OK; number++) {
         status = add_numbered(file, &name, number, err);
         if (status == HEARTH_OK) status = check_split_match(&file->parts[0], &file->parts[number - 1], err);
+    }
+    return status == HEARTH_OK ? check_sum(file, err) : status;
+}
+
+/* ---- descriptors --------------------------------------------------------------------------------- */
+
+/* Reads which part a descriptor is. i_fd[n_fd]: the descriptors by part, UINT32_MAX where none is known. A model of one
+ * file is then parsed, the parts of others are dropped. */
+static hearth_status find_part(hth_gguf *file, const int *fds, size_t n_fd, size_t i, uint32_t *i_fd, hearth_error *err)
+{
+    split_info info;
+    hearth_status status = hth_gguf_add_descriptor(file, i, fds[i], err);
+    if (status == HEARTH_OK) status = read_split_info(&file->parts[0], &info, err);
+    if (status != HEARTH_OK) return status;
+    const char *label = file->parts[0].source.label;
+    uint64_t count = info.count > 0 ? info.count : 1;
+    if (count != n_fd)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s: is one of %" PRIu64 " files of a model, but n_fd is %zu: give the descriptor of each once",
+                        label, count, n_fd);
+    if (n_fd == 1) return HEARTH_OK;
+    if (info.no >= n_fd)
+        return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: split.no is %" PRIu64 ", but split.count is %" PRIu64, label,
+                        info.no, count);
+    if (i_fd[info.no] != UINT32_MAX)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: is part %" PRIu64 " of %" PRIu64 ", as fds[%u] is", label,
+                        info.no + 1, count, i_fd[info.no]);
+    i_fd[info.no] = (uint32_t)i;
+    hth_gguf_drop_parts(file);
+    return HEARTH_OK;
+}
+
+hearth_status hth_gguf_join_descriptors(hth_gguf *file, const int *fds, size_t n_fd, hearth_error *err)
+{
+    uint32_t i_fd[HTH_GGUF_MAX_PART];
+    if (n_fd < 1 || n_fd > HTH_GGUF_MAX_PART)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "n_fd is %zu; a model has 1 to %d files", n_fd, HTH_GGUF_MAX_PART);
+    hearth_status status = HEARTH_OK;
+    memset(i_fd, 0xFF, n_fd * sizeof *i_fd);
+    for (size_t i = 0; i < n_fd && status == HEARTH_OK; i++) status = find_part(file, fds, n_fd, i, i_fd, err);
+    if (n_fd == 1) return status;
+    for (uint32_t i = 0; i < n_fd && status == HEARTH_OK; i++) {
+        status = hth_gguf_add_descriptor(file, i_fd[i], fds[i_fd[i]], err);
+        if (status == HEARTH_OK) status = check_split_info(&file->parts[i], i + 1, (uint32_t)n_fd, err);
+        if (status == HEARTH_OK) status = check_split_match(&file->parts[0], &file->parts[i], err);
     }
     return status == HEARTH_OK ? check_sum(file, err) : status;
 }
