@@ -59,6 +59,7 @@
 
 /* Models, texts, sessions, samplers, vectors of texts: all that one text needs. */
 #include <hearth/base.h>
+#include <hearth/device.h>
 #include <hearth/model.h>
 #include <hearth/text.h>
 #include <hearth/session.h>

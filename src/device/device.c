@@ -58,6 +58,8 @@ static hearth_status list_vulkan(hth_device_info *out, size_t capacity, size_t *
 static const hth_backend *const vulkan = NULL;
 #endif
 
+bool hth_device_has_vulkan(void) { return vulkan != NULL; }
+
 void hth_device_list(hth_device_info *out, size_t capacity, size_t *n, char note[200])
 {
     hearth_error err = {0};

@@ -69,6 +69,9 @@ enum { HTH_MAX_DEVICE = 16 }; /* Vulkan devices that are enumerated */
  * used. note: why there is no Vulkan device, or empty. */
 void hth_device_list(hth_device_info *out, size_t capacity, size_t *n, char note[200]);
 
+/* Whether the build has it. */
+bool hth_device_has_vulkan(void);
+
 /* Of n listed devices the usable discrete GPU with most memory, of equals that with most features; n: none. */
 size_t hth_device_best(const hth_device_info *found, size_t n);
 /* The same of all devices, as "vulkan:N"; false: none. */

@@ -10,6 +10,7 @@
 #define HTH_FOR_EACH_SIZED_STRUCT(X)                                                                         \
     X(hearth_model_options, cancel, cancel)                                                                  \
     X(hearth_model_info, gpu_sim_seconds, gpu_sim_seconds)                                                   \
+    X(hearth_device_info, matrix_shapes, matrix_shapes)                                                      \
     X(hearth_storage_stats, cache_bytes_max, cache_bytes_max)                                                \
     X(hearth_chat_options, tools, tools)                                                                     \
     X(hearth_answer_options, user, user)                                                                     \

@@ -56,6 +56,8 @@ hearth_status hth_disk_check_name(const char *name, hearth_error *err);
 /* io_uring by liburing. UNSUPPORTED: the library was built without it, or the system refuses it (the kernel lacks it, a
  * sysctl or a seccomp filter forbids it). */
 hearth_status hth_disk_open_uring(hth_disk **out, hearth_error *err);
+/* Whether the build has it. */
+bool hth_disk_has_uring(void);
 
 /* Threads that call pread; if the system cannot create any, wait reads. MEMORY. */
 hearth_status hth_disk_open_pread(uint32_t n_thread, hth_disk **out, hearth_error *err);

@@ -175,3 +175,5 @@ hearth_status hth_disk_open_uring(hth_disk **out, hearth_error *err)
     *out = &d->disk;
     return HEARTH_OK;
 }
+
+bool hth_disk_has_uring(void) { return true; }

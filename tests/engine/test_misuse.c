@@ -134,6 +134,22 @@ TEST(zeros_are_the_defaults_of_models)
     CHECK_BYTES(&defaults, &(hearth_model_options){0}, sizeof defaults);
 }
 
+TEST(lists_of_devices_take_NULL)
+{
+    hearth_device_info info = {.size = sizeof info, .memory_bytes = 5};
+    REFUSED(hearth_devices_open(NULL, err), "out is NULL");
+    CHECK(hearth_devices_count(NULL) == 0 && hearth_devices_note(NULL) == NULL);
+    CHECK_INT(hearth_devices_get(NULL, 0, &info), HEARTH_ERROR_ARGUMENT);
+    hearth_devices *devices = NULL;
+    CHECK_OK(hearth_devices_open(&devices, err));
+    CHECK_INT(hearth_devices_get(devices, 0, NULL), HEARTH_ERROR_ARGUMENT);
+    CHECK_INT(hearth_devices_get(devices, SIZE_MAX, &info), HEARTH_ERROR_ARGUMENT);
+    CHECK(!info.device && info.memory_bytes == 0);
+    hearth_devices_close(devices);
+    hearth_devices_close(NULL);
+    CHECK(hearth_cpu_level(SIZE_MAX) == NULL && hearth_feature(SIZE_MAX, NULL) == NULL && hearth_feature(0, NULL));
+}
+
 TEST(functions_on_models_take_NULL)
 {
     hearth_model_info info = {0};

@@ -2,8 +2,8 @@
 #include "cli/commands.h"
 #include "common/json.h"
 #include "common/output.h"
-#include "device/device.h"
 
+#include <hearth/device.h>
 #include <string.h>
 
 static const option_spec options[] = {
@@ -11,110 +11,104 @@ static const option_spec options[] = {
     {0},
 };
 
-static const char *const kinds[] = {[HTH_DEVICE_DISCRETE] = "card",
-                                    [HTH_DEVICE_INTEGRATED] = "integrated",
-                                    [HTH_DEVICE_CPU] = "computes on the CPU",
-                                    [HTH_DEVICE_REF] = "null",
-                                    [HTH_DEVICE_SIMULATED] = "simulated"};
+static const char *const kinds[] = {[HEARTH_DEVICE_DISCRETE] = "card",
+                                    [HEARTH_DEVICE_INTEGRATED] = "integrated",
+                                    [HEARTH_DEVICE_CPU] = "computes on the CPU"};
 
 /* Why `auto` uses another one, or none. */
-static const char *status_text(const hth_device_info *d, bool is_best)
+static const char *status_text(const hearth_device_info *d)
 {
-    if (d->unsupported_reason[0]) return d->unsupported_reason;
-    if (d->kind == HTH_DEVICE_DISCRETE)
-        return is_best ? "--gpu auto takes it" : "by name: --gpu auto takes the one with most memory";
-    if (d->kind == HTH_DEVICE_INTEGRATED)
+    if (!d->is_usable) return d->problem;
+    if (d->kind == HEARTH_DEVICE_DISCRETE)
+        return d->is_auto ? "--gpu auto takes it" : "by name: --gpu auto takes the one with most memory";
+    if (d->kind == HEARTH_DEVICE_INTEGRATED)
         return "by name, or by --gpu auto after hearth doctor --gpu measured that it is faster than the CPU";
     return "by name: for tests, it is slower than the CPU by itself";
 }
 
-/* Shape of byte matrices, as "8x8x8". */
-static void write_shape(char *text, size_t size, const hth_coopmat_shape *s)
+static void print_features(const hearth_device_info *d)
 {
-    snprintf(text, size, "%ux%ux%u", s->m, s->n, s->k);
+    if (d->kind != HEARTH_DEVICE_CPU && !d->has_byte_dot)
+        printf("          dot products of bytes are no instruction: generation may be limited by computing\n");
+    if (d->matrix_shapes[0]) printf("          matrix units of bytes: %s\n", d->matrix_shapes);
+    if (d->has_cooperative_matrix2) printf("          NV_cooperative_matrix2: used\n");
+    if (d->lists_cooperative_matrix2) printf("          NV_cooperative_matrix2: listed, not used\n");
 }
 
-static void print_features(const hth_device_info *d)
+static void print_text(const hearth_device_info *d)
+{
+    printf("%s  %s (%s), %.1f GB", d->device, printable(d->description), kinds[d->kind], (double)d->memory_bytes * 1e-9);
+    if (d->free_bytes > 0) printf(", %.1f GB free", (double)d->free_bytes * 1e-9);
+    printf("\n          %s; %s\n", printable(d->driver), status_text(d));
+    print_features(d);
+}
+
+static void print_shapes(json *j, const char *shapes)
 {
     char shape[40];
-    if (hth_device_is_gpu(d) && !(d->features & HTH_FEATURE_FAST_DOT))
-        printf("          dot products of bytes are no instruction: generation may be limited by computing\n");
-    if (d->n_shape > 0) printf("          matrix units of bytes:");
-    for (uint32_t i = 0; i < d->n_shape; i++) {
-        write_shape(shape, sizeof shape, &d->shapes[i]);
-        printf(" %s", shape);
+    json_open(j, "matrix_shapes", '[');
+    for (size_t n; (n = strcspn(shapes, " ")) > 0; shapes += n + (shapes[n] == ' ')) {
+        snprintf(shape, sizeof shape, "%.*s", (int)n, shapes);
+        json_word(j, NULL, shape);
     }
-    if (d->n_shape > 0) printf("\n");
-    if (d->features & HTH_FEATURE_COOPMAT2) printf("          NV_cooperative_matrix2: used\n");
-    if (d->unused_features & HTH_FEATURE_COOPMAT2)
-        printf("          NV_cooperative_matrix2: listed, not used\n");
+    json_close(j, ']');
 }
 
-static void print_text(const hth_device_info *found, size_t n, const char *note)
+static void print_json(json *j, const hearth_device_info *d)
 {
-    size_t best = hth_device_best(found, n);
+    json_open(j, NULL, '{');
+    json_word(j, "device", d->device);
+    json_word(j, "name", d->description);
+    json_word(j, "kind", kinds[d->kind]);
+    json_word(j, "driver", d->driver);
+    json_word(j, "uuid", d->uuid);
+    json_uint(j, "memory_bytes", d->memory_bytes);
+    json_uint(j, "budget_bytes", d->free_bytes);
+    json_uint(j, "binding_bytes", d->binding_bytes);
+    print_shapes(j, d->matrix_shapes);
+    json_bool(j, "fast_dot", d->has_byte_dot);
+    json_bool(j, "matrix_2", d->has_cooperative_matrix2);
+    json_bool(j, "matrix_2_unused", d->lists_cooperative_matrix2);
+    json_word(j, "problem", d->problem);
+    json_close(j, '}');
+}
+
+static void list_as_text(const hearth_devices *devices)
+{
+    const char *note = hearth_devices_note(devices);
+    size_t n = hearth_devices_count(devices);
     if (n == 0) printf("no GPU: %s\n", note[0] ? printable(note) : "Vulkan knows none");
     for (size_t i = 0; i < n; i++) {
-        const hth_device_info *d = &found[i];
-        printf("vulkan:%zu  %s (%s), %.1f GB", i, printable(d->name), kinds[d->kind],
-               (double)d->memory * 1e-9);
-        if (d->budget > 0) printf(", %.1f GB free", (double)d->budget * 1e-9);
-        printf("\n          %s; %s\n", printable(d->driver), status_text(d, i == best));
-        print_features(d);
+        hearth_device_info d = {.size = sizeof d};
+        if (hearth_devices_get(devices, i, &d) == HEARTH_OK) print_text(&d);
     }
     printf("null      functions of C in place of a GPU's programs; by name: for tests\n");
     printf("sim:FILE  the same with the memory, rates and waits that a file describes (bench/devices); by "
            "name\n");
 }
 
-static void print_uuid(json *j, const uint8_t uuid[16])
-{
-    char text[33];
-    for (int i = 0; i < 16; i++) snprintf(text + 2 * i, 3, "%02x", uuid[i]);
-    json_word(j, "uuid", text);
-}
-
-static void print_json(const hth_device_info *found, size_t n, const char *note)
+static void list_as_json(const hearth_devices *devices)
 {
     json j = json_begin(stdout);
     json_open(&j, "devices", '[');
-    for (size_t i = 0; i < n; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "vulkan:%zu", i);
-        json_open(&j, NULL, '{');
-        json_word(&j, "device", name);
-        json_word(&j, "name", found[i].name);
-        json_word(&j, "kind", kinds[found[i].kind]);
-        json_word(&j, "driver", found[i].driver);
-        print_uuid(&j, found[i].uuid);
-        json_uint(&j, "memory_bytes", found[i].memory);
-        json_uint(&j, "budget_bytes", found[i].budget);
-        json_uint(&j, "binding_bytes", found[i].max_binding_size);
-        json_open(&j, "matrix_shapes", '[');
-        for (uint32_t k = 0; k < found[i].n_shape; k++) {
-            write_shape(name, sizeof name, &found[i].shapes[k]);
-            json_word(&j, NULL, name);
-        }
-        json_close(&j, ']');
-        json_bool(&j, "fast_dot", found[i].features & HTH_FEATURE_FAST_DOT);
-        json_bool(&j, "matrix_2", found[i].features & HTH_FEATURE_COOPMAT2);
-        json_bool(&j, "matrix_2_unused", found[i].unused_features & HTH_FEATURE_COOPMAT2);
-        json_word(&j, "problem", found[i].unsupported_reason);
-        json_close(&j, '}');
+    for (size_t i = 0; i < hearth_devices_count(devices); i++) {
+        hearth_device_info d = {.size = sizeof d};
+        if (hearth_devices_get(devices, i, &d) == HEARTH_OK) print_json(&j, &d);
     }
     json_close(&j, ']');
-    json_word(&j, "note", note);
+    json_word(&j, "note", hearth_devices_note(devices));
     json_end(&j);
 }
 
 static int run(const args *a)
 {
-    hth_device_info found[HTH_MAX_DEVICE];
-    char note[200];
-    size_t n;
-    hth_device_list(found, HTH_MAX_DEVICE, &n, note);
-    if (args_has(a, "json")) print_json(found, n, note);
-    else print_text(found, n, note);
+    hearth_devices *devices;
+    hearth_error err;
+    hearth_status st = hearth_devices_open(&devices, &err);
+    if (st != HEARTH_OK) return report(&err);
+    if (args_has(a, "json")) list_as_json(devices);
+    else list_as_text(devices);
+    hearth_devices_close(devices);
     return 0;
 }
 
