@@ -73,6 +73,12 @@ typedef struct hearth_chat_options {
                                    template that shows none is given them as a text of the system's */
 } hearth_chat_options;
 
+/* Returns zeros, and size.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
+HEARTH_API hearth_chat_options hearth_chat_defaults(void);
+
 /* Gives the text of a conversation of messages[n_message]: (*text)[*n], and a NUL.
  * Errors: ARGUMENT: the template rejects the messages, a role is not such a word, or a field is wrong; FORMAT: the
  * template cannot compute something, or members, variables or tools are no JSON; UNSUPPORTED: beyond its limits, or
@@ -118,6 +124,12 @@ typedef struct hearth_answer_options {
     hearth_answer_fn *fn;    /* gets the parts; must not be NULL */
     void *user;              /* passed to fn: valid until the answer is closed */
 } hearth_answer_options;
+
+/* Returns zeros, and size.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
+HEARTH_API hearth_answer_options hearth_answer_defaults(void);
 
 /* Returns whether a prompt of hearth_chat_tokenize, ids[n_ids], ends within reasoning; false also for ids out of
  * range.

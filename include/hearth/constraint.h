@@ -37,6 +37,12 @@ typedef struct hearth_constraint_options {
     const hearth_chat *chat;    /* for CALLS and in_reasoning; NULL: as of a template that shows no functions */
 } hearth_constraint_options;
 
+/* Returns zeros, and size.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
+HEARTH_API hearth_constraint_options hearth_constraint_defaults(void);
+
 /* Opens a constraint at the beginning of its text. docs/constrain.md lists what of JSON schema is supported. Messages
  * name the path in a schema, or the line and column in a grammar. The first constraint of a model indexes its
  * vocabulary (hearth_constraint_prepare).

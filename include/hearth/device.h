@@ -38,39 +38,44 @@ typedef struct hearth_device_info {
     const char *matrix_shapes; /* of products of bytes by matrix units, "16x16x32 8x8x16"; "": it has none */
 } hearth_device_info;
 
-/* Asks the drivers, which may take some tenths of a second. That there is no device is no error.
+/* Makes a list of devices. It asks the drivers, which may take some tenths of a second. That there is no device is no error.
  * Errors: MEMORY; ARGUMENT.
  * Ownership: *out is the caller's, until hearth_devices_close.
  * Threads: any. */
 HEARTH_API hearth_status hearth_devices_open(hearth_devices **out, hearth_error *err);
-/* NULL is allowed.
+
+/* Closes a list.
  * Errors: none.
- * Ownership: ends that of the strings of all its devices.
- * Threads: any, if no other function uses it. */
+ * Ownership: gives it up, and the strings of its devices.
+ * Threads: any, but not beside another function of it. */
 HEARTH_API void hearth_devices_close(hearth_devices *devices);
-/* The number of devices; 0 for NULL.
+
+/* Returns the number of devices; 0 for NULL.
  * Errors: none.
  * Ownership: nothing is kept.
  * Threads: any. */
 HEARTH_API size_t hearth_devices_count(const hearth_devices *devices);
-/* Why no device is there, or ""; NULL for NULL.
+
+/* Returns why there is no device, or ""; NULL for NULL.
  * Errors: none.
  * Ownership: the string is the list's.
  * Threads: any. */
 HEARTH_API const char *hearth_devices_note(const hearth_devices *devices);
-/* Errors: ARGUMENT: there is no device i, or info->size is too small.
+
+/* Gives device i, below hearth_devices_count.
+ * Errors: ARGUMENT: there is no device i, or info->size is too small.
  * Ownership: strings are the list's.
  * Threads: any. */
 HEARTH_API hearth_status hearth_devices_get(const hearth_devices *devices, size_t i, hearth_device_info *info);
 
-/* Names of the levels of kernels that this machine can run ("avx2"), best first, for cpu of hearth_model_options; NULL past
- * the last.
+/* Returns the i-th level of kernels that this machine can run ("avx2"), best first, for cpu of hearth_model_options; NULL
+ * past the last.
  * Errors: none.
  * Ownership: the string is valid as long as the library is loaded.
  * Threads: any. */
 HEARTH_API const char *hearth_cpu_level(size_t i);
 
-/* The name of a part that a build may lack, and whether this one has it (built may be NULL); NULL past the last:
+/* Returns the name of a part that a build may lack, and tells whether this one has it (built may be NULL); NULL past the last:
  *     "vulkan"     GPUs
  *     "io_uring"   reading storage by it; without it threads read
  *     "json"       constraints by JSON schemas and calls of functions

@@ -96,6 +96,18 @@ typedef struct hearth_model_options {
      * with CANCELLED, within the time of one small unit of work. It must stay valid until the model and all objects
      * that use it are closed. NULL: none */
     const volatile int *cancel;
+    bool vocab_only;     /* metadata and vocabulary alone are opened, and no weight is read: the file may have none. What
+                            is not about evaluating tokens works as with weights; sessions, batches and schedulers are
+                            ARGUMENT. hearth_model_info has what the metadata say, and 0 or "" for the rest. Fields about
+                            weights, memory and devices have no effect */
+    bool no_huge_pages;  /* memory lies on ordinary pages; false: on huge ones, unless HEARTH_HUGE_PAGES is 0 in the
+                            environment. It is one for the process, as cache: the model is ARGUMENT if another one that
+                            is still in use was opened with other values of the two */
+    const char *cpu;     /* level of the kernels, a name from hearth_cpu_level: same results. NULL: the value of
+                            HEARTH_CPU in the environment, else the best one */
+    const char *cache;   /* folder for what is kept between runs (measurements of the machine, compiled programs of
+                            GPUs), made if it is missing; "": nothing is kept. NULL: the value of HEARTH_CACHE in the
+                            environment, else hearth in XDG_CACHE_HOME, or in .cache in HOME */
 } hearth_model_options;
 
 /* Returns zeros, and size.
@@ -133,6 +145,16 @@ HEARTH_API hearth_status hearth_model_open_memory(const void *data, size_t size,
                                                   const hearth_model_options *options,
                                                   hearth_model **out, hearth_error *err);
 
+/* Opens files that are open, as hearth_model_open: n_fd descriptors, one for each part of a model, in any order. They are of regular
+ * files, opened for reading; their positions are neither used nor changed. name is used in messages.
+ * Errors: as hearth_model_open; ARGUMENT also: a descriptor is none of such a file, or the parts are not those of one
+ * model, each once.
+ * Ownership: *out is the caller's, until hearth_model_close; descriptors are duplicated: the caller may close its own.
+ * Threads: any. */
+HEARTH_API hearth_status hearth_model_open_descriptors(const int *fds, size_t n_fd, const char *name,
+                                                       const hearth_model_options *options, hearth_model **out,
+                                                       hearth_error *err);
+
 /* Closes a model. What uses it keeps it: its memory is freed, and its file closed, with the last of them.
  * Errors: none.
  * Ownership: gives up the caller's reference.
@@ -150,7 +172,7 @@ typedef struct hearth_model_info {
     const char *activation;   /* of the feed-forward network: "silu", "drelu", ... */
     const char *cpu;          /* level of the kernels: "avx512", ... */
     bool sparse_activation;   /* the activation can be exactly zero */
-    hearth_selector selector; /* default of its sessions; never AUTO */
+    hearth_selector selector; /* default of its sessions; AUTO only with vocab_only, which has none */
     const char *selector_why; /* the reason for it: "as asked for", ... */
     bool down_transposed;     /* down is stored transposed, by neurons: rows of inactive neurons are not read */
     bool mapped;              /* weights are mapped, or in the caller's memory; false: read */
@@ -183,6 +205,74 @@ typedef struct hearth_model_info {
  * Ownership: the strings of *info are the model's, and stay valid as said above.
  * Threads: any. */
 HEARTH_API hearth_status hearth_model_get_info(const hearth_model *model, hearth_model_info *info);
+
+/* Returns n_vocab of hearth_model_info, logits of a token; 0 for NULL.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
+HEARTH_API uint32_t hearth_model_n_vocab(const hearth_model *model);
+
+/* Returns d_model of hearth_model_info, values of a hidden vector; 0 for NULL.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
+HEARTH_API uint32_t hearth_model_d_model(const hearth_model *model);
+
+/* ---- metadata: keys and values of the file, of the first part of a split one ---------------- */
+
+typedef enum hearth_metadata_type {
+    HEARTH_METADATA_NONE = 0, /* there is no such entry */
+    HEARTH_METADATA_UNSIGNED, /* of 8 to 64 bits in the file */
+    HEARTH_METADATA_SIGNED,
+    HEARTH_METADATA_FLOAT,
+    HEARTH_METADATA_BOOL,
+    HEARTH_METADATA_STRING,
+    HEARTH_METADATA_ARRAY,
+} hearth_metadata_type;
+
+/* An entry, or an element of an array, which has the key of the array. Strings have n bytes, any of them, and a NUL; they
+ * are valid as those of hearth_model_info. */
+typedef struct hearth_metadata {
+    size_t size;                       /* set by the caller: see Versions above */
+    hearth_metadata_type type;         /* which of the values below there is; the others are 0 */
+    hearth_metadata_type element_type; /* ARRAY: of its elements; else NONE */
+    bool as_bool;
+    size_t index;                      /* of the entry: 0 is the first in the file */
+    const char *key;
+    size_t n_key;
+    const char *as_string;             /* NULL: it is none */
+    uint64_t n;                        /* bytes of a STRING, elements of an ARRAY */
+    uint64_t as_unsigned;
+    int64_t as_signed;
+    double as_float;
+} hearth_metadata;
+
+/* Returns the number of entries; 0 for NULL.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
+HEARTH_API size_t hearth_model_n_metadata(const hearth_model *model);
+
+/* Gives the entry of that index, in the order of the file.
+ * Errors: ARGUMENT: there is none, or metadata->size is too small.
+ * Ownership: strings are the model's.
+ * Threads: any. */
+HEARTH_API hearth_status hearth_model_get_metadata(const hearth_model *model, size_t index, hearth_metadata *metadata);
+
+/* Gives the entry of a key, "general.name"; its type is NONE if there is no such key, which is no error.
+ * Errors: ARGUMENT: NULL, or metadata->size is too small.
+ * Ownership: strings are the model's.
+ * Threads: any. */
+HEARTH_API hearth_status hearth_model_find_metadata(const hearth_model *model, const char *key,
+                                                    hearth_metadata *metadata);
+
+/* Gives element i of the array that is the entry of that index.
+ * Errors: ARGUMENT: the entry is no array, it has no such element, or metadata->size is too small; UNSUPPORTED: its
+ * elements are arrays.
+ * Ownership: strings are the model's.
+ * Threads: any. */
+HEARTH_API hearth_status hearth_model_get_metadata_element(const hearth_model *model, size_t index, uint64_t i,
+                                                           hearth_metadata *metadata);
 
 #ifdef __cplusplus
 }

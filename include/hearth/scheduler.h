@@ -85,6 +85,12 @@ typedef struct hearth_request {
  * Errors: none.
  * Ownership: nothing is kept.
  * Threads: any. */
+HEARTH_API hearth_request hearth_request_defaults(void);
+
+/* Returns zeros, and size.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
 HEARTH_API hearth_scheduler_options hearth_scheduler_defaults(void);
 
 /* Opens a scheduler without requests, and reserves the memory of its cache.

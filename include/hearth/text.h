@@ -41,6 +41,72 @@ HEARTH_API int32_t hearth_token_eos(const hearth_model *model);
  * Threads: any. */
 HEARTH_API bool hearth_token_is_eog(const hearth_model *model, int32_t id);
 
+/* ---- the vocabulary ---------------------------------------------------------- */
+
+/* What a token is, as bits. */
+typedef enum hearth_token_attributes {
+    HEARTH_TOKEN_NORMAL = 1,
+    HEARTH_TOKEN_UNKNOWN = 2,       /* stands for what the vocabulary lacks */
+    HEARTH_TOKEN_CONTROL = 4,
+    HEARTH_TOKEN_USER_DEFINED = 8,  /* is recognised in all texts */
+    HEARTH_TOKEN_UNUSED = 16,
+    HEARTH_TOKEN_BYTE = 32,         /* stands for one byte */
+    HEARTH_TOKEN_END = 64,          /* ends a generation (hearth_token_is_eog) */
+    HEARTH_TOKEN_PADDING = 128,     /* no token, but a row of the model behind the vocabulary */
+} hearth_token_attributes;
+
+/* Texts are valid as those of hearth_model_info, and end with no NUL. */
+typedef struct hearth_token_info {
+    size_t size;         /* set by the caller: see Versions above */
+    const char *text;    /* n_text bytes: as in the vocabulary, where a space may be U+2581 or U+0120 */
+    size_t n_text;
+    const char *bytes;   /* n_bytes bytes that it stands for, with a leading space; of control tokens their text */
+    size_t n_bytes;
+    float score;         /* in the vocabulary; 0: it has none */
+    unsigned attributes; /* hearth_token_attributes together */
+} hearth_token_info;
+
+/* Gives what the vocabulary says of a token.
+ * Errors: ARGUMENT: there is no such row of the model, or info->size is too small; UNSUPPORTED, FORMAT: the vocabulary
+ * is not supported (hearth_tokenize says why).
+ * Ownership: texts are the model's.
+ * Threads: any. */
+HEARTH_API hearth_status hearth_model_get_token(const hearth_model *model, int32_t id, hearth_token_info *info);
+
+/* Returns the first token whose text in the vocabulary is exactly text[n]; -1: there is none. It looks at each token.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
+HEARTH_API int32_t hearth_token_find(const hearth_model *model, const char *text, size_t n);
+
+typedef enum hearth_special_token {
+    HEARTH_SPECIAL_BOS = 0,
+    HEARTH_SPECIAL_EOS,
+    HEARTH_SPECIAL_EOT, /* ends a turn */
+    HEARTH_SPECIAL_EOM, /* ends a message that calls a function */
+    HEARTH_SPECIAL_UNKNOWN,
+    HEARTH_SPECIAL_SEPARATOR,
+    HEARTH_SPECIAL_CLASS,
+    HEARTH_SPECIAL_PADDING,
+    HEARTH_SPECIAL_MASK,
+    HEARTH_SPECIAL_NEWLINE,    /* the line feed */
+    HEARTH_SPECIAL_FIM_PREFIX, /* of code models: what is before the gap, behind it, and in it */
+    HEARTH_SPECIAL_FIM_SUFFIX,
+    HEARTH_SPECIAL_FIM_MIDDLE,
+    HEARTH_SPECIAL_FIM_PADDING,
+    HEARTH_SPECIAL_FIM_REPOSITORY, /* names of a repository and of a file */
+    HEARTH_SPECIAL_FIM_FILE,
+} hearth_special_token;
+
+/* Returns the token of a kind, by the keys of the file, else by the texts that published vocabularies have; -1: there is
+ * none, or no such kind, or the vocabulary is not supported.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
+HEARTH_API int32_t hearth_token_special(const hearth_model *model, hearth_special_token kind);
+
+/* ---- streaming detokenizer --------------------------------------------------- */
+
 /* Converts a stream of tokens to text; never splits a UTF-8 character. Used by one thread at a time. */
 typedef struct hearth_detokenizer hearth_detokenizer;
 

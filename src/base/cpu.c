@@ -124,7 +124,8 @@ int hth_cpu_has(hth_cpu machine, hth_cpu level)
 hearth_status hth_cpu_choose(const char *asked, hth_cpu *level, hearth_error *err)
 {
     hth_cpu machine = hth_cpu_detect();
-    const char *name = asked ? asked : getenv("HEARTH_CPU"), *from = asked ? "hearth_model_options.cpu is " : "HEARTH_CPU=";
+    const char *name = asked ? asked : getenv("HEARTH_CPU"),
+               *from = asked ? "hearth_model_options.cpu is " : "HEARTH_CPU=";
     if (!name || (!asked && !*name)) {
         *level = machine;
         return HEARTH_OK;
@@ -132,8 +133,9 @@ hearth_status hth_cpu_choose(const char *asked, hth_cpu *level, hearth_error *er
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(name, names[i]) != 0) continue;
         if (!hth_cpu_has(machine, (hth_cpu)i))
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s%s: this machine has %s; unset it or name a lower level", from,
-                            name, names[machine]);
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                            "%s%s: this machine has %s; unset it or name a lower level", from, name,
+                            names[machine]);
         *level = (hth_cpu)i;
         return HEARTH_OK;
     }

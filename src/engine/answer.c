@@ -56,6 +56,11 @@ static hearth_status open_parts(hearth_answer *a, const hearth_answer_options *o
     return a->o.calls || a->o.reasoning ? hth_answer_open(&a->o, &a->parts, err) : HEARTH_OK;
 }
 
+hearth_answer_options hearth_answer_defaults(void)
+{
+    return (hearth_answer_options){.size = sizeof(hearth_answer_options)};
+}
+
 hearth_status hearth_answer_open(const hearth_model *m, const hearth_answer_options *options,
                                  hearth_answer **out, hearth_error *err)
 {
@@ -76,7 +81,7 @@ hearth_status hearth_answer_open(const hearth_model *m, const hearth_answer_opti
         hearth_answer_close(a);
         return st;
     }
-    a->n_vocab = (int32_t)m->model->hparams.n_vocab;
+    a->n_vocab = (int32_t)hth_engine_hparams(m)->n_vocab;
     hth_detok_init(&a->detok, m->tokenizer, false, o.at_start);
     *out = a;
     return HEARTH_OK;

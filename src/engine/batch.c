@@ -101,6 +101,7 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint3
     if (st == HEARTH_OK && (n_tok < 1 || n_tok > HTH_MAX_BATCH))
         st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "n_tok is %u; it must lie in 1 to %d", n_tok,
                       HTH_MAX_BATCH);
+    if (st == HEARTH_OK) st = hth_engine_need_model(model, "a batch", err);
     if (st != HEARTH_OK) return st;
     size_t size = hth_batch_size(model, n_tok, n_thread, model->selector, model->streamed.reader != NULL);
     st = hth_engine_take_memory(hth_engine_mutable(model), size, err);

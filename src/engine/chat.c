@@ -32,6 +32,11 @@ void hearth_chat_close(hearth_chat *chat)
     hth_free(chat);
 }
 
+hearth_chat_options hearth_chat_defaults(void)
+{
+    return (hearth_chat_options){.size = sizeof(hearth_chat_options)};
+}
+
 const char *hearth_chat_name(const hearth_chat *chat) { return chat ? chat->name : NULL; }
 
 const char *hearth_chat_source(const hearth_chat *chat, size_t *n)

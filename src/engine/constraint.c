@@ -26,7 +26,8 @@ hearth_status hearth_constraint_prepare(const hearth_model *model, hearth_error 
     hearth_status st = hth_engine_need_tokenizer(m, err);
     if (st != HEARTH_OK) return st;
     pthread_mutex_lock(&m->trie_lock);
-    if (!m->trie) st = hth_token_trie_open(m->tokenizer, (int32_t)m->model->hparams.n_vocab, &m->trie, err);
+    if (!m->trie)
+        st = hth_token_trie_open(m->tokenizer, (int32_t)hth_engine_hparams(m)->n_vocab, &m->trie, err);
     if (m->trie && st == HEARTH_OK && !m->trie_is_counted) {
         st = take(m, m->trie->size, err);
         m->trie_is_counted = st == HEARTH_OK;
@@ -45,6 +46,11 @@ static void give_back(void *model)
 {
     hth_engine_give_memory(model, HTH_CONSTRAINT_BYTES);
     hth_engine_release_model(model);
+}
+
+hearth_constraint_options hearth_constraint_defaults(void)
+{
+    return (hearth_constraint_options){.size = sizeof(hearth_constraint_options)};
 }
 
 hearth_status hearth_constraint_open(const hearth_model *m, const hearth_constraint_options *options,

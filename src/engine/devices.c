@@ -26,8 +26,10 @@ struct hearth_devices {
     char note[200];
 };
 
-_Static_assert((int)HEARTH_DEVICE_DISCRETE == HTH_DEVICE_DISCRETE && (int)HEARTH_DEVICE_INTEGRATED == HTH_DEVICE_INTEGRATED &&
-                   (int)HEARTH_DEVICE_CPU == HTH_DEVICE_CPU, "kinds of listed devices have the same values");
+_Static_assert((int)HEARTH_DEVICE_DISCRETE == HTH_DEVICE_DISCRETE &&
+                   (int)HEARTH_DEVICE_INTEGRATED == HTH_DEVICE_INTEGRATED &&
+                   (int)HEARTH_DEVICE_CPU == HTH_DEVICE_CPU,
+               "kinds of listed devices have the same values");
 
 static void write_texts(const hth_device_info *d, size_t i, device_texts *to)
 {
@@ -35,8 +37,8 @@ static void write_texts(const hth_device_info *d, size_t i, device_texts *to)
     snprintf(to->name, sizeof to->name, "vulkan:%zu", i);
     for (int k = 0; k < 16; k++) snprintf(to->uuid + 2 * k, 3, "%02x", d->uuid[k]);
     for (uint32_t k = 0; k < d->n_shape; k++)
-        n += (size_t)snprintf(to->shapes + n, sizeof to->shapes - n, "%s%ux%ux%u", k > 0 ? " " : "", d->shapes[k].m,
-                              d->shapes[k].n, d->shapes[k].k);
+        n += (size_t)snprintf(to->shapes + n, sizeof to->shapes - n, "%s%ux%ux%u", k > 0 ? " " : "",
+                              d->shapes[k].m, d->shapes[k].n, d->shapes[k].k);
 }
 
 hearth_status hearth_devices_open(hearth_devices **out, hearth_error *err)
@@ -60,7 +62,8 @@ const char *hearth_devices_note(const hearth_devices *d) { return d ? d->note : 
 hearth_status hearth_devices_get(const hearth_devices *devices, size_t i, hearth_device_info *info)
 {
     hearth_device_info all = {0};
-    if (!devices || !hth_engine_can_write_result(&hth_size_of_hearth_device_info, info)) return HEARTH_ERROR_ARGUMENT;
+    if (!devices || !hth_engine_can_write_result(&hth_size_of_hearth_device_info, info))
+        return HEARTH_ERROR_ARGUMENT;
     bool exists = i < devices->n;
     if (exists) {
         const hth_device_info *d = &devices->found[i];
@@ -103,8 +106,9 @@ static const struct {
     const char *name;
     bool (*is_built)(void);
 } features[] = {
-    {"vulkan", hth_device_has_vulkan}, {"io_uring", hth_disk_has_uring}, {"json", hth_json_is_read},
-    {"bpe", has_bpe},                  {"wordpiece", has_wordpiece},
+    {"vulkan", hth_device_has_vulkan}, {"io_uring", hth_disk_has_uring},
+    {"json", hth_json_is_read},        {"bpe", has_bpe},
+    {"wordpiece", has_wordpiece},
 };
 
 const char *hearth_feature(size_t i, bool *built)

@@ -33,7 +33,9 @@ struct hearth_model {
     hth_ref
         ref; /* of the caller, and of all objects that use it; for a block that is part_of another model: unused */
     hth_gguf *file;
-    hth_model *model;
+    hth_model *model; /* NULL: it was opened with vocab_only */
+    hth_hparams known; /* then: what the file says; arch NULL, and zeros but for n_vocab: no model of this library */
+    bool has_settings; /* it holds those of the process (base/switches.h) */
     hth_kernels kernels;
     hth_tokenizer *tokenizer;     /* NULL: see tokenizer_error */
     hearth_error tokenizer_error; /* why text is not possible with this file */
@@ -93,6 +95,14 @@ struct hearth_model {
     } reloaded[HTH_MAX_EVICT + 1]; /* weights that were read after evictions */
     uint32_t n_reloaded;
 };
+
+/* Also of a model without weights. */
+static inline const hth_hparams *hth_engine_hparams(const hearth_model *m)
+{
+    return m->model ? &m->model->hparams : &m->known;
+}
+/* model.c: ARGUMENT: the model has no weights, but `what` ("a session") evaluates tokens. */
+hearth_status hth_engine_need_model(const hearth_model *m, const char *what, hearth_error *err);
 
 /* model.c: hearth_model_open for `what` (hth_model_check_dense), which is refused for mixtures of experts before
  * weights are read; NULL: all models are opened. */

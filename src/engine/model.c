@@ -65,6 +65,43 @@ static hearth_status read_options(const hearth_model_options *options, hearth_mo
     return st == HEARTH_OK ? hth_engine_choose_io(o, err) : st;
 }
 
+/* What the metadata say of a model whose tensors are not bound. Those of no model of this library say nothing here. */
+static hearth_status read_known(hearth_model *m, hearth_error *err)
+{
+    hearth_error why;
+    hth_arena arena = {0};
+    hth_layer_sizes *sizes;
+    const hth_model_overrides other = {.may_lack_tensors = true};
+    const hth_gguf_tensor *embedding = hth_gguf_find_tensor(m->file, "token_embd.weight");
+    hearth_status st = hth_model_read_hparams(m->file, &other, &arena, &m->known, &sizes, &why);
+    hth_arena_free(&arena);
+    if (st == HEARTH_ERROR_MEMORY) {
+        if (err) *err = why;
+        return st;
+    }
+    if (st != HEARTH_OK) m->known = (hth_hparams){0};
+    uint32_t n_token = m->tokenizer ? (uint32_t)hth_tokenizer_n_vocab(m->tokenizer) : 0;
+    bool has_rows = embedding && embedding->dim[1] >= n_token && embedding->dim[1] <= INT32_MAX;
+    m->known.n_vocab = has_rows ? (uint32_t)embedding->dim[1] : n_token;
+    return HEARTH_OK;
+}
+
+hearth_status hth_engine_need_model(const hearth_model *m, const char *what, hearth_error *err)
+{
+    if (m->model) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                    "%s: %s needs weights, but the model was opened with vocab_only, without any: open it without that",
+                    hth_gguf_path(m->file), what);
+}
+
+static hearth_status open_tokenizer(hearth_model *m, hearth_error *err)
+{
+    hearth_status st = hth_tokenizer_open(m->file, &m->tokenizer, &m->tokenizer_error);
+    if (st != HEARTH_ERROR_MEMORY) return HEARTH_OK;
+    if (err) *err = m->tokenizer_error;
+    return st;
+}
+
 /* Takes ownership of file, also on failure. dense_for: what mixtures of experts are refused for; NULL: nothing.
  * division: set instead of reading matrices; NULL: they are read. */
 static hearth_status open_file(hth_gguf *file, const hearth_model_options *options, const char *dense_for,
@@ -79,14 +116,22 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     }
     m->file = file;
     m->n_batch = HTH_DEFAULT_BATCH;
-    if (options->ram > 0 && !hth_disk_is_simulated(options->io)) hth_gguf_read_uncached(file);
+    if (options->ram > 0 && !options->vocab_only && !hth_disk_is_simulated(options->io)) hth_gguf_read_uncached(file);
     pthread_mutex_init(&m->gpu_lock, NULL);
     pthread_mutex_init(&m->trie_lock, NULL);
     pthread_mutex_init(&m->mtp_lock, NULL);
     hth_engine_init_budget(m);
-    hearth_status st = hth_cpu_choose(NULL, &level, err);
+    const hth_settings settings = {.no_huge_pages = options->no_huge_pages, .cache = options->cache};
+    hearth_status st = hth_settings_hold(&settings, err);
+    m->has_settings = st == HEARTH_OK;
+    if (st == HEARTH_OK) st = hth_cpu_choose(options->cpu, &level, err);
     if (st != HEARTH_OK) goto done;
     hth_kernels_init(&m->kernels, level);
+    if (options->vocab_only) {
+        st = open_tokenizer(m, err);
+        if (st == HEARTH_OK) st = read_known(m, err);
+        goto done;
+    }
     hth_model_overrides other = {.activation = options->activation, .allow_unused = options->allow_unused};
     if ((st = hth_model_open(file, &other, &m->model, err)) != HEARTH_OK) goto done;
     if (dense_for && (st = hth_model_check_dense(m->model, dense_for, err)) != HEARTH_OK) goto done;
@@ -94,11 +139,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     hearth_selector requested = hth_selector_default(m->model, options->selector, &sidecars[0], &sidecars[1]);
     st = hth_selector_choose(m->model, requested, &m->selector, &m->selector_why, err);
     if (st != HEARTH_OK) goto done;
-    st = hth_tokenizer_open(file, &m->tokenizer, &m->tokenizer_error);
-    if (st == HEARTH_ERROR_MEMORY) {
-        if (err) *err = m->tokenizer_error;
-        goto done;
-    }
+    if ((st = open_tokenizer(m, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_load_vectors(m, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_read_sidecars(m, sidecars, err)) != HEARTH_OK) goto done;
     m->n_thread = options->n_thread;
@@ -169,6 +210,21 @@ hearth_status hearth_model_open_memory(const void *data, size_t size, const char
     return st == HEARTH_OK ? open_file(file, &o, NULL, NULL, out, err) : st;
 }
 
+hearth_status hearth_model_open_descriptors(const int *fds, size_t n_fd, const char *name,
+                                            const hearth_model_options *options, hearth_model **out,
+                                            hearth_error *err)
+{
+    HTH_FP_SCOPE;
+    hearth_model_options o;
+    hth_gguf *file;
+    if (!out) return hth_fail_null(err, "out");
+    *out = NULL;
+    if (!fds || !name) return hth_fail_null(err, fds ? "name" : "fds");
+    hearth_status st = read_options(options, &o, err);
+    if (st == HEARTH_OK) st = hth_gguf_open_descriptors(fds, n_fd, name, &file, err);
+    return st == HEARTH_OK ? open_file(file, &o, NULL, NULL, out, err) : st;
+}
+
 const hearth_model *hth_engine_hold_model(const hearth_model *m)
 {
     hth_ref_take(&hth_engine_mutable(m->part_of ? m->part_of : m)->ref);
@@ -197,6 +253,7 @@ void hearth_model_close(hearth_model *m)
     hth_model_close(m->model);
     hth_gguf_close(m->file);
     hth_engine_close_budget(m);
+    if (m->has_settings) hth_settings_release();
     pthread_mutex_destroy(&m->gpu_lock);
     pthread_mutex_destroy(&m->trie_lock);
     pthread_mutex_destroy(&m->mtp_lock);
@@ -279,22 +336,28 @@ static void count_weights(const hearth_model *model, hearth_model_info *info)
     info->bytes_per_token = info->weight_bytes - unread;
 }
 
+/* A text of the metadata, "" if there is none. */
+static const char *text_of(const hearth_model *m, const char *key)
+{
+    const hth_gguf_value *v = hth_gguf_find(m->file, key);
+    return v && v->type == HTH_GGUF_TEXT ? v->as.text.bytes : "";
+}
+
 static void describe(const hearth_model *m, hearth_model_info *info)
 {
-    const hth_hparams *h = &m->model->hparams;
-    const hth_gguf_value *name = hth_gguf_find(m->file, "general.name");
-    bool named = name && name->type == HTH_GGUF_TEXT;
+    const hth_hparams *h = hth_engine_hparams(m);
+    const char *name = text_of(m, "general.name");
     *info = (hearth_model_info){.path = hth_gguf_path(m->file),
-                                .name = named ? name->as.text.bytes : "",
-                                .synthetic = named && strncmp(name->as.text.bytes, "synthetic", 9) == 0,
-                                .architecture = h->arch->name,
-                                .activation = hth_activation_name(h->activation),
+                                .name = name,
+                                .synthetic = strncmp(name, "synthetic", 9) == 0,
+                                .architecture = h->arch ? h->arch->name : text_of(m, "general.architecture"),
+                                .activation = h->arch ? hth_activation_name(h->activation) : "",
                                 .cpu = hth_cpu_name(m->kernels.level),
                                 .selector = m->selector,
-                                .selector_why = m->selector_why,
-                                .down_transposed = m->model->down_transposed,
+                                .selector_why = m->model ? m->selector_why : "the model was opened without weights",
+                                .down_transposed = m->model && m->model->down_transposed,
                                 .mapped = m->mapped,
-                                .sparse_activation = hth_activation_is_sparse(h->activation),
+                                .sparse_activation = h->arch && hth_activation_is_sparse(h->activation),
                                 .n_layer = h->n_layer,
                                 .d_model = h->d_model,
                                 .n_head = h->n_head,
@@ -304,7 +367,7 @@ static void describe(const hearth_model *m, hearth_model_info *info)
                                 .n_vocab = h->n_vocab,
                                 .n_ctx_train = h->n_ctx_train};
     pthread_mutex_t *lock = &((hearth_model *)(uintptr_t)m)->gpu_lock;
-    count_weights(m, info);
+    if (m->model) count_weights(m, info);
     if (m->streamed.reader) info->reader = hth_reader_name(m->streamed.reader);
     pthread_mutex_lock(lock);
     if (m->streamed.store)
@@ -323,3 +386,6 @@ hearth_status hearth_model_get_info(const hearth_model *m, hearth_model_info *in
     hth_engine_write_result(&hth_size_of_hearth_model_info, &all, info);
     return HEARTH_OK;
 }
+
+uint32_t hearth_model_n_vocab(const hearth_model *m) { return m ? hth_engine_hparams(m)->n_vocab : 0; }
+uint32_t hearth_model_d_model(const hearth_model *m) { return m ? hth_engine_hparams(m)->d_model : 0; }

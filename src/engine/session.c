@@ -70,6 +70,7 @@ hearth_status hearth_session_open(const hearth_model *model, const hearth_sessio
     *out = NULL;
     if (!model) return hth_fail_null(err, "model");
     hearth_status st = hth_session_read_options(options, &o, err);
+    if (st == HEARTH_OK) st = hth_engine_need_model(model, "a session", err);
     if (st != HEARTH_OK) return st;
     return open_session(model, &o, NULL, NULL, out, err);
 }

@@ -100,6 +100,6 @@ uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_op
 {
     HTH_FP_SCOPE;
     hearth_session_options o;
-    if (!model || hth_session_read_options(options, &o, NULL) != HEARTH_OK) return 0;
+    if (!model || !model->model || hth_session_read_options(options, &o, NULL) != HEARTH_OK) return 0;
     return hth_engine_session_size(model, &o, model->streamed.reader != NULL);
 }

@@ -89,7 +89,8 @@ static hearth_status open_model(hth_drafter *d, const hearth_session_options *o,
                                 hearth_error *err)
 {
     hearth_model *m = hth_engine_mutable(d->options.model);
-    hearth_status st = check_vocabulary(d->target, m, err);
+    hearth_status st = hth_engine_need_model(m, "a model that drafts", err);
+    if (st == HEARTH_OK) st = check_vocabulary(d->target, m, err);
     if (st == HEARTH_OK && m->streamed.store)
         st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s cannot draft: its weights are not in memory",
                       hth_gguf_path(m->file));

@@ -8,8 +8,10 @@
 
 /* Each struct, the last field that it had in 0.MINOR.0, and the last one that it has now. */
 #define HTH_FOR_EACH_SIZED_STRUCT(X)                                                                         \
-    X(hearth_model_options, cancel, cancel)                                                                  \
+    X(hearth_model_options, cache, cache)                                                                    \
     X(hearth_model_info, gpu_sim_seconds, gpu_sim_seconds)                                                   \
+    X(hearth_metadata, as_float, as_float)                                                                   \
+    X(hearth_token_info, attributes, attributes)                                                             \
     X(hearth_device_info, matrix_shapes, matrix_shapes)                                                      \
     X(hearth_storage_stats, cache_bytes_max, cache_bytes_max)                                                \
     X(hearth_chat_options, tools, tools)                                                                     \

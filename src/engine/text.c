@@ -62,6 +62,50 @@ bool hearth_token_is_eog(const hearth_model *m, int32_t id)
            hth_tokenizer_is_eog(m->tokenizer, id);
 }
 
+int32_t hearth_token_find(const hearth_model *m, const char *text, size_t n)
+{
+    return m && m->tokenizer && text ? hth_tokenizer_find(m->tokenizer, text, n) : -1;
+}
+
+int32_t hearth_token_special(const hearth_model *m, hearth_special_token kind)
+{
+    bool exists = (unsigned)kind < HTH_N_SPECIAL;
+    return m && m->tokenizer && exists ? hth_tokenizer_special(m->tokenizer, kind) : -1;
+}
+
+/* Not all kinds of tokenizers read them. */
+static float score_of(const hearth_model *m, int32_t id)
+{
+    const hth_gguf_value *v = hth_gguf_find(m->file, "tokenizer.ggml.scores");
+    bool has_scores = v && v->type == HTH_GGUF_ARRAY && (uint64_t)id < v->n_element &&
+                      (v->element_type == HTH_GGUF_F32 || v->element_type == HTH_GGUF_I32);
+    return has_scores ? (float)hth_gguf_element_float(v, (uint64_t)id) : 0.0f;
+}
+
+static void describe_token(const hearth_model *m, int32_t id, hearth_token_info *info)
+{
+    const hth_tokenizer *tok = m->tokenizer;
+    hth_str text = hth_tokenizer_entry(tok, id);
+    info->text = text.bytes, info->n_text = text.n;
+    info->bytes = hth_token_piece(tok, id, true, &info->n_bytes);
+    info->score = score_of(m, id);
+    info->attributes = 1u << (hth_tokenizer_kind(tok, id) - HTH_TOKEN_NORMAL);
+    if (hth_tokenizer_is_eog(tok, id)) info->attributes |= HEARTH_TOKEN_END;
+}
+_Static_assert(HEARTH_TOKEN_BYTE == 1 << (HTH_TOKEN_BYTE - HTH_TOKEN_NORMAL), "attributes are the kinds of the format");
+
+hearth_status hearth_model_get_token(const hearth_model *m, int32_t id, hearth_token_info *info)
+{
+    hearth_token_info all = {.text = "", .bytes = "", .attributes = HEARTH_TOKEN_PADDING};
+    if (!m || !hth_engine_can_write_result(&hth_size_of_hearth_token_info, info)) return HEARTH_ERROR_ARGUMENT;
+    hearth_status st = hth_engine_need_tokenizer(m, NULL);
+    if (st == HEARTH_OK && (id < 0 || (uint32_t)id >= hth_engine_hparams(m)->n_vocab)) st = HEARTH_ERROR_ARGUMENT;
+    if (st != HEARTH_OK) all = (hearth_token_info){0};
+    else if (id < hth_tokenizer_n_vocab(m->tokenizer)) describe_token(m, id, &all);
+    hth_engine_write_result(&hth_size_of_hearth_token_info, &all, info);
+    return st;
+}
+
 /* ---- streaming detokenizer ------------------------------------------------------------ */
 
 struct hearth_detokenizer {
@@ -88,7 +132,7 @@ hearth_status hearth_detokenizer_open(const hearth_model *m, bool at_start, bool
         return hth_fail_memory(err, size, "a detokenizer");
     }
     d->model = hth_engine_hold_model(m);
-    d->n_vocab = (int32_t)m->model->hparams.n_vocab;
+    d->n_vocab = (int32_t)hth_engine_hparams(m)->n_vocab;
     hth_detok_init(&d->detok, m->tokenizer, show_special, at_start);
     *out = d;
     return HEARTH_OK;
@@ -141,6 +185,7 @@ hearth_status hearth_sampler_open(const hearth_model *m, const hearth_sampler_op
     *out = NULL;
     if (!m) return hth_fail_null(err, "model");
     hearth_status st = hth_engine_read_options(&hth_size_of_hearth_sampler_options, options, &o, err);
+    if (st == HEARTH_OK && hth_engine_hparams(m)->n_vocab == 0) st = hth_engine_need_tokenizer(m, err);
     if (st != HEARTH_OK) return st;
-    return hth_sampler_open((int32_t)m->model->hparams.n_vocab, &o, out, err);
+    return hth_sampler_open((int32_t)hth_engine_hparams(m)->n_vocab, &o, out, err);
 }

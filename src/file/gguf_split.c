@@ -192,7 +192,8 @@ hearth_status hth_gguf_join_parts(hth_gguf *file, hearth_error *err)
 
 /* Reads which part a descriptor is. i_fd[n_fd]: the descriptors by part, UINT32_MAX where none is known. A model of one
  * file is then parsed, the parts of others are dropped. */
-static hearth_status find_part(hth_gguf *file, const int *fds, size_t n_fd, size_t i, uint32_t *i_fd, hearth_error *err)
+static hearth_status find_part(hth_gguf *file, const int *fds, size_t n_fd, size_t i, uint32_t *i_fd,
+                               hearth_error *err)
 {
     split_info info;
     hearth_status status = hth_gguf_add_descriptor(file, i, fds[i], err);
@@ -202,15 +203,16 @@ static hearth_status find_part(hth_gguf *file, const int *fds, size_t n_fd, size
     uint64_t count = info.count > 0 ? info.count : 1;
     if (count != n_fd)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "%s: is one of %" PRIu64 " files of a model, but n_fd is %zu: give the descriptor of each once",
+                        "%s: is one of %" PRIu64
+                        " files of a model, but n_fd is %zu: give the descriptor of each once",
                         label, count, n_fd);
     if (n_fd == 1) return HEARTH_OK;
     if (info.no >= n_fd)
-        return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: split.no is %" PRIu64 ", but split.count is %" PRIu64, label,
-                        info.no, count);
+        return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: split.no is %" PRIu64 ", but split.count is %" PRIu64,
+                        label, info.no, count);
     if (i_fd[info.no] != UINT32_MAX)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: is part %" PRIu64 " of %" PRIu64 ", as fds[%u] is", label,
-                        info.no + 1, count, i_fd[info.no]);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: is part %" PRIu64 " of %" PRIu64 ", as fds[%u] is",
+                        label, info.no + 1, count, i_fd[info.no]);
     i_fd[info.no] = (uint32_t)i;
     hth_gguf_drop_parts(file);
     return HEARTH_OK;
@@ -220,10 +222,12 @@ hearth_status hth_gguf_join_descriptors(hth_gguf *file, const int *fds, size_t n
 {
     uint32_t i_fd[HTH_GGUF_MAX_PART];
     if (n_fd < 1 || n_fd > HTH_GGUF_MAX_PART)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "n_fd is %zu; a model has 1 to %d files", n_fd, HTH_GGUF_MAX_PART);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "n_fd is %zu; a model has 1 to %d files", n_fd,
+                        HTH_GGUF_MAX_PART);
     hearth_status status = HEARTH_OK;
     memset(i_fd, 0xFF, n_fd * sizeof *i_fd);
-    for (size_t i = 0; i < n_fd && status == HEARTH_OK; i++) status = find_part(file, fds, n_fd, i, i_fd, err);
+    for (size_t i = 0; i < n_fd && status == HEARTH_OK; i++)
+        status = find_part(file, fds, n_fd, i, i_fd, err);
     if (n_fd == 1) return status;
     for (uint32_t i = 0; i < n_fd && status == HEARTH_OK; i++) {
         status = hth_gguf_add_descriptor(file, i_fd[i], fds[i_fd[i]], err);

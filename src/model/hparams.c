@@ -160,7 +160,7 @@ static hearth_status check_is_model(hth_hparams_reader *r)
                             hth_gguf_path(r->file), kinds[i].what, kinds[i].key,
                             (unsigned long long)hth_gguf_find(r->file, kinds[i].key)->offset, kinds[i].value, kinds[i].says);
     }
-    if (hth_gguf_n_tensor(r->file) > 0) return HEARTH_OK;
+    if (hth_gguf_n_tensor(r->file) > 0 || r->may_lack_tensors) return HEARTH_OK;
     return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
                     "%s: a vocabulary, not a model: the file has no tensors; name a file with weights",
                     hth_gguf_path(r->file));
@@ -648,7 +648,7 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
                                      hth_arena *arena, hth_hparams *h, hth_layer_sizes **per_layer,
                                      hearth_error *err)
 {
-    hth_hparams_reader r = {.file = file, .err = err};
+    hth_hparams_reader r = {.file = file, .may_lack_tensors = overrides->may_lack_tensors, .err = err};
     hearth_status st = read_all(&r, arena, h, per_layer);
     return st == HEARTH_OK ? override_activation(&r, h, overrides->activation) : st;
 }

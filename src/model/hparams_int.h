@@ -16,8 +16,9 @@ enum {
 typedef struct hth_hparams_reader {
     const hth_gguf *file;
     const char *arch;
-    uint32_t n_block; /* as hth_hparams: arrays by layer may have an entry for each */
-    bool of_mtp;      /* the block behind the layers is read; warnings were given when these were */
+    uint32_t n_block;      /* as hth_hparams: arrays by layer may have an entry for each */
+    bool may_lack_tensors; /* as hth_model_overrides */
+    bool of_mtp;           /* the block behind the layers is read; warnings were given when these were */
     /* of_mtp: a key whose array has entries for the layers alone, which may not hold for the block; "": none */
     char lacking[HTH_HPARAMS_KEY];
     char key[HTH_HPARAMS_KEY]; /* the last one that was read, for messages */

@@ -505,6 +505,7 @@ typedef struct hth_model {
 typedef struct hth_model_overrides {
     const char *activation; /* by name, instead of the file's */
     bool allow_unused;      /* a tensor that no part of the network reads is a warning, not an error */
+    bool may_lack_tensors;  /* a file of a vocabulary alone is read too */
 } hth_model_overrides;
 
 /* Reads and checks metadata and directory. file must outlive the model. */

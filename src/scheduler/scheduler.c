@@ -28,6 +28,11 @@ hearth_scheduler_options hearth_scheduler_defaults(void)
     return (hearth_scheduler_options){.size = sizeof(hearth_scheduler_options)};
 }
 
+hearth_request hearth_request_defaults(void)
+{
+    return (hearth_request){.size = sizeof(hearth_request)};
+}
+
 /* Copies the options, with what they leave to be chosen. */
 static hearth_status choose(hearth_scheduler *s, const hearth_scheduler_options *options, hearth_error *err)
 {
@@ -88,10 +93,12 @@ hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_sche
     if (!out) return hth_fail_null(err, "out");
     *out = NULL;
     if (!model) return hth_fail_null(err, "model");
+    hearth_status st = hth_engine_need_model(model, "a scheduler", err);
+    if (st != HEARTH_OK) return st;
     hearth_scheduler *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a scheduler");
     s->model = hth_engine_hold_model(model);
-    hearth_status st = choose(s, options, err);
+    st = choose(s, options, err);
     if (st == HEARTH_OK) st = open_pages(s, err);
     if (st == HEARTH_OK) st = hth_kept_open(&s->kept, s->options.n_kept, err);
     if (st == HEARTH_OK)

@@ -94,7 +94,8 @@ struct hth_tokenizer {
     hth_file_name_index word_index; /* words by text */
     int32_t *merge_id;             /* the word that the merge of a rank produces */
 
-    int32_t bos, eos, unknown;  /* or -1 */
+    int32_t special[HTH_N_SPECIAL]; /* by hearth_special_token, or -1 */
+    int32_t bos, eos, unknown;  /* of these */
     int32_t last;               /* added after a text: EOS, or the separator of WordPiece; or -1 */
     bool add_bos, add_space_prefix;
     bool drops_space;           /* a leading space of a decoded text is not in the text */

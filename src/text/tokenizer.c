@@ -112,6 +112,28 @@ hth_str hth_tokenizer_entry(const hth_tokenizer *tok, int32_t id)
     return tok->token[id].entry;
 }
 
+int32_t hth_tokenizer_find(const hth_tokenizer *tok, const char *bytes, size_t n)
+{
+    for (int32_t i = 0; i < tok->n_vocab; i++) {
+        const hth_str *entry = &tok->token[i].entry;
+        if (entry->n == n && memcmp(entry->bytes, bytes, n) == 0) return i;
+    }
+    return -1;
+}
+
+/* In byte-level BPE a byte is a word. */
+static int32_t newline_of(const hth_tokenizer *tok)
+{
+    if (tok->byte_id['\n'] >= 0 || tok->algorithm != HTH_TEXT_BPE) return tok->byte_id['\n'];
+    uint32_t symbol = tok->byte_symbol['\n'];
+    return symbol < HTH_TEXT_CHARS ? (int32_t)symbol : -1;
+}
+
+int32_t hth_tokenizer_special(const hth_tokenizer *tok, hearth_special_token which)
+{
+    return which == HEARTH_SPECIAL_NEWLINE ? newline_of(tok) : tok->special[which];
+}
+
 const char *hth_tokenizer_model(const hth_tokenizer *tok) { return tok->model; }
 
 const char *hth_tokenizer_title(const hth_tokenizer *tok)

@@ -33,6 +33,11 @@ const char *hth_tokenizer_title(const hth_tokenizer *tok);
 /* The type of the pre-tokenizer ("gpt-2"); engine receives the library that runs it ("PCRE2 10.42, Unicode
  * 14.0.0"). NULL for kinds that have no pre-tokenizer. */
 const char *hth_tokenizer_pretok_name(const hth_tokenizer *tok, char *engine, size_t n_engine);
+/* The first token whose entry is these bytes; -1: none. Looks at all. */
+int32_t hth_tokenizer_find(const hth_tokenizer *tok, const char *bytes, size_t n);
+enum { HTH_N_SPECIAL = HEARTH_SPECIAL_FIM_FILE + 1 };
+/* -1 if the vocabulary has none. */
+int32_t hth_tokenizer_special(const hth_tokenizer *tok, hearth_special_token which);
 /* -1 if the file has none. */
 int32_t hth_tokenizer_bos(const hth_tokenizer *tok);
 int32_t hth_tokenizer_eos(const hth_tokenizer *tok);

@@ -10,24 +10,32 @@
 
 /* ---- ids ---------------------------------------------------------------------- */
 
-typedef enum role { BOS, EOS, UNKNOWN, CLS, SEP, N_ROLE, EOG = N_ROLE, OTHER } role;
-
 typedef struct id_key {
     const char *key;
-    role role;
+    hearth_special_token special;
+    bool ends; /* it is an end of generation */
 } id_key;
 
-/* All ids that a file may state. "seperator" is the format's spelling. */
+/* All ids that a file may state, older keys before those that took their place. "seperator" is the format's spelling. */
 static const id_key id_keys[] = {
-    {"tokenizer.ggml.bos_token_id", BOS},       {"tokenizer.ggml.eos_token_id", EOS},
-    {"tokenizer.ggml.unknown_token_id", UNKNOWN}, {"tokenizer.ggml.eot_token_id", EOG},
-    {"tokenizer.ggml.eom_token_id", EOG},      {"tokenizer.ggml.fim_pad_token_id", EOG},
-    {"tokenizer.ggml.fim_rep_token_id", EOG},  {"tokenizer.ggml.fim_sep_token_id", EOG},
-    {"tokenizer.ggml.fim_pre_token_id", OTHER}, {"tokenizer.ggml.fim_suf_token_id", OTHER},
-    {"tokenizer.ggml.fim_mid_token_id", OTHER}, {"tokenizer.ggml.prefix_token_id", OTHER},
-    {"tokenizer.ggml.suffix_token_id", OTHER},  {"tokenizer.ggml.middle_token_id", OTHER},
-    {"tokenizer.ggml.padding_token_id", OTHER}, {"tokenizer.ggml.seperator_token_id", SEP},
-    {"tokenizer.ggml.cls_token_id", CLS},     {"tokenizer.ggml.mask_token_id", OTHER},
+    {"tokenizer.ggml.bos_token_id", HEARTH_SPECIAL_BOS, false},
+    {"tokenizer.ggml.eos_token_id", HEARTH_SPECIAL_EOS, true},
+    {"tokenizer.ggml.unknown_token_id", HEARTH_SPECIAL_UNKNOWN, false},
+    {"tokenizer.ggml.eot_token_id", HEARTH_SPECIAL_EOT, true},
+    {"tokenizer.ggml.eom_token_id", HEARTH_SPECIAL_EOM, true},
+    {"tokenizer.ggml.fim_pad_token_id", HEARTH_SPECIAL_FIM_PADDING, true},
+    {"tokenizer.ggml.fim_rep_token_id", HEARTH_SPECIAL_FIM_REPOSITORY, true},
+    {"tokenizer.ggml.fim_sep_token_id", HEARTH_SPECIAL_FIM_FILE, true},
+    {"tokenizer.ggml.prefix_token_id", HEARTH_SPECIAL_FIM_PREFIX, false},
+    {"tokenizer.ggml.suffix_token_id", HEARTH_SPECIAL_FIM_SUFFIX, false},
+    {"tokenizer.ggml.middle_token_id", HEARTH_SPECIAL_FIM_MIDDLE, false},
+    {"tokenizer.ggml.fim_pre_token_id", HEARTH_SPECIAL_FIM_PREFIX, false},
+    {"tokenizer.ggml.fim_suf_token_id", HEARTH_SPECIAL_FIM_SUFFIX, false},
+    {"tokenizer.ggml.fim_mid_token_id", HEARTH_SPECIAL_FIM_MIDDLE, false},
+    {"tokenizer.ggml.padding_token_id", HEARTH_SPECIAL_PADDING, false},
+    {"tokenizer.ggml.seperator_token_id", HEARTH_SPECIAL_SEPARATOR, false},
+    {"tokenizer.ggml.cls_token_id", HEARTH_SPECIAL_CLASS, false},
+    {"tokenizer.ggml.mask_token_id", HEARTH_SPECIAL_MASK, false},
 };
 
 static bool is_signed(const hth_gguf_value *v)
@@ -80,18 +88,30 @@ static hearth_status read_id(const hth_tokenizer *tok, const hth_gguf *file, con
     return status;
 }
 
+enum { N_DEFAULT = 5 };
 /* The ids that a file need not state, or -1. Those of "gpt2" (11) are right for one vocabulary of many, so there are
- * none. */
-static int32_t default_id(const hth_tokenizer *tok, role r)
+ * none. Without token types, the ids say which tokens are special. */
+static const struct {
+    hearth_special_token special;
+    int32_t ids[HTH_TEXT_WORDPIECE + 1];
+    hth_token_kind kind;
+} defaults[N_DEFAULT] = {
+#define IDS(S, B, U, W) {[HTH_TEXT_SPM] = S, [HTH_TEXT_BPE] = B, [HTH_TEXT_UNIGRAM] = U, [HTH_TEXT_WORDPIECE] = W}
+    {HEARTH_SPECIAL_BOS, IDS(1, -1, -1, -1), HTH_TOKEN_CONTROL},
+    {HEARTH_SPECIAL_EOS, IDS(2, -1, 1, -1), HTH_TOKEN_CONTROL},
+    {HEARTH_SPECIAL_UNKNOWN, IDS(0, -1, 2, 100), HTH_TOKEN_UNKNOWN},
+    {HEARTH_SPECIAL_CLASS, IDS(-1, -1, -1, 101), HTH_TOKEN_CONTROL},
+    {HEARTH_SPECIAL_SEPARATOR, IDS(-1, -1, -1, 102), HTH_TOKEN_CONTROL},
+#undef IDS
+};
+
+static void set_default_ids(hth_tokenizer *tok)
 {
-    static const int32_t ids[][N_ROLE] = {
-        [HTH_TEXT_SPM] = {[BOS] = 1, [EOS] = 2, [UNKNOWN] = 0, [CLS] = -1, [SEP] = -1},
-        [HTH_TEXT_BPE] = {[BOS] = -1, [EOS] = -1, [UNKNOWN] = -1, [CLS] = -1, [SEP] = -1},
-        [HTH_TEXT_UNIGRAM] = {[BOS] = -1, [EOS] = 1, [UNKNOWN] = 2, [CLS] = -1, [SEP] = -1},
-        [HTH_TEXT_WORDPIECE] = {[BOS] = -1, [EOS] = -1, [UNKNOWN] = 100, [CLS] = 101, [SEP] = 102},
-    };
-    int32_t id = ids[tok->algorithm][r];
-    return id < tok->n_vocab ? id : -1;
+    for (int i = 0; i < HTH_N_SPECIAL; i++) tok->special[i] = -1;
+    for (int i = 0; i < N_DEFAULT; i++) {
+        int32_t id = defaults[i].ids[tok->algorithm];
+        tok->special[defaults[i].special] = id < tok->n_vocab ? id : -1;
+    }
 }
 
 /* A file without types does not say which tokens are special; its ids do. */
@@ -105,30 +125,33 @@ static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, bool add
                               hearth_error *err)
 {
     const bool has_kinds = hth_gguf_find(file, "tokenizer.ggml.token_type") != NULL;
-    int32_t by_role[N_ROLE];
+    int32_t *special = tok->special;
     *lost_end = NULL;
-    for (int r = 0; r < N_ROLE; r++) by_role[r] = default_id(tok, (role)r);
+    set_default_ids(tok);
     for (size_t i = 0; i < sizeof id_keys / sizeof *id_keys; i++) {
-        role r = id_keys[i].role;
-        int32_t extra = -1, *id = r == EOG || r == OTHER ? &extra : &by_role[r];
+        const id_key *k = &id_keys[i];
+        int32_t *id = &special[k->special];
         bool outside;
-        hearth_status status = read_id(tok, file, id_keys[i].key, id, &outside, err);
+        hearth_status status = read_id(tok, file, k->key, id, &outside, err);
         if (status != HEARTH_OK) return status;
-        if (outside && (r == EOS || r == EOG)) *lost_end = id_keys[i].key;
+        if (outside && k->ends) *lost_end = k->key;
         /* The default belongs to the usual vocabulary, which this may not be. */
-        if (outside && r == EOS && *id >= 0 && has_kinds && tok->token[*id].kind != HTH_TOKEN_CONTROL) *id = -1;
-        if (r == EOG && extra >= 0) tok->token[extra].is_eog = true;
-        if (r == EOG && !has_kinds) mark_special(tok, extra, HTH_TOKEN_CONTROL);
+        if (outside && k->special == HEARTH_SPECIAL_EOS && *id >= 0 && has_kinds &&
+            tok->token[*id].kind != HTH_TOKEN_CONTROL)
+            *id = -1;
+        if (!k->ends || *id < 0) continue;
+        tok->token[*id].is_eog = true;
+        if (!has_kinds) mark_special(tok, *id, HTH_TOKEN_CONTROL);
     }
-    for (int r = 0; r < N_ROLE && !has_kinds; r++)
-        mark_special(tok, by_role[r], r == UNKNOWN ? HTH_TOKEN_UNKNOWN : HTH_TOKEN_CONTROL);
+    for (int i = 0; i < N_DEFAULT && !has_kinds; i++)
+        mark_special(tok, special[defaults[i].special], defaults[i].kind);
     const bool is_wordpiece = tok->algorithm == HTH_TEXT_WORDPIECE;
-    if (is_wordpiece && by_role[BOS] < 0) by_role[BOS] = by_role[CLS];
-    tok->bos = tok->flags & HTH_TEXT_NO_BOS ? -1 : by_role[BOS];
-    tok->eos = by_role[EOS];
-    tok->unknown = by_role[UNKNOWN];
-    tok->last = !add_last ? -1 : is_wordpiece ? by_role[SEP] : tok->eos;
-    if (tok->eos >= 0) tok->token[tok->eos].is_eog = true;
+    if (is_wordpiece && special[HEARTH_SPECIAL_BOS] < 0) special[HEARTH_SPECIAL_BOS] = special[HEARTH_SPECIAL_CLASS];
+    if (tok->flags & HTH_TEXT_NO_BOS) special[HEARTH_SPECIAL_BOS] = -1;
+    tok->bos = special[HEARTH_SPECIAL_BOS];
+    tok->eos = special[HEARTH_SPECIAL_EOS];
+    tok->unknown = special[HEARTH_SPECIAL_UNKNOWN];
+    tok->last = !add_last ? -1 : is_wordpiece ? special[HEARTH_SPECIAL_SEPARATOR] : tok->eos;
     return HEARTH_OK;
 }
 
@@ -216,9 +239,7 @@ static bool is_eog_text(const hth_text_token *t)
 
 static bool has_token(const hth_tokenizer *tok, const char *text)
 {
-    for (int32_t i = 0; i < tok->n_vocab; i++)
-        if (has_text(&tok->token[i], text)) return true;
-    return false;
+    return hth_tokenizer_find(tok, text, strlen(text)) >= 0;
 }
 
 static void mark_eog_texts(hth_tokenizer *tok)
@@ -234,32 +255,60 @@ static void mark_eog_texts(hth_tokenizer *tok)
     }
 }
 
+/* Texts that end a turn, in this order, and a message that calls a function: llama.cpp's lists as of v0.5.0. */
+static const char *const eot_texts[] = {
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>", "_<EOT>", "[EOT]",
+    "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>", "<end_of_utterance>",
+};
+
+/* The first end of generation that has one of the texts, in their order; -1: none. */
+static int32_t find_end(const hth_tokenizer *tok, const char *const *texts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = hth_tokenizer_find(tok, texts[i], strlen(texts[i]));
+        if (hth_tokenizer_is_eog(tok, id)) return id;
+    }
+    return -1;
+}
+
+static void find_ends(hth_tokenizer *tok)
+{
+    static const char *const eom_texts[] = {"<|eom_id|>"};
+    int32_t *eot = &tok->special[HEARTH_SPECIAL_EOT], *eom = &tok->special[HEARTH_SPECIAL_EOM];
+    if (*eot < 0) *eot = find_end(tok, eot_texts, sizeof eot_texts / sizeof *eot_texts);
+    if (*eom < 0) *eom = find_end(tok, eom_texts, 1);
+}
+
 /* ---- fill in the middle ------------------------------------------------------------ */
 
 /* Texts of the tokens of code models: of a prefix, a suffix, a middle, padding, a repository and a file. The last three
  * end a generation. llama.cpp's lists as of v0.5.0, used for what the file does not state. */
 static const struct fim {
+    hearth_special_token special;
     const char *key, *old_key, *texts[9];
     bool ends;
 } fims[] = {
-    {"tokenizer.ggml.fim_pre_token_id",
+    {HEARTH_SPECIAL_FIM_PREFIX,
+     "tokenizer.ggml.fim_pre_token_id",
      "tokenizer.ggml.prefix_token_id",
      {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<\357\275\234fim\342\226\201begin\357\275\234>", "<PRE>",
       "\342\226\201<PRE>", "<|code_prefix|>", "<|prefix|>"},
      false},
-    {"tokenizer.ggml.fim_suf_token_id",
+    {HEARTH_SPECIAL_FIM_SUFFIX,
+     "tokenizer.ggml.fim_suf_token_id",
      "tokenizer.ggml.suffix_token_id",
      {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<\357\275\234fim\342\226\201hole\357\275\234>", "<SUF>",
       "\342\226\201<SUF>", "<|code_suffix|>", "<|suffix|>"},
      false},
-    {"tokenizer.ggml.fim_mid_token_id",
+    {HEARTH_SPECIAL_FIM_MIDDLE,
+     "tokenizer.ggml.fim_mid_token_id",
      "tokenizer.ggml.middle_token_id",
      {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<\357\275\234fim\342\226\201end\357\275\234>", "<MID>",
       "\342\226\201<MID>", "<|code_middle|>", "<|middle|>"},
      false},
-    {"tokenizer.ggml.fim_pad_token_id", "", {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}, true},
-    {"tokenizer.ggml.fim_rep_token_id", "", {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}, true},
-    {"tokenizer.ggml.fim_sep_token_id", "", {"<|file_sep|>"}, true},
+    {HEARTH_SPECIAL_FIM_PADDING, "tokenizer.ggml.fim_pad_token_id", "", {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}, true},
+    {HEARTH_SPECIAL_FIM_REPOSITORY, "tokenizer.ggml.fim_rep_token_id", "", {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}, true},
+    {HEARTH_SPECIAL_FIM_FILE, "tokenizer.ggml.fim_sep_token_id", "", {"<|file_sep|>"}, true},
 };
 
 /* The first token with the first of the texts that any has becomes a control token. */
@@ -269,13 +318,12 @@ static void mark_fim_texts(hth_tokenizer *tok, const hth_gguf *file)
         const struct fim *f = &fims[i];
         bool found = hth_gguf_find(file, f->key) || hth_gguf_find(file, f->old_key);
         for (const char *const *text = f->texts; *text && !found; text++) {
-            for (int32_t id = 0; id < tok->n_vocab && !found; id++) {
-                hth_text_token *t = &tok->token[id];
-                if (!has_text(t, *text)) continue;
-                t->kind = HTH_TOKEN_CONTROL;
-                t->is_eog |= f->ends;
-                found = true;
-            }
+            int32_t id = hth_tokenizer_find(tok, *text, strlen(*text));
+            found = id >= 0;
+            if (!found) continue;
+            tok->token[id].kind = HTH_TOKEN_CONTROL;
+            tok->token[id].is_eog |= f->ends;
+            tok->special[f->special] = id;
         }
     }
 }
@@ -337,6 +385,7 @@ hearth_status hth_vocab_read_special(hth_tokenizer *tok, const hth_gguf *file, h
     if (status != HEARTH_OK) return status;
     mark_eog_texts(tok);
     mark_fim_texts(tok, file);
+    find_ends(tok);
     if ((status = check_end(tok, file, lost_end, err)) != HEARTH_OK) return status;
     warn_of_odd_ids(tok, file);
     status = set_mask_lstrip(tok, file, err);

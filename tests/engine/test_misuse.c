@@ -4,6 +4,8 @@
 #include "support/models/tiny_model.h"
 #include "support/test.h"
 
+#include <fcntl.h>
+
 static gguf_bytes file;
 static hearth_model *model;
 static volatile int cancel;
@@ -102,6 +104,12 @@ TEST(models_are_not_opened_by_mistake)
 {
     const char *scratch = test_scratch("tiny.gguf");
     CHECK(test_write_file(scratch, file.data, file.n));
+    const int fd = open(scratch, O_RDONLY | O_CLOEXEC);
+    NOT_OPENED(hearth_model, out, hearth_model_open_descriptors(NULL, 1, "a", NULL, &out, err), "fds is NULL");
+    NOT_OPENED(hearth_model, out, hearth_model_open_descriptors(&fd, 1, NULL, NULL, &out, err), "name is NULL");
+    NOT_OPENED(hearth_model, out, hearth_model_open_descriptors(&fd, 0, "a", NULL, &out, err), "n_fd is 0");
+    NOT_OPENED(hearth_model, out, hearth_model_open_descriptors((int[]){-1}, 1, "a", NULL, &out, err), "fds[0]");
+    REFUSED(hearth_model_open_descriptors(&fd, 1, "a", NULL, NULL, err), "out is NULL");
     NOT_OPENED(hearth_model, out, hearth_model_open(NULL, NULL, &out, err), "path is NULL");
     REFUSED(hearth_model_open(scratch, NULL, NULL, err), "out is NULL");
     NOT_OPENED(hearth_model, out, hearth_model_open_memory(NULL, 5, "a", NULL, &out, err), "data is NULL");
@@ -117,21 +125,41 @@ TEST(models_are_not_opened_by_mistake)
                  {{.gpu = {.reserved = {[7] = 1}}}, "gpu.reserved is not zero"},
                  {{.n_thread = 257}, "n_thread is 257"},
                  {{.n_thread = UINT32_MAX}, "n_thread is 4294967295"},
+                 {{.cpu = "sse9"}, "hearth_model_options.cpu is sse9: no such level"},
+                 {{.cpu = ""}, "hearth_model_options.cpu is : no such level"},
+                 {{.vocab_only = true, .cpu = "x"}, "hearth_model_options.cpu is x"},
+                 {{.cache = "elsewhere"}, "hearth_model_options.cache is elsewhere, but another model"},
+                 {{.no_huge_pages = true}, "hearth_model_options.no_huge_pages is true, but another model"},
                  {{.io = "nonsense"}, "'nonsense'"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         NOT_OPENED(hearth_model, out, hearth_model_open(scratch, &wrong[i].o, &out, err), wrong[i].words);
         NOT_OPENED(hearth_model, out,
                    hearth_model_open_memory(file.data, file.n, "a", &wrong[i].o, &out, err), wrong[i].words);
+        NOT_OPENED(hearth_model, out, hearth_model_open_descriptors(&fd, 1, "a", &wrong[i].o, &out, err),
+                   wrong[i].words);
     }
+    close(fd);
     hearth_model_close(NULL);
 }
 
-TEST(zeros_are_the_defaults_of_models)
+#define CHECK_ZEROS(T, CALL)                                                                                 \
+    do {                                                                                                     \
+        T defaults_ = CALL;                                                                                  \
+        CHECK_INT(defaults_.size, sizeof defaults_);                                                         \
+        defaults_.size = 0;                                                                                  \
+        CHECK_BYTES(&defaults_, &(T){0}, sizeof defaults_);                                                  \
+    } while (0)
+
+TEST(defaults_are_zeros)
 {
-    hearth_model_options defaults = hearth_model_defaults();
-    CHECK_INT(defaults.size, sizeof defaults);
-    defaults.size = 0;
-    CHECK_BYTES(&defaults, &(hearth_model_options){0}, sizeof defaults);
+    CHECK_ZEROS(hearth_model_options, hearth_model_defaults());
+    CHECK_ZEROS(hearth_chat_options, hearth_chat_defaults());
+    CHECK_ZEROS(hearth_answer_options, hearth_answer_defaults());
+    CHECK_ZEROS(hearth_session_options, hearth_session_defaults());
+    CHECK_ZEROS(hearth_sampler_options, hearth_sampler_defaults());
+    CHECK_ZEROS(hearth_constraint_options, hearth_constraint_defaults());
+    CHECK_ZEROS(hearth_scheduler_options, hearth_scheduler_defaults());
+    CHECK_ZEROS(hearth_request, hearth_request_defaults());
 }
 
 TEST(lists_of_devices_take_NULL)
@@ -161,6 +189,24 @@ TEST(functions_on_models_take_NULL)
           !hearth_model_get_layer_storage(model, 0, NULL));
     CHECK(!hearth_model_get_layer_storage(model, UINT32_MAX, &stats));
     CHECK(!hearth_handle_sigbus(NULL));
+    CHECK(hearth_model_n_vocab(NULL) == 0 && hearth_model_d_model(NULL) == 0 && hearth_model_n_metadata(NULL) == 0);
+    hearth_metadata key = {.size = sizeof key};
+    CHECK_INT(hearth_model_get_metadata(NULL, 0, &key), HEARTH_ERROR_ARGUMENT);
+    CHECK_INT(hearth_model_get_metadata(model, 0, NULL), HEARTH_ERROR_ARGUMENT);
+    CHECK_INT(hearth_model_get_metadata(model, SIZE_MAX, &key), HEARTH_ERROR_ARGUMENT);
+    CHECK_INT(hearth_model_find_metadata(NULL, "a", &key), HEARTH_ERROR_ARGUMENT);
+    CHECK_INT(hearth_model_find_metadata(model, NULL, &key), HEARTH_ERROR_ARGUMENT);
+    CHECK_INT(hearth_model_find_metadata(model, "a", NULL), HEARTH_ERROR_ARGUMENT);
+    CHECK_INT(hearth_model_get_metadata_element(NULL, 0, 0, &key), HEARTH_ERROR_ARGUMENT);
+    CHECK_INT(hearth_model_get_metadata_element(model, SIZE_MAX, 0, &key), HEARTH_ERROR_ARGUMENT);
+    CHECK_INT(hearth_model_get_metadata_element(model, 0, 0, NULL), HEARTH_ERROR_ARGUMENT);
+    hearth_token_info token = {.size = sizeof token};
+    CHECK_INT(hearth_model_get_token(NULL, 0, &token), HEARTH_ERROR_ARGUMENT);
+    CHECK_INT(hearth_model_get_token(model, 0, NULL), HEARTH_ERROR_ARGUMENT);
+    CHECK_INT(hearth_model_get_token(model, TINY_VOCAB, &token), HEARTH_ERROR_ARGUMENT);
+    CHECK(hearth_token_find(NULL, "a", 1) == -1 && hearth_token_find(model, NULL, 1) == -1);
+    CHECK(hearth_token_special(NULL, HEARTH_SPECIAL_BOS) == -1 &&
+          hearth_token_special(model, (hearth_special_token)99) == -1);
     CHECK_INT(hearth_token_bos(NULL), -1);
     CHECK_INT(hearth_token_eos(NULL), -1);
     CHECK(!hearth_token_is_eog(NULL, 2) && !hearth_token_is_eog(model, -1) &&

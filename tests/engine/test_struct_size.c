@@ -64,7 +64,8 @@ TEST(results_end_where_an_older_program_says)
             X(hearth_session_open) X(hearth_session_close) X(hearth_embedder_open) X(hearth_embedder_close) X(hearth_sampler_open) X(hearth_sampler_close)    \
                 X(hearth_constraint_open) X(hearth_constraint_close) X(hearth_scheduler_open)                \
                     X(hearth_scheduler_close) X(hearth_scheduler_add) X(hearth_scheduler_get_stats)          \
-                        X(hearth_scheduler_get_progress)
+                        X(hearth_scheduler_get_progress) X(hearth_model_get_metadata) X(hearth_model_get_token)   \
+                            X(hearth_devices_open) X(hearth_devices_close) X(hearth_devices_get)
 
 #define DECLARE_FUNCTION(F) static __typeof__(F) *lib_##F;
 FOR_EACH_FUNCTION(DECLARE_FUNCTION)
@@ -247,11 +248,28 @@ static bool get_storage(void *to)
 static bool get_stats(void *to) { return lib_hearth_scheduler_get_stats(scheduler, to) == HEARTH_OK; }
 static bool get_progress(void *to) { return lib_hearth_scheduler_get_progress(scheduler, request_id, to); }
 
+static bool get_metadata(void *to) { return lib_hearth_model_get_metadata(model, 0, to) == HEARTH_OK; }
+static bool get_token(void *to) { return lib_hearth_model_get_token(model, 5, to) == HEARTH_OK; }
+/* There may be none: a size that is taken is told by what is written. */
+static bool get_device(void *to)
+{
+    hearth_devices *devices = NULL;
+    uint8_t first;
+    CHECK_OK(lib_hearth_devices_open(&devices, err));
+    memcpy(&first, (char *)to + sizeof(size_t), 1);
+    (void)lib_hearth_devices_get(devices, SIZE_MAX, to);
+    lib_hearth_devices_close(devices);
+    return first != ((uint8_t *)to)[sizeof(size_t)];
+}
+
 static const struct filled {
     const char *name;
     size_t size;
     bool (*get)(void *to);
 } all_filled[] = {{"hearth_model_info", sizeof(hearth_model_info), get_info},
+                  {"hearth_metadata", sizeof(hearth_metadata), get_metadata},
+                  {"hearth_token_info", sizeof(hearth_token_info), get_token},
+                  {"hearth_device_info", sizeof(hearth_device_info), get_device},
                   {"hearth_storage_stats", sizeof(hearth_storage_stats), get_storage},
                   {"hearth_scheduler_stats", sizeof(hearth_scheduler_stats), get_stats},
                   {"hearth_request_progress", sizeof(hearth_request_progress), get_progress}};
