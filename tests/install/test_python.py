@@ -182,12 +182,21 @@ def structs_are_laid_out_as_by_the_compiler():
 def enumerators_have_the_values_of_the_header():
     for names, kind in ((hearth.STATUS, "status"), (hearth._KV, "kv_type"), (hearth._SELECTORS, "selector"),
                         (hearth._ANSWERS, "answer_kind"), (hearth._CONSTRAINTS, "constraint_kind"),
-                        (hearth._ENDS, "constraint_end"), (hearth._STATES, "request_state")):
+                        (hearth._ENDS, "constraint_end"), (hearth._STATES, "request_state"),
+                        (hearth._METADATA, "metadata_type"), (hearth._SPECIAL, "special_token"),
+                        (hearth._DEVICES, "device_kind")):
         body = re.search(r"typedef enum hearth_%s \{(.*?)\}" % kind, header(), re.S).group(1)
         found = re.findall(r"HEARTH_\w+", body)
         assert len(found) == len(names), (kind, found)
         for i, (full, name, value) in enumerate(zip(found, names, re.findall(r"HEARTH_\w+( = \d+)?", body))):
             assert full.lower().endswith("_" + name) and value in ("", f" = {i}"), (full, name, value)
+
+
+@case
+def attributes_have_the_bits_of_the_header():
+    body = re.search(r"typedef enum hearth_token_attributes \{(.*?)\}", header(), re.S).group(1)
+    found = [(name.lower(), int(value)) for name, value in re.findall(r"HEARTH_TOKEN_(\w+) = (\d+)", body)]
+    assert found == [(name, 1 << i) for i, name in enumerate(hearth._ATTRIBUTES)], found
 
 
 def letter_of(kind):
@@ -211,6 +220,56 @@ def functions_have_the_parameters_of_the_header():
         if mine[0] == "i":
             letters = letters.replace("s", "i", 1)  # a status without a message
         assert letters == re.sub("f", "p", mine), (name, mine, letters)
+
+
+# ---- models, machines and builds -----------------------------------------------------------------------------------------
+
+@case
+def a_vocabulary_alone_is_opened():
+    with hearth.Model(MODEL, vocab_only=True) as vocabulary:
+        assert vocabulary.tokenize(PROMPT) == model.tokenize(PROMPT)
+        assert vocabulary.info.n_vocab == model.info.n_vocab and vocabulary.info.weight_bytes == 0
+        assert "vocab_only" in error_of("argument", vocabulary.session)
+
+
+@case
+def metadata_are_a_mapping():
+    keys = list(model.metadata)
+    assert len(keys) == len(model.metadata) > 10 and len(set(keys)) == len(keys)
+    assert model.metadata["general.architecture"] == model.info.architecture == "llama"
+    assert model.metadata["llama.block_count"] == model.info.n_layer
+    assert isinstance(model.metadata["llama.attention.layer_norm_rms_epsilon"], float)
+    tokens = model.metadata["tokenizer.ggml.tokens"]
+    assert len(tokens) == model.info.n_vocab and tokens[model.bos].encode() == model.token(model.bos).text
+    assert "no.such.key" not in model.metadata and "a\0b" not in model.metadata
+    assert model.metadata.get("general.architecture\0") is None and model.metadata.get("") is None
+    assert all(model.metadata[key] is not None for key in keys)
+
+
+@case
+def tokens_have_texts_and_attributes():
+    end = model.token(model.eos)
+    assert "control" in end.attributes and "end" in end.attributes, end
+    assert model.find_token(end.text) == model.eos == model.special_token("eos") and model.find_token("never such a token") == -1
+    ids = model.tokenize(PROMPT)
+    assert b"".join(model.token(token).bytes for token in ids[1:]).decode().strip() == PROMPT
+    assert model.special_token("bos") == model.bos and "kind" in error_of("argument", model.special_token, "none")
+    for token in (-1, model.info.n_vocab):
+        assert str(token) in error_of("argument", model.token, token)
+
+
+@case
+def machine_and_build_are_listed():
+    levels = hearth.cpu_levels()
+    assert levels[-1] == "generic" and model.info.cpu in levels, levels
+    with hearth.Model(MODEL, cpu="generic") as generic:
+        assert generic.info.cpu == "generic"
+    assert "cpu is nonsense" in error_of("argument", hearth.Model, MODEL, cpu="nonsense")
+    assert "cache is elsewhere" in error_of("argument", hearth.Model, MODEL, cache="elsewhere")  # model has another one
+    assert list(hearth.features()) == ["vulkan", "io_uring", "json", "bpe", "wordpiece"]
+    shown = json.loads(subprocess.check_output([os.path.join(BUILD, "hearth"), "devices", "--json"], text=True))["devices"]
+    assert [(d.device, d.uuid, d.description, d.memory_bytes) for d in hearth.devices()] == [
+        (d["device"], d["uuid"], d["name"], d["memory_bytes"]) for d in shown]
 
 
 # ---- texts -------------------------------------------------------------------------------------------------------------

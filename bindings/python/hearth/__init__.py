@@ -26,8 +26,8 @@ from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_float, c_int, c
 from ctypes import c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import (TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence,
-                    TypeVar, Union)
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence,
+                    Tuple, TypeVar, Union)
 
 __version__ = "0.1.0"
 _SONAME = "libhearth.so.0.1"
@@ -82,7 +82,8 @@ class _ModelOptions(_Sized):
     _fields_ = [("size", c_size_t), ("n_thread", c_uint32), ("mmap", c_bool), ("progress", c_void_p),
                 ("progress_user", c_void_p), ("no_repack", c_bool), ("predictors", c_char_p), ("thresholds", c_char_p),
                 ("selector", c_int), ("activation", c_char_p), ("gpu", _GpuOptions), ("ram", c_uint64), ("io", c_char_p),
-                ("allow_unused", c_bool), ("cancel", POINTER(c_int))]
+                ("allow_unused", c_bool), ("cancel", POINTER(c_int)), ("vocab_only", c_bool), ("no_huge_pages", c_bool),
+                ("cpu", c_char_p), ("cache", c_char_p)]
 
 
 class _ModelInfo(_Sized):
@@ -97,6 +98,25 @@ class _ModelInfo(_Sized):
                 ("gpu_predicted_tps", c_double), ("gpu_head", c_bool), ("gpu_bit_exact", c_bool),
                 ("gpu_bit_exact_reason", c_char_p), ("gpu_bytes", c_uint64), ("gpu_simulated", c_bool),
                 ("gpu_sim_seconds", c_double)]
+
+
+class _Metadata(_Sized):
+    _fields_ = [("size", c_size_t), ("type", c_int), ("element_type", c_int), ("as_bool", c_bool), ("index", c_size_t),
+                ("key", c_void_p), ("n_key", c_size_t), ("as_string", c_void_p), ("n", c_uint64), ("as_unsigned", c_uint64),
+                ("as_signed", c_int64), ("as_float", c_double)]
+
+
+class _TokenInfo(_Sized):
+    _fields_ = [("size", c_size_t), ("text", c_void_p), ("n_text", c_size_t), ("bytes", c_void_p), ("n_bytes", c_size_t),
+                ("score", c_float), ("attributes", c_uint32)]
+
+
+class _DeviceInfo(_Sized):
+    _fields_ = [("size", c_size_t), ("kind", c_int), ("is_usable", c_bool), ("is_auto", c_bool), ("has_byte_dot", c_bool),
+                ("has_cooperative_matrix2", c_bool), ("lists_cooperative_matrix2", c_bool), ("device", c_char_p),
+                ("uuid", c_char_p), ("description", c_char_p), ("driver", c_char_p), ("problem", c_char_p),
+                ("memory_bytes", c_uint64), ("free_bytes", c_uint64), ("binding_bytes", c_uint64),
+                ("matrix_shapes", c_char_p)]
 
 
 class _Message(ctypes.Structure):
@@ -178,6 +198,11 @@ _POOLINGS = ("auto", "mean", "first", "last")
 _ANSWERS = ("text", "reasoning", "call", "arguments")
 _CONSTRAINTS = ("json_object", "json_schema", "choices", "grammar", "calls")
 _ENDS = ("goes_on", "may_end", "ends")
+_METADATA = ("none", "unsigned", "signed", "float", "bool", "string", "array")
+_SPECIAL = ("bos", "eos", "eot", "eom", "unknown", "separator", "class", "padding", "mask", "newline", "fim_prefix",
+            "fim_suffix", "fim_middle", "fim_padding", "fim_repository", "fim_file")
+_DEVICES = ("discrete", "integrated", "cpu")
+_ATTRIBUTES = ("normal", "unknown", "control", "user_defined", "unused", "byte", "end", "padding")  # bits, from 1
 _STATES = ("token", "end", "length", "stopped", "cancelled", "failed")
 
 
@@ -203,6 +228,10 @@ _TYPES = {"s": c_int, "p": c_void_p, "n": c_size_t, "c": c_char_p, "i": c_int32,
 _FUNCTIONS = {
     "hearth_version": "c", "hearth_log_set": "vpp", "hearth_free": "vp",
     "hearth_model_open": "scpp", "hearth_model_close": "vp", "hearth_model_get_info": "ipp",
+    "hearth_model_n_metadata": "np", "hearth_model_get_metadata": "ipnp", "hearth_model_find_metadata": "ipcp",
+    "hearth_model_get_metadata_element": "ipnUp", "hearth_model_get_token": "ipip", "hearth_token_find": "ipcn",
+    "hearth_token_special": "ipi", "hearth_devices_open": "sp", "hearth_devices_close": "vp", "hearth_devices_count": "np",
+    "hearth_devices_get": "ipnp", "hearth_cpu_level": "cn", "hearth_feature": "cnp",
     "hearth_tokenize": "spcnupp", "hearth_token_bos": "ip", "hearth_token_eos": "ip", "hearth_token_is_eog": "bpi",
     "hearth_detokenizer_open": "spbbp", "hearth_detokenizer_close": "vp", "hearth_detokenizer_push": "spipp",
     "hearth_detokenizer_flush": "vppp", "hearth_chat_open": "spcp", "hearth_chat_open_template": "spcnp",
@@ -315,6 +344,54 @@ _lib.hearth_log_set(_log_fn, None)
 def version() -> str:
     """Of the library."""
     return str(_lib.hearth_version().decode())
+
+
+def cpu_levels() -> List[str]:
+    """Levels of kernels that this machine can run, best first: values of cpu of a Model."""
+    names = (_lib.hearth_cpu_level(i) for i in itertools.count())
+    return [name.decode() for name in itertools.takewhile(bool, names)]
+
+
+def features() -> Dict[str, bool]:
+    """What a build may lack, and whether this one has it: vulkan, io_uring, json, bpe, wordpiece."""
+    built = c_bool()
+    names = (_lib.hearth_feature(i, byref(built)) for i in itertools.count())
+    return {name.decode(): built.value for name in itertools.takewhile(bool, names)}
+
+
+@dataclass(frozen=True)
+class Device:
+    """Of hearth_device_info. device and uuid are names for device of a Model."""
+    kind: str
+    is_usable: bool
+    is_auto: bool
+    device: str
+    uuid: str
+    description: str
+    driver: str
+    problem: str
+    memory_bytes: int
+    free_bytes: int
+
+
+def devices() -> List[Device]:
+    """The GPUs of this machine, and drivers that compute on the CPU."""
+    out = c_void_p()
+    _call("hearth_devices_open", byref(out))
+    found, info = [], _DeviceInfo()
+    for i in range(_lib.hearth_devices_count(out)):
+        _lib.hearth_devices_get(out, i, byref(info))
+        values = _values_of(Device, info)
+        values["kind"] = _DEVICES[info.kind]
+        found.append(Device(**values))
+    _lib.hearth_devices_close(out)
+    return found
+
+
+def _values_of(kind: Any, struct: Any) -> Dict[str, Any]:
+    """The fields of a dataclass that a struct has, too."""
+    values = {f.name: getattr(struct, f.name) for f in fields(kind)}
+    return {k: v.decode(errors="replace") if isinstance(v, bytes) else v for k, v in values.items()}
 
 
 def _call(name: str, *arguments: Any) -> None:
@@ -440,6 +517,51 @@ class ModelInfo:
 RAM_AUTO = 2**64 - 1
 
 
+class Token(NamedTuple):
+    """text: as in the vocabulary; bytes: what it stands for. attributes: names of hearth_token_attributes in small letters,
+    "control"."""
+    text: bytes
+    bytes: bytes
+    score: float
+    attributes: Tuple[str, ...]
+
+
+class Metadata(Mapping[str, Any]):
+    """The metadata of a file by key: int, float, bool, str, or a list of these. Strings that are no UTF-8 have U+FFFD."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def _value(self, found: _Metadata) -> Any:
+        kind, index = _METADATA[found.type], found.index
+        if kind == "string":
+            return ctypes.string_at(found.as_string, found.n).decode(errors="replace")
+        if kind != "array":
+            return getattr(found, "as_" + kind)
+        values, element = [], _Metadata()
+        for i in range(found.n):
+            if _lib.hearth_model_get_metadata_element(self._model._pointer, index, i, byref(element)):
+                raise Error("unsupported", "arrays of arrays cannot be read")
+            values.append(self._value(element))
+        return values
+
+    def __getitem__(self, key: str) -> Any:
+        found = _Metadata()
+        name = key.encode(errors="surrogatepass")
+        if b"\0" in name or _lib.hearth_model_find_metadata(self._model._pointer, name, byref(found)) or not found.type:
+            raise KeyError(key)
+        return self._value(found)
+
+    def __len__(self) -> int:
+        return int(_lib.hearth_model_n_metadata(self._model._pointer))
+
+    def __iter__(self) -> Iterator[str]:
+        found = _Metadata()
+        for i in range(len(self)):
+            _lib.hearth_model_get_metadata(self._model._pointer, i, byref(found))
+            yield ctypes.string_at(found.key, found.n_key).decode(errors="replace")
+
+
 class Model(_Object):
     """An opened GGUF file; hearth_model_options says what the options mean. progress(done, total) gets bytes; False
     cancels. n_ctx, n_batch and kv announce the sessions where device or ram is given."""
@@ -449,7 +571,9 @@ class Model(_Object):
                  predictors: Optional[str] = None, thresholds: Optional[str] = None, selector: str = "auto",
                  activation: Optional[str] = None, device: Optional[str] = None, vram: int = 0,
                  placement: Optional[str] = None, bit_exact: bool = False, n_ctx: int = 0, n_batch: int = 0,
-                 kv: str = "f16", ram: int = 0, io: Optional[str] = None, allow_unused: bool = False) -> None:
+                 kv: str = "f16", ram: int = 0, io: Optional[str] = None, allow_unused: bool = False,
+                 vocab_only: bool = False, no_huge_pages: bool = False, cpu: Optional[str] = None,
+                 cache: Optional[Union[str, "os.PathLike[str]"]] = None) -> None:
         cancel = c_int(0)
         failures: List[BaseException] = []
 
@@ -466,7 +590,8 @@ class Model(_Object):
         options = _ModelOptions(n_thread=n_thread, mmap=mmap, progress=ctypes.cast(report_fn, c_void_p), no_repack=no_repack,
                                 predictors=_name_of(predictors), thresholds=_name_of(thresholds),
                                 selector=_value_of(_SELECTORS, selector, "selector"), activation=_name_of(activation),
-                                gpu=gpu, ram=ram, io=_name_of(io), allow_unused=allow_unused, cancel=ctypes.pointer(cancel))
+                                gpu=gpu, ram=ram, io=_name_of(io), allow_unused=allow_unused, cancel=ctypes.pointer(cancel),
+                                vocab_only=vocab_only, no_huge_pages=no_huge_pages, cpu=_name_of(cpu), cache=_name_of(cache))
         out = c_void_p()
         try:
             _interruptible(cancel, lambda: _call("hearth_model_open", _name_of(path), byref(options), byref(out)))
@@ -477,12 +602,12 @@ class Model(_Object):
         super().__init__("hearth_model_close", out, (cancel, report_fn))
         self._cancel = cancel
         self.info = self._get_info()
+        self.metadata = Metadata(self)
 
     def _get_info(self) -> ModelInfo:
         found = _ModelInfo()
         _lib.hearth_model_get_info(self._pointer, byref(found))
-        values = {f.name: getattr(found, f.name) for f in fields(ModelInfo)}
-        return ModelInfo(**{k: v.decode(errors="replace") if isinstance(v, bytes) else v for k, v in values.items()})
+        return ModelInfo(**_values_of(ModelInfo, found))
 
     @property
     def cancelled(self) -> bool:
@@ -506,6 +631,24 @@ class Model(_Object):
     def is_eog(self, token: int) -> bool:
         """Whether it is an end of generation."""
         return bool(_lib.hearth_token_is_eog(self._pointer, token))
+
+    def token(self, token: int) -> Token:
+        """What the vocabulary says of it."""
+        found = _TokenInfo()
+        status = _lib.hearth_model_get_token(self._pointer, token, byref(found))
+        if status:
+            raise Error(STATUS[status], f"token {token}: the vocabulary has {self.info.n_vocab}, or is not supported")
+        names = tuple(name for i, name in enumerate(_ATTRIBUTES) if found.attributes >> i & 1)
+        return Token(ctypes.string_at(found.text, found.n_text), ctypes.string_at(found.bytes, found.n_bytes), found.score, names)
+
+    def find_token(self, text: Text) -> int:
+        """The token whose text in the vocabulary is exactly this; -1: there is none."""
+        data = _bytes_of(text)
+        return int(_lib.hearth_token_find(self._pointer, data, len(data)))
+
+    def special_token(self, kind: str) -> int:
+        """kind: a name of hearth_special_token in small letters, "eot", "fim_prefix"; -1: there is none."""
+        return int(_lib.hearth_token_special(self._pointer, _value_of(_SPECIAL, kind, "kind")))
 
     def tokenize(self, text: Text, *, add_special: bool = True, parse_special: bool = False) -> List[int]:
         """parse_special: texts of control tokens become these tokens, for trusted text only."""
