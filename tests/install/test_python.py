@@ -321,6 +321,12 @@ def sessions_are_copied_saved_and_cut():
     other.eval(ids[-1:])
     assert other.logits() == logits == restored.logits() and other.tokens == restored.tokens == ids
     assert hearth.Sampler(model).sample(logits) == hearth.Sampler(model).sample(session) == logits.index(max(logits))
+    sampler = hearth.Sampler(model, temperature=2, seed=3)
+    drawn = [sampler.sample(logits) for _ in range(8)]
+    clone = sampler.clone()
+    assert [sampler.sample(logits) for _ in range(8)] == [clone.sample(logits) for _ in range(8)]
+    sampler.reseed(3)
+    assert [sampler.sample(logits) for _ in range(8)] == drawn != [clone.sample(logits) for _ in range(8)]
     error_of("io", restored.restore, os.path.join(FOLDER, "nothing"))
     error_of("argument", session.truncate, 1000)
 
@@ -330,6 +336,8 @@ def several_prompts_at_once_give_what_one_gives():
     prompts = [PROMPT, "The dog", "A girl named Lily went"]
     alone = ["".join(model.generate(prompt, max_tokens=20, **SAMPLING)) for prompt in prompts]
     assert model.generate_many(prompts, max_tokens=20, **SAMPLING) == alone
+    end = alone[0][len(alone[0]) // 2:][:4]
+    assert model.generate_many(prompts[:1], max_tokens=20, stop=["nowhere", end], **SAMPLING) == [alone[0][:alone[0].index(end)]]
     pieces, scheduler = [], hearth.Scheduler(model)
     first = scheduler.add(PROMPT, max_tokens=20, on_text=lambda text: pieces.append(text), **SAMPLING)
     second = scheduler.add("The dog", max_tokens=20, on_text=lambda text: False)

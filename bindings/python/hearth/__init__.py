@@ -158,7 +158,7 @@ class _SamplerOptions(_Sized):
     _fields_ = [("size", c_size_t), ("temperature", c_float), ("top_k", c_int32), ("typical_p", c_float),
                 ("top_p", c_float), ("min_p", c_float), ("repeat_penalty", c_float), ("presence_penalty", c_float),
                 ("frequency_penalty", c_float), ("repeat_last_n", c_int32), ("seed", c_uint64),
-                ("bias", POINTER(_LogitBias)), ("n_bias", c_size_t)]
+                ("bias", POINTER(_LogitBias)), ("n_bias", c_size_t), ("fn", c_void_p), ("user", c_void_p)]
 
 
 class _ConstraintOptions(_Sized):
@@ -182,13 +182,15 @@ class _SchedulerOptions(_Sized):
 
 class _RequestEvent(ctypes.Structure):
     _fields_ = [("state", c_int), ("token", c_int32), ("logits", POINTER(c_float)), ("n_cached", c_uint32),
-                ("draft", _DraftStats), ("error", POINTER(_Error)), ("reserved", c_uint64 * 4)]
+                ("draft", _DraftStats), ("error", POINTER(_Error)), ("text", c_void_p), ("n_text", c_size_t), ("i_stop", c_uint64),
+                ("reserved", c_uint64 * 4)]
 
 
 class _Request(_Sized):
     _fields_ = [("size", c_size_t), ("tokens", POINTER(c_int32)), ("n_token", c_size_t), ("max_token", c_uint32),
-                ("prompt_only", c_bool), ("ignore_end", c_bool), ("sampler", POINTER(_SamplerOptions)),
-                ("constraint", c_void_p), ("owner", c_uint64), ("fn", c_void_p), ("user", c_void_p)]
+                ("prompt_only", c_bool), ("ignore_end", c_bool), ("with_text", c_bool), ("at_start", c_bool),
+                ("show_special", c_bool), ("sampler", POINTER(_SamplerOptions)), ("constraint", c_void_p),
+                ("owner", c_uint64), ("fn", c_void_p), ("user", c_void_p), ("stops", POINTER(c_char_p)), ("n_stop", c_size_t)]
 
 
 # Enumerators, by the order of their values.
@@ -203,7 +205,7 @@ _SPECIAL = ("bos", "eos", "eot", "eom", "unknown", "separator", "class", "paddin
             "fim_suffix", "fim_middle", "fim_padding", "fim_repository", "fim_file")
 _DEVICES = ("discrete", "integrated", "cpu")
 _ATTRIBUTES = ("normal", "unknown", "control", "user_defined", "unused", "byte", "end", "padding")  # bits, from 1
-_STATES = ("token", "end", "length", "stopped", "cancelled", "failed")
+_STATES = ("token", "end", "length", "stopped", "cancelled", "failed", "stop_text")
 
 
 def _value_of(names: Sequence[str], name: str, what: str) -> int:
@@ -246,6 +248,7 @@ _FUNCTIONS = {
     "hearth_embedder_open": "sppp", "hearth_embedder_close": "vp", "hearth_embed": "sppnp",
     "hearth_batch_open": "spuup", "hearth_batch_close": "vp", "hearth_batch_add": "spppn",
     "hearth_batch_run": "sp", "hearth_batch_clear": "vp", "hearth_sampler_open": "sppp", "hearth_sampler_close": "vp",
+    "hearth_sampler_clone": "spp", "hearth_sampler_reseed": "vpU", "hearth_sampler_forget": "vp",
     "hearth_sampler_accept": "vpi", "hearth_sampler_sample": "spfp", "hearth_constraint_open": "sppp",
     "hearth_constraint_close": "vp", "hearth_constraint_copy": "spp", "hearth_constraint_mask": "spf",
     "hearth_constraint_accept": "spi", "hearth_constraint_get_end": "ip", "hearth_scheduler_open": "sppp",
@@ -682,11 +685,11 @@ class Model(_Object):
         session = self.session(n_ctx=len(tokens) + max_tokens if max_tokens else 0)
         return session.generate(tokens, max_tokens=max_tokens, stop=stop, constraint=constraint, **sampling)
 
-    def generate_many(self, prompts: Sequence[Prompt], *, max_tokens: int = 0, constraint: Optional[Constraint] = None,
-                      **sampling: Any) -> List[str]:
+    def generate_many(self, prompts: Sequence[Prompt], *, max_tokens: int = 0, stop: Sequence[str] = (),
+                      constraint: Optional[Constraint] = None, **sampling: Any) -> List[str]:
         """Texts for several prompts at once, faster than one after the other, with the same bits."""
         with Scheduler(self) as scheduler:
-            requests = [scheduler.add(prompt, max_tokens=max_tokens, constraint=constraint, **sampling)
+            requests = [scheduler.add(prompt, max_tokens=max_tokens, stop=stop, constraint=constraint, **sampling)
                         for prompt in prompts]
             scheduler.run()
         for request in requests:
@@ -773,11 +776,26 @@ class Sampler(_Object):
     """Draws tokens: Sampler(model, temperature=0.8, top_k=40, top_p=0.95, min_p=0.05, seed=1). Without options, the most
     likely ones. Options: fields of hearth_sampler_options; bias: {token: added to its logit}."""
 
-    def __init__(self, model: Model, **sampling: Any) -> None:
-        out = c_void_p()
-        _call("hearth_sampler_open", model._pointer, byref(_sampler_options(**sampling)), byref(out))
+    def __init__(self, model: Model, *, _pointer: Optional[c_void_p] = None, **sampling: Any) -> None:
+        out = _pointer or c_void_p()
+        if _pointer is None:
+            _call("hearth_sampler_open", model._pointer, byref(_sampler_options(**sampling)), byref(out))
         super().__init__("hearth_sampler_close", out, model._kept)
-        self._n_vocab = model.info.n_vocab
+        self._model, self._n_vocab = model, model.info.n_vocab
+
+    def clone(self) -> Sampler:
+        """One that draws and penalises from now on as this one does."""
+        out = c_void_p()
+        _call("hearth_sampler_clone", self._pointer, byref(out))
+        return Sampler(self._model, _pointer=out)
+
+    def reseed(self, seed: int) -> None:
+        """Draws from now on as with this seed. The history stays."""
+        _lib.hearth_sampler_reseed(self._pointer, seed)
+
+    def forget(self) -> None:
+        """Empties the history of the penalties, for another text."""
+        _lib.hearth_sampler_forget(self._pointer)
 
     def accept(self, token: int) -> None:
         """Adds a token to the history of the penalties."""
@@ -1110,7 +1128,7 @@ class Chat(_Object):
 
 @dataclass
 class Request:
-    """Of a scheduler. state: token (it goes on), end, length, stopped, cancelled, or failed, with error."""
+    """Of a scheduler. state: token (it goes on), end, length, stopped, stop_text, cancelled, or failed, with error."""
     tokens: List[int] = field(default_factory=list)
     text: str = ""
     state: str = "token"
@@ -1135,12 +1153,12 @@ class Scheduler(_Object):
         self._fn = _REQUEST_FN(lambda user, event: running[user](event.contents))
         super().__init__("hearth_scheduler_close", out, (self._fn, *model._kept))
 
-    def add(self, prompt: Prompt, *, max_tokens: int = 0, constraint: Optional[Constraint] = None, owner: int = 0,
-            on_text: Optional[Callable[[str], Any]] = None, **sampling: Any) -> Request:
-        """on_text gets pieces of the text, during step; False ends the request."""
+    def add(self, prompt: Prompt, *, max_tokens: int = 0, stop: Sequence[str] = (), constraint: Optional[Constraint] = None,
+            owner: int = 0, on_text: Optional[Callable[[str], Any]] = None, **sampling: Any) -> Request:
+        """The text ends before those of stop. on_text gets pieces of it, during step; False ends the request."""
         tokens = self.model._tokens_of(prompt)
         request, key = Request(), next(self._keys)
-        decoder = Detokenizer(self.model, at_start=False)
+        stops = [text.encode() for text in stop]
 
         def show(text: str) -> bool:
             request.text += text
@@ -1149,11 +1167,12 @@ class Scheduler(_Object):
         def take(event: Any) -> bool:
             request.state = _STATES[event.state]
             try:
+                text = ctypes.string_at(event.text, event.n_text).decode(errors="replace")
                 if request.state == "token":
                     request.tokens.append(event.token)
-                    return show(decoder.push(event.token))
+                    return show(text)
                 del self._running[key]
-                show(decoder.flush())
+                show(text)
             except Exception as error:
                 request.error = error
                 return False
@@ -1164,7 +1183,8 @@ class Scheduler(_Object):
         rule = constraint.copy() if constraint else None
         options = _Request(tokens=_ids_of(tokens), n_token=len(tokens), max_token=max_tokens, owner=owner, user=key,
                            sampler=ctypes.pointer(_sampler_options(**sampling)), fn=ctypes.cast(self._fn, c_void_p),
-                           constraint=rule._pointer if rule else None)
+                           constraint=rule._pointer if rule else None, with_text=True,
+                           stops=(c_char_p * len(stops))(*stops), n_stop=len(stops))
         self._running[key] = take
         number = c_uint64()
         try:
