@@ -83,7 +83,7 @@ static uint16_t half_by_definition(float x)
 /* Every 251st float of all 2^32 (every one with HEARTH_LONG). */
 TEST(floats_become_the_nearest_halves)
 {
-    uint64_t step = getenv("HEARTH_LONG") ? 1 : 251;
+    uint64_t step = test_is_long() ? 1 : 251;
     uint16_t (*half_of)(float) = has_hardware() ? hardware_half : half_by_definition;
     for (uint64_t u = 0; u <= UINT32_MAX; u += step) {
         float x = hth_float_of((uint32_t)u);

@@ -11,7 +11,7 @@ static void check(float a, float b, float c)
                   (double)right, (double)mine);
 }
 
-static size_t n_case(void) { return getenv("HEARTH_LONG") ? 100000000u : 2000000u; }
+static size_t n_case(void) { return test_is_long() ? 100000000u : 2000000u; }
 
 static float any(test_random *r) { return hth_float_of((uint32_t)(test_random_next(r) >> 32)); }
 

@@ -183,14 +183,14 @@ static uint64_t nap_through(uint32_t n_thread, uint32_t n_round, uint32_t n_job,
 
 TEST(naps_anywhere_change_nothing)
 {
-    uint32_t n_round = getenv("HEARTH_LONG") ? 200 : 2;
+    uint32_t n_round = test_is_long() ? 200 : 2;
     for (uint32_t n_thread = 2; n_thread <= MAX_THREAD; n_thread++)
         CHECK_INT(nap_through(n_thread, n_round, 60, 0), 0);
 }
 
 TEST(units_of_late_threads_are_done_by_others)
 {
-    uint32_t n_round = getenv("HEARTH_LONG") ? 400 : 4;
+    uint32_t n_round = test_is_long() ? 400 : 4;
     uint64_t n_rescued = 0;
     for (uint32_t n_thread = 2; n_thread <= MAX_THREAD; n_thread++)
         n_rescued += nap_through(n_thread, n_round, 90, 1);

@@ -128,5 +128,5 @@ TEST(a_plain_model_keeps_every_budget_on_the_null_device) { check_device("null",
 TEST(a_packed_model_keeps_every_budget_on_the_null_device) { check_device("null", true, N_BUDGET); }
 TEST(a_plain_model_keeps_every_budget_on_a_simulated_gpu) { check_device(SIM_GPU, false, N_BUDGET); }
 TEST(a_packed_model_keeps_every_budget_on_a_simulated_gpu) { check_device(SIM_GPU, true, N_BUDGET); }
-TEST(a_plain_model_keeps_budgets_on_vulkan) { check_device("vulkan:0", false, getenv("HEARTH_LONG") ? N_BUDGET : 4); }
-TEST(a_packed_model_keeps_budgets_on_vulkan) { check_device("vulkan:0", true, getenv("HEARTH_LONG") ? N_BUDGET : 4); }
+TEST(a_plain_model_keeps_budgets_on_vulkan) { check_device("vulkan:0", false, test_is_long() ? N_BUDGET : 4); }
+TEST(a_packed_model_keeps_budgets_on_vulkan) { check_device("vulkan:0", true, test_is_long() ? N_BUDGET : 4); }

@@ -274,7 +274,7 @@ TEST_LONG_IF_SANITIZED(a_divided_model_keeps_its_text_where_vulkan_is_lost)
 TEST(a_divided_model_keeps_its_text_wherever_it_is_lost_among_many_submissions)
 {
     if (!submissions_begin("null", 1, 1)) return;
-    check_losses_of("null", tell_alone, getenv("HEARTH_LONG") ? 1 : 3, 2);
+    check_losses_of("null", tell_alone, test_is_long() ? 1 : 3, 2);
     submissions_end();
 }
 TEST(sessions_and_batches_of_a_divided_model_survive_the_loss) { check_losses("null", tell_by_three, 1); }
@@ -403,7 +403,7 @@ static bool open_without(const files *f, uint64_t n, const logits *expected)
 TEST(a_divided_model_for_which_memory_is_missing_has_less_there)
 {
     static logits expected;
-    const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 5;
+    const uint64_t stride = test_is_long() ? 1 : 5;
     for (int i = 0; i < 3; i++) {
         files f;
         uint64_t n = 1;

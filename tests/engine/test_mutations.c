@@ -140,7 +140,7 @@ static bool use(const uint8_t *bytes, size_t n)
 TEST(damaged_files_are_refused_or_run)
 {
     test_random r = proof_random();
-    size_t n_mutation = getenv("HEARTH_LONG") ? LONG_FACTOR * (size_t)N_MUTATION : N_MUTATION,
+    size_t n_mutation = test_is_long() ? LONG_FACTOR * (size_t)N_MUTATION : N_MUTATION,
            n_directory = 0, n_run = 0;
     collect_files();
     if (!CHECK(n_file > 0)) return;

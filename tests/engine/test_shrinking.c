@@ -146,7 +146,7 @@ static const schedule schedules[] = {
 static bool try_all(void)
 {
 #ifdef __SANITIZE_ADDRESS__
-    return getenv("HEARTH_LONG") != NULL;
+    return test_is_long();
 #else
     return true;
 #endif
@@ -397,7 +397,7 @@ TEST(faults_while_part_of_a_device_is_left_are_errors_or_change_nothing)
     char path[512];
     make_tied(path);
     const subject s = {path, false, 1};
-    const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 61;
+    const uint64_t stride = test_is_long() ? 1 : 61;
     n_vocab = TINY_VOCAB;
     fault_while_shrinking(&s, NONE, 0);
     uint64_t n_all = fault_while_shrinking(&s, NONE, 1);

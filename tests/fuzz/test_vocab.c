@@ -10,7 +10,7 @@ TEST(seeded_vocabularies_pass_the_target)
     static const char likely[] = "ab \xC4\xA0\xE2\x96\x81<>s|x";
     test_random r = {78};
     uint8_t data[400];
-    const int n_round = getenv("HEARTH_LONG") ? 100000 : 1500;
+    const int n_round = test_is_long() ? 100000 : 1500;
     for (int i = 0; i < n_round; i++) {
         size_t n = 2 + test_random_below(&r, sizeof data - 2);
         for (size_t k = 0; k < n; k++)

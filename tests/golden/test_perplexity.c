@@ -43,7 +43,7 @@ static const perplexity_line babyllama_q4_0[] = {
 /* type F32: the model itself. The first n_short lines are about the first chunks of the stories. */
 static void check(const char *model, hth_type type, const perplexity_line *lines, size_t n_short, size_t n_all)
 {
-    for (size_t i = 0; i < (getenv("HEARTH_LONG") ? n_all : n_short); i++)
+    for (size_t i = 0; i < (test_is_long() ? n_all : n_short); i++)
         if (type == HTH_TYPE_F32) perplexity_check(model, &lines[i]);
         else perplexity_check_quantised(type, &lines[i]);
 }

@@ -180,8 +180,7 @@ TEST(every_split_equals_the_reference_between_guard_pages)
 {
     hth_cpu levels[PROOF_MAX_LEVEL];
     int n_level = proof_levels(levels);
-    const char *value = getenv("HEARTH_LONG");
-    size_t n = value && *value ? 4000 : 80;
+    size_t n = test_is_long() ? 4000 : 80;
     open_rooms();
     test_random r = proof_random();
     hth_kernels table;

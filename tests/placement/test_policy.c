@@ -284,7 +284,7 @@ TEST(the_cpu_is_timed_with_every_type_at_every_level)
 
 TEST(a_calibration_that_is_refused_a_call_leaves_nothing_on_the_device)
 {
-    const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 23;
+    const uint64_t stride = test_is_long() ? 1 : 23;
     inputs in;
     hth_calibration c;
     uint64_t n = 1;

@@ -562,7 +562,7 @@ static int solve_limited(size_t i_shape, const hth_plan_firing *firing, uint64_t
  * 1. */
 TEST(limited_hosts_are_close_to_their_bounds)
 {
-    bool is_long = getenv("HEARTH_LONG") != NULL;
+    bool is_long = test_is_long();
     int n = 0;
     for (size_t i = is_long ? 0 : 2; i < (is_long ? hth_plan_n_shape : 3); i++)
         for (size_t k = 0; k < N_FIRING; k++)

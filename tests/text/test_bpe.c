@@ -403,7 +403,7 @@ static void make_random_vocabulary(test_random *r)
 TEST(random_vocabularies_merge_as_a_plain_loop_does)
 {
     vocab_again();
-    const int n_vocab = getenv("HEARTH_LONG") ? 1000 : 40;
+    const int n_vocab = test_is_long() ? 1000 : 40;
     size_t n_merged = 0;
     for (int seed = 0; seed < n_vocab; seed++) {
         test_random r = {(uint64_t)seed + 7};

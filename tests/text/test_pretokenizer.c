@@ -194,7 +194,7 @@ static size_t random_text(test_random *r, char *out, size_t n_max)
 TEST(machine_code_and_interpreter_cut_alike)
 {
     if (!has_engine()) return;
-    const int n_round = getenv("HEARTH_LONG") ? 100000 : 2000;
+    const int n_round = test_is_long() ? 100000 : 2000;
     for (int i = 0; i < N_FAMILY; i++) {
         hth_pretokenizer *fast = cutter_of(names[i], true), *slow = cutter_of(names[i], false);
         hth_pretok_iter cut[2] = {{0}, {0}};
@@ -338,8 +338,8 @@ TEST(long_runs_of_any_unit_are_cut_in_time)
     };
     static const char *const ends[] = {"", "a", "1", "!", "\n", "\x01", "\xE4\xB8\xAD"};
     if (!has_engine()) return;
-    const size_t n = getenv("HEARTH_LONG") ? 1 << 22 : 1 << 18;
-    const int n_end = getenv("HEARTH_LONG") ? 7 : 1;
+    const size_t n = test_is_long() ? 1 << 22 : 1 << 18;
+    const int n_end = test_is_long() ? 7 : 1;
     FREED char *text = malloc(n + 8);
     uint64_t slowest = 0;
     const char *which = "", *unit = "";

@@ -100,7 +100,7 @@ void golden_same_sampled(const golden *g, hearth_kv_type kv, const float *expect
     } sample[] = {{1, 256, false}, {2, 7, true}, {3, 1, false}, {4, 256, true}, {7, 7, false}};
     const char *levels[ENGINE_MAX_LEVELS];
     size_t n_level = engine_levels(levels);
-    if (getenv("HEARTH_LONG")) {
+    if (test_is_long()) {
         golden_same_everywhere(g, kv, expected);
         return;
     }
