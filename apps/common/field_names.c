@@ -7,13 +7,13 @@
 
 static const struct {
     const char *field, *option;
-} names[] = {{"model_options.ram HEARTH_RAM_AUTO", "--ram auto"},
-             {"model_options.ram", "--ram"},
-             {"model_options.io", "--io"},
-             {"model_options.allow_unused", "--allow-unused"},
-             {"model_options.predictors", "--predictors"},
-             {"model_options.thresholds", "--thresholds"},
-             {"session_options.kv F16", "--kv f16"},
+} names[] = {{"hearth_model_options.ram HEARTH_RAM_AUTO", "--ram auto"},
+             {"hearth_model_options.ram", "--ram"},
+             {"hearth_model_options.io", "--io"},
+             {"hearth_model_options.allow_unused", "--allow-unused"},
+             {"hearth_model_options.predictors", "--predictors"},
+             {"hearth_model_options.thresholds", "--thresholds"},
+             {"hearth_session_options.kv F16", "--kv f16"},
              {"gpu.device", "--gpu"},
              {"gpu.vram", "--vram"},
              {"gpu.placement", "--placement"},

@@ -231,8 +231,8 @@ static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth
     if (!*weights) {
         hth_fail(&job.error, HEARTH_ERROR_MEMORY, "%s: no memory: %s for the weights; %s needs less",
                  hth_gguf_path(m->file), hth_format_bytes(*size).text,
-                 m->budget.base > 0 ? "a smaller model_options.ram"
-                                    : "model_options.ram HEARTH_RAM_AUTO or model_options.io mmap");
+                 m->budget.base > 0 ? "a smaller hearth_model_options.ram"
+                                    : "hearth_model_options.ram HEARTH_RAM_AUTO or hearth_model_options.io mmap");
         goto done;
     }
     fill_chunks(m, chunks, *weights);

@@ -171,7 +171,7 @@ void hth_engine_warn_of_memory(const hearth_model *m, const hearth_model_options
     if (o->ram > 0 || o->mmap || left == UINT64_MAX || weights + loading <= left) return;
     hth_log(HEARTH_LOG_WARN,
             "%s: its weights take %s of memory, and %s leaves %s: the system may kill this process; "
-            "model_options.ram HEARTH_RAM_AUTO keeps what fits and reads the rest",
+            "hearth_model_options.ram HEARTH_RAM_AUTO keeps what fits and reads the rest",
             hth_gguf_path(m->file), hth_format_bytes(weights).text, who, hth_format_bytes(left).text);
 }
 

@@ -29,7 +29,7 @@ hearth_status hth_engine_choose_io(hearth_model_options *o, hearth_error *err)
     if (o->mmap && o->ram > 0)
         return hth_fail(
             err, HEARTH_ERROR_UNSUPPORTED,
-            "%sa limit of memory cannot be combined with mapped weights; model_options.io auto reads them",
+            "%sa limit of memory cannot be combined with mapped weights; hearth_model_options.io auto reads them",
             variable ? "HEARTH_IO=mmap: " : "");
     if (maps) return HEARTH_OK;
     hearth_status st = hth_disk_check_name(o->io, &why);

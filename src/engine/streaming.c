@@ -131,7 +131,7 @@ hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, h
 {
     if (!m->streamed.reader) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: %s reads all weights in memory: leave model_options.ram out", hth_gguf_path(m->file),
+                    "%s: %s reads all weights in memory: leave hearth_model_options.ram out", hth_gguf_path(m->file),
                     what);
 }
 

@@ -129,7 +129,7 @@ static hearth_status check_type(const hth_model *model, hearth_kv_type type, hea
         if (a->n_head_kv > 0 && a->d_head % HTH_ACT_BLOCK > 0)
             return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                             "KV cache q8_0: heads of %u values are not whole blocks of %d; ask for "
-                            "session_options.kv F16",
+                            "hearth_session_options.kv F16",
                             a->d_head, HTH_ACT_BLOCK);
     }
     return HEARTH_OK;

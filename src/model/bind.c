@@ -314,7 +314,7 @@ static hearth_status check_unused(hth_binder *b, bool allowed)
         return hth_fail(
             b->err, HEARTH_ERROR_UNSUPPORTED,
             "%s: tensor '%s' (info at byte %llu) is not used by architecture %s (%zu such tensors): "
-            "without it results would be wrong; model_options.allow_unused goes on all the same",
+            "without it results would be wrong; hearth_model_options.allow_unused goes on all the same",
             hth_gguf_part_path(m->file, first->i_part), name, (unsigned long long)first->info_at,
             m->hparams.arch->name, n);
     hth_log(HEARTH_LOG_WARN,

@@ -9,10 +9,10 @@ TEST(options_stand_for_fields)
         {"a smaller n_ctx or n_batch takes less, gpu.device none does without it",
          "a smaller -c or --batch takes less, --gpu none does without it"},
         {"the least is gpu.vram 5M; gpu.vram, n_ctx", "the least is --vram 5M; --vram, -c"},
-        {"model_options.ram HEARTH_RAM_AUTO or model_options.io mmap", "--ram auto or --io mmap"},
-        {"leave model_options.ram out.", "leave --ram out."},
+        {"hearth_model_options.ram HEARTH_RAM_AUTO or hearth_model_options.io mmap", "--ram auto or --io mmap"},
+        {"leave hearth_model_options.ram out.", "leave --ram out."},
         {"open it with a larger gpu.n_ctx, or close", "open it with a larger -c, or close"},
-        {"ask for session_options.kv F16", "ask for --kv f16"},
+        {"ask for hearth_session_options.kv F16", "ask for --kv f16"},
         {"without gpu.bit_exact it computes", "without --gpu-strict it computes"},
         {"hearth pack without for_storage", "hearth pack without --for-storage"},
         {"(n_batch)", "(--batch)"},
@@ -32,7 +32,7 @@ TEST(names_of_files_and_other_words_stay)
                                        "llama.n_ctx",
                                        "n_batches",
                                        "gpu.devices",
-                                       "model_options.ramp"};
+                                       "hearth_model_options.ramp"};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) CHECK_TEXT(with_options(same[i]).text, same[i]);
 }
 

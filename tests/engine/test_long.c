@@ -188,7 +188,7 @@ TEST(a_cache_that_does_not_fit_the_heads_is_refused_with_what_to_do)
     CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, file.data, file.n, "tiny", NULL);
     hearth_session_options o = {.n_ctx = 16, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_Q8_0};
     CHECK_INT(hearth_session_open(model, &o, &s, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "heads of 8") && strstr(why.message, "session_options.kv F16") &&
+    CHECK(strstr(why.message, "heads of 8") && strstr(why.message, "hearth_session_options.kv F16") &&
           !strchr(why.message, '\n'));
     CHECK_INT(hearth_session_bytes(model, &o), 0);
     o.kv = (hearth_kv_type)3;

@@ -186,7 +186,7 @@ static int count_warnings(const char *words, uint64_t left, uint64_t ram, bool m
 /* The system would kill the process while it reads the weights, and nothing would say why. */
 TEST(weights_that_do_not_fit_are_warned_of_once)
 {
-    const char *advice = "model_options.ram HEARTH_RAM_AUTO keeps what fits";
+    const char *advice = "hearth_model_options.ram HEARTH_RAM_AUTO keeps what fits";
     CHECK_INT(count_warnings(advice, 20 * MIB, 0, false), 1);
     CHECK_INT(count_warnings("storyteller-drelu-f32.gguf: its weights take ", 20 * MIB, 0, false), 1);
     CHECK_INT(count_warnings("its control group leaves 20.00 MiB", 20 * MIB, 0, false), 1);
@@ -213,8 +213,8 @@ static void find_advice(uint64_t ram, const char *advice)
 
 TEST(what_needs_less_memory_is_what_can_be_given)
 {
-    find_advice(0, "for the weights; model_options.ram HEARTH_RAM_AUTO or model_options.io mmap needs less");
-    find_advice((uint64_t)1 << 40, "for the weights; a smaller model_options.ram needs less");
+    find_advice(0, "for the weights; hearth_model_options.ram HEARTH_RAM_AUTO or hearth_model_options.io mmap needs less");
+    find_advice((uint64_t)1 << 40, "for the weights; a smaller hearth_model_options.ram needs less");
 }
 
 TEST(the_system_itself_leaves_something)
