@@ -92,9 +92,7 @@ static bool push(void *user, const hearth_generated *part)
 static hearth_status answer_ids(chat *c, const int32_t *ids, size_t n, unsigned long n_token, hearth_error *err)
 {
     turn t = {NULL, HEARTH_OK, err};
-    hearth_answer_options options;
-    memset(&options, 0, sizeof options);
-    options.size = sizeof options;
+    hearth_answer_options options = hearth_answer_defaults();
     options.chat = c->format;
     options.at_start = true;
     options.in_reasoning = hearth_chat_is_reasoning(c->format, ids, n);
@@ -117,9 +115,7 @@ static hearth_status answer_ids(chat *c, const int32_t *ids, size_t n, unsigned 
 
 static hearth_status reply(chat *c, unsigned long n_token, hearth_error *err)
 {
-    hearth_chat_options options;
-    memset(&options, 0, sizeof options);
-    options.size = sizeof options;
+    hearth_chat_options options = hearth_chat_defaults();
     options.add_generation_prompt = true;
     int32_t *ids = NULL;
     size_t n;

@@ -23,9 +23,7 @@ typedef struct extraction {
 
 static hearth_status extraction_open(extraction *x, const char *path, hearth_error *err)
 {
-    hearth_constraint_options options;
-    memset(&options, 0, sizeof options);
-    options.size = sizeof options;
+    hearth_constraint_options options = hearth_constraint_defaults();
     options.kind = HEARTH_CONSTRAINT_JSON_SCHEMA;
     options.text = schema;
     options.n = strlen(schema);

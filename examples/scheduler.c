@@ -36,7 +36,7 @@ static bool on_event(void *pointer, const hearth_request_event *event)
         u->has_failed = true;
         fprintf(stderr, "scheduler: \"%s\": %s\n", u->prompt, event->error->message);
         break;
-    default: /* END, LENGTH, STOPPED, CANCELLED */
+    default: /* END, LENGTH, STOPPED, STOP_TEXT, CANCELLED */
         append(u, event->text, event->n_text);
         printf("%s%.*s\n", u->prompt, (int)u->n, u->text);
         fflush(stdout); /* a user who is ready does not wait for the others */
@@ -57,9 +57,7 @@ static hearth_status add(hearth_scheduler *scheduler, const hearth_model *model,
     uint64_t id;
     hearth_status status = hearth_tokenize(model, u->prompt, strlen(u->prompt), HEARTH_ADD_SPECIAL, &ids, &n, err);
     if (!status) {
-        hearth_request request;
-        memset(&request, 0, sizeof request); /* zero is the default of each field */
-        request.size = sizeof request;
+        hearth_request request = hearth_request_defaults();
         request.tokens = ids; /* is copied, as is sampling */
         request.n_token = n;
         request.max_token = n_token;

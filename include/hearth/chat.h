@@ -40,7 +40,7 @@ HEARTH_API void hearth_chat_close(hearth_chat *chat);
  * Threads: any. */
 HEARTH_API const char *hearth_chat_name(const hearth_chat *chat);
 
-/* The Jinja template as it is written: *n bytes and a NUL. NULL, and 0: the chat has a format by name.
+/* Returns the Jinja template as it is written: *n bytes and a NUL; NULL, and 0: the chat has a format by name.
  * Errors: none.
  * Ownership: the chat's, valid until it is closed.
  * Threads: any. */
@@ -64,11 +64,12 @@ typedef struct hearth_message {
 } hearth_message;
 
 typedef struct hearth_chat_options {
-    size_t size;                /* of this struct: see Versions above */
+    size_t size;                /* of this struct: Versions in hearth.h */
     bool add_generation_prompt; /* end the text with the prompt for the model's answer */
     const int64_t *local_time;  /* local time in seconds since 1970, for templates that write the date; NULL: they
                                    get none */
-    const char *variables;      /* a JSON object of more variables for the template, or NULL */
+    const char *variables;      /* a JSON object of more variables for the template, or NULL. Those with a name of
+                                   the template's own ("messages") take its place */
     const char *tools;          /* the functions that the model may call, a JSON array in OpenAI's form, or NULL. A
                                    template that shows none is given them as a text of the system's */
 } hearth_chat_options;
@@ -116,7 +117,7 @@ typedef enum hearth_answer_kind {
 typedef void hearth_answer_fn(void *user, hearth_answer_kind kind, const char *text, size_t n);
 
 typedef struct hearth_answer_options {
-    size_t size;             /* of this struct: see Versions above */
+    size_t size;             /* of this struct: Versions in hearth.h */
     const hearth_chat *chat; /* NULL: all is text */
     bool at_start;           /* as of a detokenizer */
     bool in_reasoning;       /* the prompt has begun the reasoning (hearth_chat_is_reasoning), if the chat has any */
@@ -139,7 +140,7 @@ HEARTH_API hearth_answer_options hearth_answer_defaults(void);
 HEARTH_API bool hearth_chat_is_reasoning(const hearth_chat *chat, const int32_t *ids, size_t n_ids);
 
 /* Opens an answer of the model.
- * Errors: ARGUMENT: an option; UNSUPPORTED: the vocabulary is not; MEMORY.
+ * Errors: ARGUMENT: an option; UNSUPPORTED, FORMAT: the vocabulary is not supported, or none; MEMORY.
  * Ownership: *out is the caller's, until hearth_answer_close, and keeps the model, not the chat. user is passed to fn
  * as it is.
  * Threads: any. */

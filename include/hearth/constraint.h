@@ -24,7 +24,7 @@ typedef enum hearth_constraint_kind {
 } hearth_constraint_kind;
 
 typedef struct hearth_constraint_options {
-    size_t size;                /* of this struct: see Versions above */
+    size_t size;                /* of this struct: Versions in hearth.h */
     hearth_constraint_kind kind;
     bool one_call;              /* CALLS: exactly one; else one or more, where the template can write several */
     bool in_reasoning;          /* the text begins within reasoning of the chat (if it has none, this has no effect),
@@ -55,7 +55,7 @@ HEARTH_API hearth_status hearth_constraint_open(const hearth_model *model, const
                                                 hearth_constraint **out, hearth_error *err);
 
 /* Indexes the vocabulary, unless that was done: some tenths of a second. So the first constraint does not wait for it.
- * Errors: UNSUPPORTED: the vocabulary is not; MEMORY: also beyond the limit of the model.
+ * Errors: UNSUPPORTED, FORMAT: the vocabulary is not supported, or none; MEMORY: also beyond the limit of the model.
  * Ownership: the model has the index, until it is freed.
  * Threads: any; others may use the model meanwhile. */
 HEARTH_API hearth_status hearth_constraint_prepare(const hearth_model *model, hearth_error *err);

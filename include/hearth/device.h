@@ -20,7 +20,7 @@ typedef enum hearth_device_kind {
 
 /* Strings are valid until hearth_devices_close. */
 typedef struct hearth_device_info {
-    size_t size;               /* set by the caller: see Versions above */
+    size_t size;               /* set by the caller: Versions in hearth.h */
     hearth_device_kind kind;
     bool is_usable;
     bool is_auto;              /* "auto" in hearth_gpu_options names it, without measuring */
@@ -33,13 +33,14 @@ typedef struct hearth_device_info {
     const char *driver;        /* name and version; any bytes may occur */
     const char *problem;       /* why it is not usable; "" */
     uint64_t memory_bytes;     /* of its own, or that it may use */
-    uint64_t free_bytes;       /* now; 0: the driver does not say */
+    uint64_t free_bytes;       /* when the list was made; 0: the driver does not say */
     uint64_t binding_bytes;    /* the largest part of a buffer that a program can address */
     const char *matrix_shapes; /* of products of bytes by matrix units, "16x16x32 8x8x16"; "": it has none */
 } hearth_device_info;
 
-/* Makes a list of devices. It asks the drivers, which may take some tenths of a second. That there is no device is no error.
- * Errors: MEMORY; ARGUMENT.
+/* Makes a list of devices. It asks the drivers, which may take some tenths of a second. That there is no device is no
+ * error.
+ * Errors: MEMORY.
  * Ownership: *out is the caller's, until hearth_devices_close.
  * Threads: any. */
 HEARTH_API hearth_status hearth_devices_open(hearth_devices **out, hearth_error *err);
@@ -68,14 +69,15 @@ HEARTH_API const char *hearth_devices_note(const hearth_devices *devices);
  * Threads: any. */
 HEARTH_API hearth_status hearth_devices_get(const hearth_devices *devices, size_t i, hearth_device_info *info);
 
-/* Returns the i-th level of kernels that this machine can run ("avx2"), best first, for cpu of hearth_model_options; NULL
- * past the last.
+/* Returns the i-th level of kernels that this machine can run ("avx2"), best first, for cpu of hearth_model_options;
+ * NULL past the last.
  * Errors: none.
  * Ownership: the string is valid as long as the library is loaded.
  * Threads: any. */
 HEARTH_API const char *hearth_cpu_level(size_t i);
 
-/* Returns the name of a part that a build may lack, and tells whether this one has it (built may be NULL); NULL past the last:
+/* Returns the name of a part that a build may lack, and tells whether this one has it (built may be NULL); NULL past
+ * the last:
  *     "vulkan"     GPUs
  *     "io_uring"   reading storage by it; without it threads read
  *     "json"       constraints by JSON schemas and calls of functions

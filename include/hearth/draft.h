@@ -27,6 +27,12 @@ typedef struct hearth_draft_options {
     uint64_t reserved[4];
 } hearth_draft_options;
 
+/* Returns zeros.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any. */
+HEARTH_API hearth_draft_options hearth_draft_defaults(void);
+
 /* From now on hearth_session_eval of a single token may evaluate a draft with it, and then needs no evaluation for
  * tokens that were drafted. options NULL: zeros. sampler: that of the text, which a model follows when it drafts;
  * NULL: the model drafts the most likely tokens. There are no drafts, and a warning says why if n_draft or a model was

@@ -9,12 +9,12 @@ extern "C" {
 #endif
 
 /* Makes one vector of each text: what the last layer makes of its tokens (hearth_session_eval_hidden), pooled. Several
- * texts are evaluated at once: weights are read once for all tokens of a step. The bits of a vector do not depend on the
- * other texts, nor on how texts are divided into steps. Used by one thread at a time. */
+ * texts are evaluated at once: weights are read once for all tokens of a step. The bits of a vector do not depend on
+ * the other texts, nor on how texts are divided into steps. Used by one thread at a time. */
 typedef struct hearth_embedder hearth_embedder;
 
-/* The values are those of the key ARCHITECTURE.pooling_type of files. AUTO: what the file says; LAST if it says 0 (none)
- * or nothing. */
+/* The values are those of the key ARCHITECTURE.pooling_type of files. AUTO: what the file says; LAST if it says 0
+ * (none) or nothing. */
 typedef enum hearth_pooling {
     HEARTH_POOLING_AUTO,
     HEARTH_POOLING_MEAN,  /* the mean of all tokens */
@@ -23,13 +23,13 @@ typedef enum hearth_pooling {
 } hearth_pooling;
 
 typedef struct hearth_embedder_options {
-    size_t size;       /* of this struct: see Versions above */
+    size_t size;       /* of this struct: Versions in hearth.h */
     uint32_t n_ctx;    /* tokens of a text at most, as in hearth_session_options */
     uint32_t n_batch;  /* tokens of a step at most; 0: 256 */
     uint32_t n_text;   /* texts in a step at most; 0: 32 */
     uint32_t n_thread; /* 0: one per physical core */
     uint32_t n_dim;    /* numbers of a vector: the first ones of d_model; 0: all */
-    bool no_pin;       /* worker threads may run on all cores: see Threads above */
+    bool no_pin;       /* worker threads may run on all cores: Threads in hearth.h */
     bool no_normalize; /* vectors keep their length; else it becomes 1, after numbers were left out (n_dim) */
     hearth_kv_type kv; /* affects the result */
     hearth_pooling pooling;
@@ -42,9 +42,9 @@ typedef struct hearth_embedder_options {
 HEARTH_API hearth_embedder_options hearth_embedder_defaults(void);
 
 /* Opens an embedder without texts, and reserves the memory of its cache.
- * Errors: ARGUMENT: an option; UNSUPPORTED: the model is on a device, which does not give what the last layer makes, or
- * the file's pooling is 4 (rank: it scores pairs of texts) and options name no other; FORMAT: the file's pooling is none
- * of these; MEMORY: also beyond the limit of the model; IO: as of hearth_session_open.
+ * Errors: ARGUMENT: an option; UNSUPPORTED: the model is on a device, which does not give what the last layer makes,
+ * or the file's pooling is 4 (rank: it scores pairs of texts) and options name no other; FORMAT: the file's pooling is
+ * none of these; MEMORY: also beyond the limit of the model; IO: as of hearth_session_open.
  * Ownership: *out is the caller's, until hearth_embedder_close, and keeps the model.
  * Threads: any. */
 HEARTH_API hearth_status hearth_embedder_open(const hearth_model *model,
@@ -82,8 +82,8 @@ typedef struct hearth_embed_text {
     uint64_t reserved[2];
 } hearth_embed_text;
 
-/* Writes the vectors of n texts, in their order: float[n][n_dim]. After errors other than those of hearth_embed_begin the
- * vectors are undefined. No texts are there afterwards.
+/* Writes the vectors of n texts, in their order: float[n][n_dim]. After errors other than those of hearth_embed_begin
+ * the vectors are undefined. No texts are there afterwards.
  * Errors: as of hearth_embed_begin and hearth_embed_step.
  * Ownership: nothing is kept.
  * Threads: one at a time. */
@@ -100,8 +100,8 @@ HEARTH_API hearth_status hearth_embed(hearth_embedder *embedder, const hearth_em
 HEARTH_API hearth_status hearth_embed_begin(hearth_embedder *embedder, const hearth_embed_text *texts,
                                             size_t n, float *vectors, hearth_error *err);
 
-/* Evaluates up to n_batch tokens. *more: whether texts are left; more may be NULL. After an error all is as before: call
- * it again, or begin others.
+/* Evaluates up to n_batch tokens. *more: whether texts are left; more may be NULL. After an error all is as before:
+ * call it again, or begin others.
  * Errors: CANCELLED; NUMERIC; IO; MEMORY: as of hearth_session_eval_hidden.
  * Ownership: nothing is kept.
  * Threads: one at a time. */
@@ -112,6 +112,12 @@ HEARTH_API hearth_status hearth_embed_step(hearth_embedder *embedder, bool *more
  * Ownership: nothing is kept.
  * Threads: one at a time, unchecked. */
 HEARTH_API uint64_t hearth_embedder_n_evaluated(const hearth_embedder *embedder);
+
+/* As hearth_session_set_threads, between steps too.
+ * Errors: ARGUMENT: n_thread is above 256; MEMORY. The threads are as before then.
+ * Ownership: nothing is kept.
+ * Threads: one at a time. */
+HEARTH_API hearth_status hearth_embedder_set_threads(hearth_embedder *embedder, uint32_t n_thread, hearth_error *err);
 
 /* As hearth_session_cancel, for hearth_embed and hearth_embed_step.
  * Errors: none.

@@ -11,7 +11,7 @@ extern "C" {
 
 /* What was read of weights that are not in memory, since the model was opened. */
 typedef struct hearth_storage_stats {
-    size_t size;                    /* set by the caller: see Versions above */
+    size_t size;                    /* set by the caller: Versions in hearth.h */
     uint64_t n_hit, n_miss;         /* experts or pieces that were in memory when a step asked for them, or were not */
     uint64_t n_guess, n_guess_used; /* read before they were asked for, and of those the ones that then were */
     uint64_t weight_bytes;          /* that were read */
@@ -47,8 +47,8 @@ HEARTH_API bool hearth_model_get_layer_storage(const hearth_model *model, uint32
  * Threads: one at a time, unchecked; not while the session is evaluated. */
 HEARTH_API void hearth_session_enable_sparsity_stats(hearth_session *session, bool on);
 
-/* share[n_layer], or NULL: active neurons per token and layer since counting started, 0 to 1. Returns the number of
- * tokens counted.
+/* Returns the number of tokens counted since counting started, and gives the active neurons per token and layer, 0 to
+ * 1, in share[n_layer] (NULL: they are not wanted).
  * Errors: none.
  * Ownership: nothing is kept.
  * Threads: one at a time, unchecked. */
@@ -60,7 +60,7 @@ HEARTH_API uint64_t hearth_session_sparsity_stats(const hearth_session *session,
  * Threads: one at a time, unchecked; not within a request's function. */
 HEARTH_API void hearth_scheduler_enable_sparsity_stats(hearth_scheduler *scheduler, bool on);
 
-/* share[n_layer], or NULL: the shares since then. Returns the number of tokens counted.
+/* As hearth_session_sparsity_stats, for the tokens of all requests.
  * Errors: none.
  * Ownership: nothing is kept.
  * Threads: one at a time, unchecked. */

@@ -11,9 +11,10 @@ extern "C" {
 /* An opened model: weights, vocabulary, hyper-parameters. Immutable; any number of threads may use it. */
 typedef struct hearth_model hearth_model;
 
-/* Progress callback. Called from the opening thread while weights are read; false cancels. The upload to a device
- * is counted separately, then the weights for the CPU, each from 0. */
-typedef bool hearth_progress_fn(void *user, uint64_t done_bytes, uint64_t total_bytes);
+/* Progress callback, called on the calling thread; false cancels. A model is opened: bytes of weights that were read;
+ * the upload to a device is counted separately, then the weights for the CPU, each from 0. hearth_generate: tokens of
+ * the prompt. hearth_scheduler_save: bytes of a file. */
+typedef bool hearth_progress_fn(void *user, uint64_t n_done, uint64_t n_total);
 
 /* Which neurons of a layer's feed-forward network are computed for a token. */
 typedef enum hearth_selector {
@@ -69,7 +70,7 @@ typedef struct hearth_gpu_options {
 #define HEARTH_RAM_AUTO UINT64_MAX
 
 typedef struct hearth_model_options {
-    size_t size;       /* of this struct: see Versions above */
+    size_t size;       /* of this struct: Versions in hearth.h */
     uint32_t n_thread; /* threads that read the weights; 0: one per physical core */
     bool mmap;         /* map the file instead of reading it, as with io "mmap" */
     hearth_progress_fn *progress; /* may be NULL */
@@ -97,8 +98,8 @@ typedef struct hearth_model_options {
      * that use it are closed. NULL: none */
     const volatile int *cancel;
     bool vocab_only;     /* metadata and vocabulary alone are opened, and no weight is read: the file may have none. What
-                            is not about evaluating tokens works as with weights; sessions, batches and schedulers are
-                            ARGUMENT. hearth_model_info has what the metadata say, and 0 or "" for the rest. Fields about
+                            is not about evaluating tokens works as with weights; sessions, batches, embedders and
+                            schedulers are ARGUMENT. hearth_model_info has what the metadata say, and 0 or "" for the rest. Fields about
                             weights, memory and devices have no effect */
     bool no_huge_pages;  /* memory lies on ordinary pages; false: on huge ones, unless HEARTH_HUGE_PAGES is 0 in the
                             environment. It is one for the process, as cache: the model is ARGUMENT if another one that
@@ -145,12 +146,13 @@ HEARTH_API hearth_status hearth_model_open_memory(const void *data, size_t size,
                                                   const hearth_model_options *options,
                                                   hearth_model **out, hearth_error *err);
 
-/* Opens files that are open, as hearth_model_open: n_fd descriptors, one for each part of a model, in any order. They are of regular
- * files, opened for reading; their positions are neither used nor changed. name is used in messages.
- * Errors: as hearth_model_open; ARGUMENT also: a descriptor is none of such a file, or the parts are not those of one
- * model, each once.
- * Ownership: *out is the caller's, until hearth_model_close; descriptors are duplicated: the caller may close its own.
- * Threads: any. */
+/* Opens files that are open, as hearth_model_open does: n_fd descriptors, one for each part of a model, in any order.
+ * They are of regular files, opened for reading; their positions are neither used nor changed. name is used in
+ * messages.
+ * Errors: as of hearth_model_open; ARGUMENT also: a descriptor is none of such a file, or the parts are not those of
+ * one model, each once.
+ * Ownership: as of hearth_model_open. The files are opened once more: the caller may close its descriptors.
+ * Threads: any. progress is called on the calling thread. */
 HEARTH_API hearth_status hearth_model_open_descriptors(const int *fds, size_t n_fd, const char *name,
                                                        const hearth_model_options *options, hearth_model **out,
                                                        hearth_error *err);
@@ -164,7 +166,7 @@ HEARTH_API void hearth_model_close(hearth_model *model);
 /* Strings stay valid until the model and all objects that use it are closed, even if its device is lost meanwhile.
  * Their content may then be out of date: call the function again. */
 typedef struct hearth_model_info {
-    size_t size;              /* set by the caller: see Versions above */
+    size_t size;              /* set by the caller: Versions in hearth.h */
     const char *path;         /* as given */
     const char *name;         /* general.name, "" if absent; any bytes may occur */
     bool synthetic;           /* the name says that the weights are random: reports must say so */
@@ -230,10 +232,10 @@ typedef enum hearth_metadata_type {
     HEARTH_METADATA_ARRAY,
 } hearth_metadata_type;
 
-/* An entry, or an element of an array, which has the key of the array. Strings have n bytes, any of them, and a NUL; they
- * are valid as those of hearth_model_info. */
+/* An entry, or an element of an array, which has the key of the array. Strings have n bytes, any of them, and a NUL;
+ * they are valid as those of hearth_model_info. */
 typedef struct hearth_metadata {
-    size_t size;                       /* set by the caller: see Versions above */
+    size_t size;                       /* set by the caller: Versions in hearth.h */
     hearth_metadata_type type;         /* which of the values below there is; the others are 0 */
     hearth_metadata_type element_type; /* ARRAY: of its elements; else NONE */
     bool as_bool;

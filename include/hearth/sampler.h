@@ -15,14 +15,14 @@ typedef struct hearth_logit_bias {
 } hearth_logit_bias;
 
 /* A stage of the program's own: changes logits[n_vocab], which have bias and penalties; -infinity bans a token. Called
- * by hearth_sampler_sample and hearth_generate on their thread, and by hearth_scheduler_step; not for drafts. It must not
- * use the sampler. */
+ * by hearth_sampler_sample and hearth_generate on their thread, and by hearth_scheduler_step; not for drafts. It must
+ * not use the sampler. */
 typedef void hearth_sampler_fn(void *user, float *logits, size_t n_vocab);
 
-/* Applied in this order: bias, penalties, fn, top-k, typical, top-p, min-p, temperature, draw. Zero turns each of them off:
- * {.temperature = 0.7f} draws from all tokens. */
+/* Applied in this order: bias, penalties, fn, top-k, typical, top-p, min-p, temperature, draw. Zero turns each of them
+ * off: {.temperature = 0.7f} draws from all tokens. */
 typedef struct hearth_sampler_options {
-    size_t size;             /* of this struct: see Versions above */
+    size_t size;             /* of this struct: Versions in hearth.h */
     float temperature;       /* 0: greedy (the largest logit, the lowest id among equals); at most 100 */
     int32_t top_k;           /* 0: all */
     float typical_p;         /* above 0, to 1; 0 and 1: off */
@@ -49,8 +49,9 @@ HEARTH_API hearth_sampler_options hearth_sampler_defaults(void);
 typedef struct hearth_sampler hearth_sampler;
 
 /* Opens a sampler for the vocabulary of the model, with an empty history.
- * Errors: ARGUMENT: an option; MEMORY.
- * Ownership: *out is the caller's, until hearth_sampler_close; it does not keep the model. bias[n_bias] is copied.
+ * Errors: ARGUMENT: an option, or the model was opened with vocab_only; MEMORY.
+ * Ownership: *out is the caller's, until hearth_sampler_close; it does not keep the model. bias[n_bias] is copied; user
+ * is passed to fn as it is.
  * Threads: any. */
 HEARTH_API hearth_status hearth_sampler_open(const hearth_model *model,
                                              const hearth_sampler_options *options,
@@ -90,7 +91,7 @@ HEARTH_API void hearth_sampler_accept(hearth_sampler *sampler, int32_t id);
  * Errors: ARGUMENT: logits is NULL, as hearth_session_logits may be; NUMERIC: one of them, or one that fn gives, is NaN
  * or +infinity, or all are banned.
  * Ownership: nothing is kept.
- * Threads: one at a time. */
+ * Threads: one at a time; fn is called on the calling thread. */
 HEARTH_API hearth_status hearth_sampler_sample(hearth_sampler *sampler, const float *logits, int32_t *id,
                                                hearth_error *err);
 

@@ -11,12 +11,12 @@ extern "C" {
 
 /* Evaluates requests of several users over one model, and samples their tokens. Each step takes one token of every
  * request that generates, perhaps with a draft, and a part of the prompts of others. Keys and values lie in pages of
- * one budget; requests that begin with the same tokens share them. What a request gets does not depend on other
- * requests. Used by one thread at a time. */
+ * one budget; a request shares those of the tokens with which it begins, if another one had evaluated them before it
+ * began. What a request gets does not depend on other requests. Used by one thread at a time. */
 typedef struct hearth_scheduler hearth_scheduler;
 #define HEARTH_KEPT_NONE UINT32_MAX /* value of n_kept: the cache of a request ends with it */
 typedef struct hearth_scheduler_options {
-    size_t size;         /* of this struct: see Versions above */
+    size_t size;         /* of this struct: Versions in hearth.h */
     uint32_t n_position; /* of the cache, for all requests and what is kept of earlier ones; 0: 4 times n_ctx, with
                             a device all that it was opened for (gpu.n_ctx) */
     uint32_t n_ctx;      /* of a request at most, as in hearth_session_options */
@@ -24,7 +24,7 @@ typedef struct hearth_scheduler_options {
     uint32_t n_running;  /* requests in a step at most; 0: 16 */
     uint32_t n_kept;     /* earlier requests whose cache is kept, at most; 0: 64; or HEARTH_KEPT_NONE */
     uint32_t n_thread;   /* 0: one per physical core */
-    bool no_pin;         /* worker threads may run on all cores: see Threads above */
+    bool no_pin;         /* worker threads may run on all cores: Threads in hearth.h */
     hearth_kv_type kv;
     double max_delay;    /* seconds that a step may take longer because of prompts, while others generate; 0: 0.15 */
     hearth_draft_options draft; /* of all requests; a warning says why there are none */
@@ -41,6 +41,12 @@ typedef enum hearth_request_state {
     HEARTH_REQUEST_STOP_TEXT, /* a stop text was found: the text ends before it */
 } hearth_request_state;
 
+/* Returns a short English name ("stop text"), or "unknown state": never NULL.
+ * Errors: none.
+ * Ownership: the string is the library's, and stays valid.
+ * Threads: any. */
+HEARTH_API const char *hearth_request_state_name(hearth_request_state state);
+
 typedef struct hearth_request_event {
     hearth_request_state state; /* all others than TOKEN are the last event of a request */
     int32_t token;              /* TOKEN, END; -1: the constraint is complete */
@@ -50,7 +56,7 @@ typedef struct hearth_request_event {
     const hearth_error *error;  /* FAILED, and valid while the function runs */
     const char *text;           /* [n_text] bytes that can be shown now, if the request has with_text or stops: characters
                                    are whole, and no stop text may have begun. With the last event those that were kept
-                                   back. Valid while the function runs */
+                                   back, but for STOPPED. Valid while the function runs */
     size_t n_text;
     uint64_t i_stop; /* STOP_TEXT: which */
     uint64_t reserved[4];
@@ -61,7 +67,7 @@ typedef struct hearth_request_event {
 typedef bool hearth_request_fn(void *user, const hearth_request_event *event);
 
 typedef struct hearth_request {
-    size_t size;           /* of this struct: see Versions above */
+    size_t size;           /* of this struct: Versions in hearth.h */
     const int32_t *tokens; /* [n_token] the prompt */
     size_t n_token;
     uint32_t max_token;                    /* to generate; 0: until the context ends */
@@ -114,7 +120,9 @@ HEARTH_API hearth_status hearth_scheduler_set_threads(hearth_scheduler *schedule
 HEARTH_API void hearth_scheduler_close(hearth_scheduler *scheduler);
 
 /* Adds a request, which begins in a later step. *id is never 0.
- * Errors: CONTEXT: its prompt, with one token more, fits neither into n_ctx nor n_position; ARGUMENT: a field; MEMORY.
+ * Errors: CONTEXT: its prompt has more than n_ctx or n_position tokens; ARGUMENT: a field, or the constraint is that of
+ * another model or of a request that has not ended;
+ * UNSUPPORTED, FORMAT: with_text and stops need a vocabulary that is supported; MEMORY.
  * Ownership: the request is copied, with its tokens and its sampler's options. The scheduler keeps the constraint, and
  * alone uses it, until the request ends; user is passed to fn as it is.
  * Threads: one at a time. */
@@ -128,7 +136,8 @@ HEARTH_API hearth_status hearth_scheduler_add(hearth_scheduler *scheduler, const
 HEARTH_API void hearth_scheduler_cancel(hearth_scheduler *scheduler, uint64_t id);
 
 /* The same, at any time: a step that runs ends early, and hearth_scheduler_step calls the request's function, the
- * one that runs or else the next. False: 64 requests are waiting for that; call it again after a step.
+ * one that runs or else the next. That takes a step, also for a paused request. True also for an id that no request
+ * has. False: 64 ids are waiting for that; call it again after a step.
  * Errors: none.
  * Ownership: nothing is kept.
  * Threads: any, also within a request's function, and signal handlers; not during or after hearth_scheduler_close. */
@@ -149,10 +158,10 @@ HEARTH_API void hearth_scheduler_pause(hearth_scheduler *scheduler, uint64_t id,
  * Threads: one at a time. Functions of requests are called on the calling thread. */
 HEARTH_API hearth_status hearth_scheduler_step(hearth_scheduler *scheduler, bool *more, hearth_error *err);
 
-/* Writes the cache of earlier requests to a folder, one file each, with checksums, unless it is there; deletes files
- * of texts that others continue, and keeps at most max_size bytes of those that lie there. Restored by a scheduler of
- * the same model and options, requests find it again. With a device nothing is found again. progress: of the bytes of
- * each file; NULL: none.
+/* Writes the cache of earlier requests to a folder that is there, one file each, with checksums, unless it is there;
+ * deletes files of texts that others continue, and keeps at most max_size bytes of those that lie there. Restored by a
+ * scheduler of the same model and options, requests find it again. With a device nothing is found again. progress: of
+ * the bytes of each file; NULL: none.
  * Errors: IO; MEMORY; CANCELLED: by progress. Each file that is there is whole.
  * Ownership: user is passed to progress as it is.
  * Threads: one at a time. progress is called on the calling thread. */
@@ -173,7 +182,7 @@ HEARTH_API bool hearth_scheduler_has_unsaved(const hearth_scheduler *scheduler);
 HEARTH_API hearth_status hearth_scheduler_restore(hearth_scheduler *scheduler, const char *folder, hearth_error *err);
 
 typedef struct hearth_scheduler_stats {
-    size_t size; /* set by the caller: see Versions above */
+    size_t size; /* set by the caller: Versions in hearth.h */
     uint32_t n_waiting, n_running, n_kept;
     uint32_t n_page, n_page_used; /* of layers without a window */
     uint64_t n_prompt, n_cached, n_generated; /* tokens so far: evaluated of prompts, found, sampled */
@@ -189,7 +198,7 @@ HEARTH_API hearth_status hearth_scheduler_get_stats(const hearth_scheduler *sche
 
 /* How far a request is. */
 typedef struct hearth_request_progress {
-    size_t size;       /* set by the caller: see Versions above */
+    size_t size;       /* set by the caller: Versions in hearth.h */
     bool is_running;   /* false: it waits for its turn, or for pages that others took */
     uint32_t n_before; /* of those that wait: requests that came earlier and wait too */
     uint32_t n_prompt, n_cached, n_generated; /* tokens: of the prompt, of those found, sampled */

@@ -21,7 +21,7 @@ typedef struct hearth_session hearth_session;
 #define HEARTH_BATCH_NONE UINT32_MAX
 
 typedef struct hearth_session_options {
-    size_t size;       /* of this struct: see Versions above */
+    size_t size;       /* of this struct: Versions in hearth.h */
     uint32_t n_ctx;    /* positions; 0: as the model was trained, at most 4096; or HEARTH_CTX_TRAINED */
     uint32_t n_batch;  /* prompt tokens per step; or HEARTH_BATCH_AUTO, HEARTH_BATCH_NONE */
     uint32_t n_thread; /* 0: one per physical core */
@@ -30,7 +30,7 @@ typedef struct hearth_session_options {
     bool release_window; /* reuse the cache of layers with a window (Gemma, Mistral) behind the window: less memory, but
                             a session that goes back to before the window computes its cache again, and a batch takes
                             at most n_batch of its tokens (256 if that is NONE) */
-    bool no_pin;       /* worker threads may run on all cores: see Threads above */
+    bool no_pin;       /* worker threads may run on all cores: Threads in hearth.h */
     hearth_kv_type kv; /* element type of the cache; affects the result */
     hearth_selector selector; /* AUTO: the model's. Another one is possible only if the model could have been
                                  opened with it, and is slower */
@@ -169,7 +169,7 @@ HEARTH_API hearth_status hearth_session_truncate(hearth_session *session, uint32
  * memory for all of its positions, as any other session.
  * Errors: MEMORY; ARGUMENT: the session is in a batch that was not run; IO: as of hearth_session_open.
  * Ownership: *out is the caller's, until hearth_session_close, and keeps the model, not the session.
- * Threads: one at a time, or several that copy and save it. */
+ * Threads: one at a time, or several that copy and save it, if it makes no drafts. */
 HEARTH_API hearth_status hearth_session_fork(const hearth_session *session, hearth_session **out, hearth_error *err);
 
 /* Writes tokens, cache and logits to a file, with a checksum; it replaces path when it is whole. What lies on a device
@@ -177,7 +177,7 @@ HEARTH_API hearth_status hearth_session_fork(const hearth_session *session, hear
  * Errors: IO: path cannot be written, or the model's file not be read; MEMORY; ARGUMENT: the session is in a batch
  * that was not run.
  * Ownership: nothing is kept.
- * Threads: one at a time, or several that copy and save it. */
+ * Threads: one at a time, or several that copy and save it, if it makes no drafts. */
 HEARTH_API hearth_status hearth_session_save(const hearth_session *session, const char *path, hearth_error *err);
 
 /* Replaces the session's tokens by those of a file. What follows has the bits of the saved session. After an error the
@@ -189,8 +189,8 @@ HEARTH_API hearth_status hearth_session_save(const hearth_session *session, cons
 HEARTH_API hearth_status hearth_session_restore(hearth_session *session, const char *path, hearth_error *err);
 
 /* Gets the next n bytes of a session, 65536 at most. A status other than HEARTH_OK, for which it may fill in err, ends
- * the saving and is returned (ARGUMENT for one that does not exist). It may call functions that only tell; others of the
- * session fail with ARGUMENT. */
+ * the saving and is returned (ARGUMENT for one that does not exist). It may call functions that only tell, and fork
+ * and save a session that makes no drafts; others of the session fail with ARGUMENT. */
 typedef hearth_status hearth_write_fn(void *user, const void *data, size_t n, hearth_error *err);
 /* The same for restoring: fills in all n bytes, and fails if there are fewer. */
 typedef hearth_status hearth_read_fn(void *user, void *data, size_t n, hearth_error *err);
@@ -198,15 +198,16 @@ typedef hearth_status hearth_read_fn(void *user, void *data, size_t n, hearth_er
 /* Passes the bytes of hearth_session_save to fn, in order.
  * Errors: what fn returns; IO: of the model's file; MEMORY; ARGUMENT: the session is in a batch that was not run.
  * Ownership: user is passed to fn as it is.
- * Threads: one at a time, or several that copy and save. fn is called on the calling thread. */
+ * Threads: one at a time, or several that copy and save it, if it makes no drafts. fn is called on the calling thread. */
 HEARTH_API hearth_status hearth_session_save_to(const hearth_session *session, hearth_write_fn *fn, void *user,
                                                 hearth_error *err);
 
-/* Restores a session, as hearth_session_restore, from bytes that fn gives once, in order: exactly those of a saved session,
- * so that others may follow. What belongs to another model, to other options or to another version is refused after
- * 128 bytes, and the session is unchanged. Damage is found at the end: after all other errors the session is empty.
- * Errors: what fn returns; ARGUMENT, UNSUPPORTED, FORMAT, CONTEXT: as of hearth_session_restore; IO: of the model's file;
- * MEMORY.
+/* Restores a session, as hearth_session_restore, from bytes that fn gives once, in order: exactly those of a saved
+ * session, so that others may follow. What belongs to another model, to other options or to another version is refused
+ * after 128 bytes, and the session is unchanged. Damage is found at the end: after all other errors the session is
+ * empty, but for one within the first 65536 bytes, which may leave it unchanged.
+ * Errors: what fn returns; ARGUMENT, UNSUPPORTED, FORMAT, CONTEXT: as of hearth_session_restore; IO: of the model's
+ * file; MEMORY.
  * Ownership: user is passed to fn as it is.
  * Threads: one at a time. fn is called on the calling thread. */
 HEARTH_API hearth_status hearth_session_restore_from(hearth_session *session, hearth_read_fn *fn, void *user,
@@ -215,12 +216,12 @@ HEARTH_API hearth_status hearth_session_restore_from(hearth_session *session, he
 /* Writes the bytes of hearth_session_save to memory.
  * Errors: MEMORY; IO: of the model's file; ARGUMENT: the session is in a batch that was not run.
  * Ownership: *data, *n bytes, is the caller's: hearth_free.
- * Threads: one at a time, or several that copy and save. */
+ * Threads: one at a time, or several that copy and save it, if it makes no drafts. */
 HEARTH_API hearth_status hearth_session_save_memory(const hearth_session *session, void **data, size_t *n,
                                                     hearth_error *err);
 
-/* Restores a session, as hearth_session_restore, from those bytes. After any error the session is unchanged. More or fewer
- * bytes than were saved are damage, as in a file.
+/* Restores a session, as hearth_session_restore, from those bytes. After any error the session is unchanged. More or
+ * fewer bytes than were saved are damage, as in a file.
  * Errors: ARGUMENT, UNSUPPORTED, FORMAT, CONTEXT: as of hearth_session_restore; IO: of the model's file; MEMORY.
  * Ownership: nothing is kept.
  * Threads: one at a time. */

@@ -57,7 +57,7 @@ typedef enum hearth_token_attributes {
 
 /* Texts are valid as those of hearth_model_info, and end with no NUL. */
 typedef struct hearth_token_info {
-    size_t size;         /* set by the caller: see Versions above */
+    size_t size;         /* set by the caller: Versions in hearth.h */
     const char *text;    /* n_text bytes: as in the vocabulary, where a space may be U+2581 or U+0120 */
     size_t n_text;
     const char *bytes;   /* n_bytes bytes that it stands for, with a leading space; of control tokens their text */
@@ -98,8 +98,8 @@ typedef enum hearth_special_token {
     HEARTH_SPECIAL_FIM_FILE,
 } hearth_special_token;
 
-/* Returns the token of a kind, by the keys of the file, else by the texts that published vocabularies have; -1: there is
- * none, or no such kind, or the vocabulary is not supported.
+/* Returns the token of a kind, by the keys of the file, else by the texts that published vocabularies have; -1: there
+ * is none, or no such kind, or the vocabulary is not supported.
  * Errors: none.
  * Ownership: nothing is kept.
  * Threads: any. */
@@ -112,7 +112,7 @@ typedef struct hearth_detokenizer hearth_detokenizer;
 
 /* Opens a detokenizer. at_start: the tokens start a text (the leading space that the vocabulary implies is stripped);
  * false: they continue one. show_special: control tokens appear by name.
- * Errors: UNSUPPORTED: the vocabulary is not; MEMORY.
+ * Errors: UNSUPPORTED, FORMAT: the vocabulary is not supported, or none; MEMORY.
  * Ownership: *out is the caller's, until hearth_detokenizer_close, and keeps the model.
  * Threads: any. */
 HEARTH_API hearth_status hearth_detokenizer_open(const hearth_model *model, bool at_start,

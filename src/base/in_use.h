@@ -36,11 +36,10 @@ static inline void hth_use_end(hth_in_use **use)
                                         memory_order_release);
 }
 
-/* A declaration: a use of an object, NULL if it has one, until the block ends. */
-#define HTH_USE(NAME, OBJECT)                                                                                \
-    __attribute__((cleanup(hth_use_end))) hth_in_use *NAME = hth_use_begin(&(OBJECT)->in_use)
-#define HTH_USE_READING(NAME, OBJECT)                                                                        \
-    __attribute__((cleanup(hth_use_end))) hth_in_use *NAME = hth_use_begin_reading(&(OBJECT)->in_use)
+/* Declarations: a use of an object, NULL if it has one, until the block ends. */
+#define HTH_USE_BY(NAME, USE) __attribute__((cleanup(hth_use_end))) hth_in_use *NAME = USE
+#define HTH_USE(NAME, OBJECT) HTH_USE_BY(NAME, hth_use_begin(&(OBJECT)->in_use))
+#define HTH_USE_READING(NAME, OBJECT) HTH_USE_BY(NAME, hth_use_begin_reading(&(OBJECT)->in_use))
 
 static inline hearth_status hth_fail_in_use(hearth_error *err, const char *name)
 {

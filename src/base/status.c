@@ -98,7 +98,7 @@ hearth_status hth_returned(hearth_status status, const char *function, hearth_er
                         (int)status);
     err->status = status;
     err->message[sizeof err->message - 1] = '\0';
-    return err->message[0] ? status : hth_fail(err, status, "%s ended the evaluation", function);
+    return err->message[0] ? status : hth_fail(err, status, "%s returned: %s", function, hearth_status_name(status));
 }
 
 hearth_status hth_fail_memory(hearth_error *err, size_t size, const char *what)

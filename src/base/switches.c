@@ -29,6 +29,8 @@ static bool is_held_cache(const char *cache)
 }
 
 /* With the lock. */
+static const char *shown(const char *cache) { return !cache ? "NULL" : *cache ? cache : "\"\""; }
+
 static hearth_status check_settings(const hth_settings *s, hearth_error *err)
 {
     if (s->cache && strlen(s->cache) >= sizeof held.cache)
@@ -44,7 +46,7 @@ static hearth_status check_settings(const hth_settings *s, hearth_error *err)
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                     "hearth_model_options.cache is %.200s, but another model of this process is in use and has %.200s: the "
                     "folder is one for all",
-                    s->cache ? s->cache : "NULL", held.has_cache ? held.cache : "NULL");
+                    shown(s->cache), shown(held.has_cache ? held.cache : NULL));
 }
 
 hearth_status hth_settings_hold(const hth_settings *s, hearth_error *err)

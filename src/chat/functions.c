@@ -82,6 +82,21 @@ bool hth_is_json(const char *text, size_t n, bool *has_memory)
     return ok;
 }
 
+hearth_status hth_check_json(const char *name, const char *text, bool is_array, hearth_error *err)
+{
+    hearth_error why = {0};
+    hth_arena arena = {0};
+    hth_jinja j = {.arena = &arena, .err = &why};
+    hth_jinja_value v;
+    if (!text || !*text) return HEARTH_OK;
+    hearth_status st = HEARTH_OK;
+    if (!hth_jinja_from_json(&j, text, strlen(text), &v)) st = hth_fail(err, j.status, "%s: %s", name, why.message);
+    else if (v.kind != (is_array ? JINJA_LIST : JINJA_DICT))
+        st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s is no JSON %s", name, is_array ? "array" : "object");
+    hth_arena_free(&arena);
+    return st;
+}
+
 /* ---- plain messages -------------------------------------------------------------------------------------- */
 
 typedef struct writer {

@@ -11,6 +11,9 @@
 bool hth_function_takes_text(const char *tools, hth_str function, hth_str argument, bool *has_memory);
 /* Whether a text is one JSON value. */
 bool hth_is_json(const char *text, size_t n, bool *has_memory);
+/* FORMAT: a text, which may be NULL or empty, is no JSON, or neither an array nor an object as is expected; name: its field. MEMORY;
+ * UNSUPPORTED: beyond the limits of templates. */
+hearth_status hth_check_json(const char *name, const char *text, bool is_array, hearth_error *err);
 
 /* Conversations for templates that show no functions: tools become a text of the system's, calls the text that
  * hth_call_format_plain reads, and results a text of the user's. */

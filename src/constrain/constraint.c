@@ -65,7 +65,8 @@ uint32_t hth_compile_json_object(hth_grammar *g)
 static hearth_status check_given(const hearth_constraint_options *o, bool has_text, hearth_error *err)
 {
     if (has_text && !o->text) return hth_fail_null(err, "hearth_constraint_options.text");
-    if (o->kind != HEARTH_CONSTRAINT_CHOICES || o->n_choice == 0) return HEARTH_OK;
+    if (o->kind != HEARTH_CONSTRAINT_CHOICES) return HEARTH_OK;
+    if (o->n_choice == 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "hearth_constraint_options.n_choice is 0");
     if (!o->choices) return hth_fail_null(err, "hearth_constraint_options.choices");
     for (size_t i = 0; i < o->n_choice; i++)
         if (!o->choices[i])
@@ -186,6 +187,8 @@ hearth_status hearth_constraint_copy(const hearth_constraint *c, hearth_constrai
     pthread_mutex_unlock(&s->lock);
     return st;
 }
+
+const hth_token_trie *hth_constraint_trie(const hearth_constraint *c) { return c ? c->shared->trie : NULL; }
 
 hearth_constraint *hth_constraint_hold(hearth_constraint *c)
 {

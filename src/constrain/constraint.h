@@ -47,6 +47,8 @@ typedef struct hth_constraint_context {
 hearth_status hth_constraint_open(const hth_token_trie *trie, const hearth_constraint_options *options,
                                   const hth_constraint_context *context, hearth_constraint **out,
                                   hearth_error *err);
+/* That it was opened with; NULL: NULL. */
+const hth_token_trie *hth_constraint_trie(const hearth_constraint *c);
 /* A reference for a request, which hearth_constraint_close gives up; NULL for NULL. */
 hearth_constraint *hth_constraint_hold(hearth_constraint *c);
 /* Bytes instead of a token, for tests. False: they cannot follow; the state is unchanged. */

@@ -124,6 +124,8 @@ void hearth_batch_cancel(hearth_batch *b)
     if (b) __atomic_store_n(&b->cancel, 1, __ATOMIC_RELAXED);
 }
 
+bool hth_batch_take_cancel(hearth_batch *b) { return __atomic_exchange_n(&b->cancel, 0, __ATOMIC_RELAXED) != 0; }
+
 void hearth_batch_close(hearth_batch *b)
 {
     HTH_FP_SCOPE;
@@ -139,13 +141,14 @@ void hearth_batch_close(hearth_batch *b)
     hth_free(b);
 }
 
-hearth_status hth_engine_check_ids(const hearth_model *m, const int32_t *tokens, size_t n, hearth_error *err)
+hearth_status hth_engine_check_ids(const hearth_model *m, const char *name, const int32_t *tokens, size_t n,
+                                   hearth_error *err)
 {
     uint32_t n_vocab = m->model->hparams.n_vocab;
-    if (!tokens && n > 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "tokens is NULL, but n is %zu", n);
+    if (!tokens && n > 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s is NULL, but there are %zu", name, n);
     for (size_t i = 0; i < n; i++)
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= n_vocab)
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "tokens[%zu] is %d: the vocabulary has 0 to %u", i,
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s[%zu] is %d: the vocabulary has 0 to %u", name, i,
                             tokens[i], n_vocab - 1);
     return HEARTH_OK;
 }
@@ -153,7 +156,7 @@ hearth_status hth_engine_check_ids(const hearth_model *m, const int32_t *tokens,
 hearth_status hth_session_check_tokens(const hearth_session *s, const int32_t *tokens, size_t n,
                                        hearth_error *err)
 {
-    hearth_status st = hth_engine_check_ids(s->model, tokens, n, err);
+    hearth_status st = hth_engine_check_ids(s->model, "tokens", tokens, n, err);
     if (st != HEARTH_OK) return st;
     if (n > s->seq.options.n_ctx - s->position)
         return hth_fail(err, HEARTH_ERROR_CONTEXT,

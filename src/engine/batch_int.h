@@ -46,11 +46,11 @@ hearth_status hth_batch_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn,
 /* Takes out a session that is being closed. */
 void hth_batch_remove(hearth_batch *b, const hearth_session *s);
 
-/* ARGUMENT: a token that the vocabulary does not have. */
-hearth_status hth_engine_check_ids(const hearth_model *m, const int32_t *tokens, size_t n, hearth_error *err);
 /* ARGUMENT: a token is not in the vocabulary; CONTEXT: they do not fit. */
 hearth_status hth_session_check_tokens(const hearth_session *s, const int32_t *tokens, size_t n,
                                        hearth_error *err);
+/* Whether it is cancelled, which ends with that. */
+bool hth_batch_take_cancel(hearth_batch *b);
 /* Keeps logits of a step until hth_session_take_logits makes them those of the session: until then its own ones stay. */
 void hth_session_store_logits(hearth_session *s, const float *logits);
 void hth_session_take_logits(hearth_session *s);

@@ -205,6 +205,21 @@ static hearth_status check_messages(const hearth_message *messages, size_t n, he
     return HEARTH_OK;
 }
 
+/* What a template does not read itself. */
+static hearth_status check_texts(const hearth_chat *chat, const hearth_message *messages, size_t n,
+                                 const hearth_chat_options *o, hearth_error *err)
+{
+    hearth_status st = hth_check_json("hearth_chat_options.tools", o->tools, true, err);
+    if (st != HEARTH_OK || chat->template) return st;
+    st = hth_check_json("hearth_chat_options.variables", o->variables, false, err);
+    for (size_t i = 0; st == HEARTH_OK && i < n; i++) {
+        char name[60];
+        snprintf(name, sizeof name, "messages[%zu].members", i);
+        st = hth_check_json(name, messages[i].members, false, err);
+    }
+    return st;
+}
+
 static hearth_status render(const hearth_chat *chat, const hearth_message *messages, size_t n_message,
                             const hearth_chat_options *options, hth_rendered *out, hearth_error *err)
 {
@@ -213,6 +228,7 @@ static hearth_status render(const hearth_chat *chat, const hearth_message *messa
     if (!chat) return hth_fail_null(err, "chat");
     hearth_status st = hth_engine_read_options(&hth_size_of_hearth_chat_options, options, &o, err);
     if (st == HEARTH_OK) st = check_messages(messages, n_message, err);
+    if (st == HEARTH_OK) st = check_texts(chat, messages, n_message, &o, err);
     if (st == HEARTH_OK) st = hth_engine_need_tokenizer(chat->model, err);
     if (st != HEARTH_OK) return st;
     hth_message *list = hth_alloc(n_message + 1, sizeof *list);

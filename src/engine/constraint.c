@@ -5,6 +5,7 @@
 #include "constrain/constraint.h"
 #include "engine/chat_int.h"
 #include "engine/struct_size.h"
+#include "sample/sampler.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -80,4 +81,22 @@ hearth_status hth_engine_sample(const hearth_model *m, hearth_sampler *sampler, 
     memcpy(masked, logits, m->model->hparams.n_vocab * sizeof *masked);
     hearth_status st = hearth_constraint_mask(constraint, masked, err);
     return st == HEARTH_OK ? hearth_sampler_sample(sampler, masked, id, err) : st;
+}
+
+hearth_status hth_engine_check_sampler(const hearth_model *m, const char *name, const hearth_sampler *sampler,
+                                       hearth_error *err)
+{
+    const int32_t n_vocab = (int32_t)m->model->hparams.n_vocab, n = hth_sampler_n_vocab(sampler);
+    if (!sampler || n == n_vocab) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s is for %d tokens, and the model has %d", name, n, n_vocab);
+}
+
+hearth_status hth_engine_check_constraint(const hearth_model *model, const char *name,
+                                          const hearth_constraint *constraint, hearth_error *err)
+{
+    hearth_model *m = hth_engine_mutable(model);
+    pthread_mutex_lock(&m->trie_lock);
+    const bool is_its = !constraint || hth_constraint_trie(constraint) == m->trie;
+    pthread_mutex_unlock(&m->trie_lock);
+    return is_its ? HEARTH_OK : hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s was opened with another model", name);
 }

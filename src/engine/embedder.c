@@ -70,11 +70,12 @@ static hearth_status choose_pooling(const hearth_model *m, hearth_pooling *pooli
 static hearth_status choose(hearth_embedder *e, const hearth_embedder_options *options, hearth_error *err)
 {
     hearth_embedder_options *o = &e->options;
-    const hth_hparams *h = &e->model->model->hparams;
     hearth_status st = hth_engine_read_options(&hth_size_of_hearth_embedder_options, options, o, err);
+    if (st == HEARTH_OK) st = hth_engine_need_model(e->model, "an embedder", err);
     if (st == HEARTH_OK) st = hth_engine_check_kv("hearth_embedder_options.kv", o->kv, err);
     if (st == HEARTH_OK) st = hth_engine_check_threads("hearth_embedder_options.n_thread", o->n_thread, err);
     if (st != HEARTH_OK) return st;
+    const hth_hparams *h = &e->model->model->hparams;
     if ((unsigned)o->pooling > HEARTH_POOLING_LAST)
         return hth_fail_enum(err, "hearth_embedder_options.pooling", (int)o->pooling,
                              HEARTH_POOLING_LAST + 1);
@@ -189,6 +190,15 @@ uint32_t hearth_embedder_n_ctx(const hearth_embedder *e) { return e ? e->options
 uint32_t hearth_embedder_n_dim(const hearth_embedder *e) { return e ? e->options.n_dim : 0; }
 uint64_t hearth_embedder_n_evaluated(const hearth_embedder *e) { return e ? e->n_evaluated : 0; }
 
+hearth_status hearth_embedder_set_threads(hearth_embedder *e, uint32_t n_thread, hearth_error *err)
+{
+    HTH_FP_SCOPE;
+    if (!e) return hth_fail_null(err, "embedder");
+    HTH_USE(use, e);
+    if (!use) return hth_fail_in_use(err, "embedder");
+    return hth_batch_set_threads(e->batch, NULL, NULL, n_thread, err);
+}
+
 void hearth_embedder_cancel(hearth_embedder *e)
 {
     if (e) hearth_batch_cancel(e->batch);
@@ -199,8 +209,7 @@ void hearth_embedder_cancel(hearth_embedder *e)
 static hearth_status check_text(const hearth_embedder *e, const hearth_embed_text *t, size_t i,
                                 hearth_error *err)
 {
-    uint32_t n_vocab = e->model->model->hparams.n_vocab;
-    char name[40];
+    char name[40], tokens[60];
     snprintf(name, sizeof name, "texts[%zu]", i);
     hearth_status st = hth_engine_check_reserved(name, t->reserved, sizeof t->reserved, err);
     if (st != HEARTH_OK) return st;
@@ -210,11 +219,8 @@ static hearth_status check_text(const hearth_embedder *e, const hearth_embed_tex
         return hth_fail(err, HEARTH_ERROR_CONTEXT,
                         "%s has %zu tokens: a text can have %u; raise hearth_embedder_options.n_ctx", name,
                         t->n_token, e->options.n_ctx);
-    for (size_t k = 0; k < t->n_token; k++)
-        if (t->tokens[k] < 0 || (uint32_t)t->tokens[k] >= n_vocab)
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s.tokens[%zu] is %d: the vocabulary has 0 to %u",
-                            name, k, t->tokens[k], n_vocab - 1);
-    return HEARTH_OK;
+    snprintf(tokens, sizeof tokens, "%s.tokens", name);
+    return hth_engine_check_ids(e->model, tokens, t->tokens, t->n_token, err);
 }
 
 static hearth_status begin(hearth_embedder *e, const hearth_embed_text *texts, size_t n, float *vectors,

@@ -114,6 +114,14 @@ hearth_status hth_engine_check_selector(const char *name, hearth_selector select
 hearth_status hth_engine_check_kv(const char *name, hearth_kv_type kv, hearth_error *err);
 hearth_status hth_engine_check_threads(const char *name, uint32_t n_thread, hearth_error *err);
 
+/* batch.c: ARGUMENT: a token that the vocabulary does not have; name: of the parameter or the field. */
+hearth_status hth_engine_check_ids(const hearth_model *m, const char *name, const int32_t *tokens, size_t n,
+                                   hearth_error *err);
+/* constraint.c: ARGUMENT: a sampler or a constraint, which may be NULL, was opened with another model. */
+hearth_status hth_engine_check_sampler(const hearth_model *m, const char *name, const hearth_sampler *sampler,
+                                       hearth_error *err);
+hearth_status hth_engine_check_constraint(const hearth_model *m, const char *name, const hearth_constraint *constraint,
+                                          hearth_error *err);
 /* constraint.c: hearth_sampler_sample of the tokens that a constraint allows, with masked[n_vocab] as space; NULL: of
  * all. The caller goes on with the token (hearth_constraint_accept). */
 hearth_status hth_engine_sample(const hearth_model *m, hearth_sampler *sampler, hearth_constraint *constraint,

@@ -39,8 +39,7 @@ static hearth_status keep_common(generation *g, hearth_error *err)
 {
     hearth_session *s = g->session;
     const size_t n = g->o->n_token;
-    uint32_t same = 0;
-    while (same < s->position && same < n && s->tokens[same] == g->o->tokens[same]) same++;
+    uint32_t same = hth_session_count_same(s, g->o->tokens, n);
     bool complete = same == s->position && hth_session_has_cache(s) && s->has_logits;
     if (same == n && !complete) same--; /* the last one is evaluated for its logits */
     hearth_status st = hth_session_truncate(s, same, err);
@@ -125,11 +124,10 @@ static hearth_status generate_tokens(generation *g, hearth_error *err)
 {
     const hearth_generate_options *o = g->o;
     hearth_generated rest = {.token = -1};
-    hearth_status st = HEARTH_OK;
-    hearth_sampler_forget(g->sampler);
-    for (size_t i = 0; i < o->n_token; i++) hearth_sampler_accept(g->sampler, o->tokens[i]);
+    hearth_status st = hth_sampler_set_history(g->sampler, o->tokens, o->n_token, err);
     while (st == HEARTH_OK && g->usage.end == HEARTH_END_NONE) {
-        if (hth_is_cancelled(g->session->model->cancel)) st = hth_fail(err, HEARTH_ERROR_CANCELLED, "cancelled");
+        if (hth_is_cancelled(g->session->model->cancel) || hth_batch_take_cancel(g->session->own))
+            st = hth_fail_cancelled(err);
         else st = next_token(g, err);
     }
     g->usage.i_stop = g->usage.end == HEARTH_END_STOP_TEXT ? (uint32_t)g->text.i_stop : 0;
@@ -146,7 +144,10 @@ static hearth_status check_options(const hearth_session *s, const hearth_generat
     if (!o->tokens || o->n_token == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "hearth_generate_options.%s: a text goes on from one token at least",
                         o->tokens ? "n_token is 0" : "tokens is NULL");
-    hearth_status st = hth_engine_check_ids(s->model, o->tokens, o->n_token, err);
+    hearth_status st = hth_engine_check_ids(s->model, "hearth_generate_options.tokens", o->tokens, o->n_token, err);
+    if (st == HEARTH_OK) st = hth_engine_check_sampler(s->model, "hearth_generate_options.sampler", o->sampler, err);
+    if (st == HEARTH_OK)
+        st = hth_engine_check_constraint(s->model, "hearth_generate_options.constraint", o->constraint, err);
     if (st != HEARTH_OK) return st;
     if (o->n_token > n_ctx)
         return hth_fail(err, HEARTH_ERROR_CONTEXT, "context full: the prompt has %zu tokens, and the context has %u; raise n_ctx", o->n_token,
@@ -207,9 +208,11 @@ hearth_status hearth_generate(hearth_session *s, const hearth_generate_options *
 {
     HTH_FP_SCOPE;
     hearth_generate_options o;
-    if (!s) return hth_fail_null(err, "session");
     if (usage && !hth_engine_can_write_result(&hth_size_of_hearth_usage, usage))
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "hearth_usage.size is %zu", usage->size);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "hearth_usage.size is %zu; expected 0, or from %zu on", usage->size,
+                        hth_size_of_hearth_usage.first_size);
+    if (usage) hth_engine_write_result(&hth_size_of_hearth_usage, &(hearth_usage){0}, usage);
+    if (!s) return hth_fail_null(err, "session");
     HTH_USE(use, s);
     if (!use) return hth_fail_in_use(err, "session");
     hearth_status st = hth_engine_read_options(&hth_size_of_hearth_generate_options, options, &o, err);
@@ -218,6 +221,7 @@ hearth_status hearth_generate(hearth_session *s, const hearth_generate_options *
     if (st == HEARTH_OK) st = hth_session_eval(s, NULL, 0, err); /* it has a step of its own */
     if (st == HEARTH_OK) st = run(&g, err);
     close_generation(&g);
+    if (s->own) (void)hth_batch_take_cancel(s->own); /* which came too late for this text, and is not meant for another */
     if (usage) hth_engine_write_result(&hth_size_of_hearth_usage, &g.usage, usage);
     return st;
 }

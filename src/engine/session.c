@@ -308,6 +308,13 @@ const float *hearth_session_logits(const hearth_session *s)
     return s && s->has_logits ? s->logits + s->i_logits * (size_t)s->model->model->hparams.n_vocab : NULL;
 }
 
+uint32_t hth_session_count_same(const hearth_session *s, const int32_t *tokens, size_t n)
+{
+    uint32_t same = 0;
+    while (same < s->position && same < n && s->tokens[same] == tokens[same]) same++;
+    return same;
+}
+
 uint32_t hearth_session_position(const hearth_session *s) { return s ? s->position : 0; }
 const int32_t *hearth_session_tokens(const hearth_session *s) { return s ? s->tokens : NULL; }
 uint32_t hearth_session_n_cached(const hearth_session *s)

@@ -178,11 +178,20 @@ static hearth_status rewind_memory(void *user, hearth_error *err)
 
 /* ---- hearth.h ------------------------------------------------------------------------------------------------- */
 
+/* Several threads may save a session that makes no drafts. One that does may be ahead of its position, and goes back. */
+static hth_in_use *begin_save(const hearth_session *s)
+{
+    hth_in_use *use = hth_use_begin_reading(&s->in_use);
+    if (!use || !s->drafts) return use;
+    hth_use_end(&use);
+    return hth_use_begin(&s->in_use);
+}
+
 hearth_status hearth_session_save(const hearth_session *s, const char *path, hearth_error *err)
 {
     HTH_FP_SCOPE;
     if (!s || !path) return hth_fail_null(err, s ? "path" : "session");
-    HTH_USE_READING(use, s);
+    HTH_USE_BY(use, begin_save(s));
     if (!use) return hth_fail_in_use(err, "session");
     return hth_session_write(s, path, NULL, NULL, err);
 }
@@ -201,7 +210,7 @@ hearth_status hearth_session_save_to(const hearth_session *s, hearth_write_fn *f
 {
     HTH_FP_SCOPE;
     if (!s || !fn) return hth_fail_null(err, s ? "fn" : "session");
-    HTH_USE_READING(use, s);
+    HTH_USE_BY(use, begin_save(s));
     if (!use) return hth_fail_in_use(err, "session");
     callback c = {.write = fn, .user = user};
     return hth_session_put(s, &(hth_session_sink){.write = write_by_fn, .user = &c}, NULL, NULL, err);
@@ -227,7 +236,7 @@ hearth_status hearth_session_save_memory(const hearth_session *s, void **data, s
     if (data) *data = NULL;
     if (n) *n = 0;
     if (!s || !data || !n) return hth_fail_null(err, !s ? "session" : data ? "n" : "data");
-    HTH_USE_READING(use, s);
+    HTH_USE_BY(use, begin_save(s));
     if (!use) return hth_fail_in_use(err, "session");
     hearth_status st = hth_session_put(s, &(hth_session_sink){.begin = allocate, .write = append, .user = &m},
                                        NULL, NULL, err);

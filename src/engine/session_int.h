@@ -84,6 +84,8 @@ void hth_batch_set_hidden(hearth_batch *b, uint32_t first, uint32_t n, const flo
 /* hearth_session_enable_sparsity_stats and hearth_session_sparsity_stats, for the tokens of a batch. */
 void hth_batch_count_active(hearth_batch *b, bool on);
 uint64_t hth_batch_active_shares(const hearth_batch *b, double *share);
+/* How many tokens a session has of those at the beginning of a text. */
+uint32_t hth_session_count_same(const hearth_session *s, const int32_t *tokens, size_t n);
 /* hearth_session_eval and hearth_session_truncate, within a use of the session. */
 hearth_status hth_session_eval(hearth_session *s, const int32_t *tokens, size_t n, hearth_error *err);
 hearth_status hth_session_truncate(hearth_session *s, uint32_t position, hearth_error *err);

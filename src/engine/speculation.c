@@ -300,6 +300,8 @@ void hth_speculation_forget(hearth_session *s)
     if (s->drafts && s->drafts->mtp) hth_mtp_feed_forget(s->drafts->mtp);
 }
 
+hearth_draft_options hearth_draft_defaults(void) { return (hearth_draft_options){0}; }
+
 hearth_status hearth_session_use_drafts(hearth_session *s, const hearth_draft_options *options,
                                         const hearth_sampler *sampler, hearth_error *err)
 {
@@ -310,10 +312,12 @@ hearth_status hearth_session_use_drafts(hearth_session *s, const hearth_draft_op
     HTH_USE(use, s);
     if (!use) return hth_fail_in_use(err, "session");
     const hearth_draft_stats before = hth_session_draft_stats(s);
+    hearth_status st = hth_engine_check_sampler(s->model, "sampler", sampler, err);
+    if (st != HEARTH_OK) return st;
     if (hth_session_n_row(s) == 0 || s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "drafts are for sessions with steps of their own");
     hth_speculation_close(s);
-    hearth_status st = hth_drafter_open(s->model, &o, &s->options, s->options.n_ctx, 1, &d, err);
+    st = hth_drafter_open(s->model, &o, &s->options, s->options.n_ctx, 1, &d, err);
     if (st != HEARTH_OK || !d) return st;
     st = hth_speculation_open(s, d, sampler, err);
     if (st == HEARTH_OK) s->drafts->owns_drafter = true, s->drafts->stats = before;
@@ -335,14 +339,6 @@ hearth_status hearth_session_get_draft_stats(const hearth_session *s, hearth_dra
 
 /* ---- drafts by a model --------------------------------------------------------------------------------- */
 
-static uint32_t count_same(const hearth_session *s, const int32_t *tokens, size_t n)
-{
-    const int32_t *had = hearth_session_tokens(s);
-    uint32_t n_had = hearth_session_position(s), same = 0;
-    while (same < n_had && same < n && had[same] == tokens[same]) same++;
-    return same;
-}
-
 static bool are_known(const hearth_session *s, const int32_t *tokens, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -357,7 +353,7 @@ static uint32_t count_missing(const hth_draft_place *place)
     size_t last = place->n_token - 1;
     hearth_error ignored;
     if (x->mtp) return hth_mtp_feed_settle(x->mtp, place->tokens, (uint32_t)last);
-    uint32_t same = count_same(x->model, place->tokens, last);
+    uint32_t same = hth_session_count_same(x->model, place->tokens, last);
     return hearth_session_truncate(x->model, same, &ignored) == HEARTH_OK ? (uint32_t)(place->n_token - same)
                                                                           : 0;
 }

@@ -122,7 +122,16 @@ hearth_status hth_gguf_source_open(hth_gguf_source *s, const char *path, hearth_
     return status;
 }
 
-/* The duplicate shares the position, which pread and mmap do not use. */
+/* The file of a descriptor, opened once more, so that reading ahead is nothing that the caller's descriptor shares; where
+ * that is not allowed, a duplicate. */
+static int open_again(int fd)
+{
+    char path[40];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int again = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    return again >= 0 ? again : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
 hearth_status hth_gguf_source_descriptor(hth_gguf_source *s, int fd, const char *name, hearth_error *err)
 {
     *s = (hth_gguf_source){.fd = -1};
@@ -132,7 +141,7 @@ hearth_status hth_gguf_source_descriptor(hth_gguf_source *s, int fd, const char 
     if (flags < 0) status = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: descriptor %d is not open", s->label, fd);
     else if ((flags & O_ACCMODE) == O_WRONLY || (flags & O_PATH))
         status = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: descriptor %d is not open for reading", s->label, fd);
-    else if ((s->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0)
+    else if ((s->fd = open_again(fd)) < 0)
         status = hth_gguf_fail_errno(err, s->label, "duplicate its descriptor", errno);
     else status = read_size(s, HEARTH_ERROR_ARGUMENT, err);
     if (status != HEARTH_OK) hth_gguf_source_close(s);

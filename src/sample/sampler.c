@@ -143,12 +143,15 @@ void hearth_sampler_reseed(hearth_sampler *s, uint64_t seed)
 
 /* ---- token history ------------------------------------------------------------- */
 
-void hearth_sampler_accept(hearth_sampler *s, int32_t id)
+static void forget(hearth_sampler *s)
 {
-    HTH_FP_SCOPE;
-    if (!s || !s->count || id < 0 || id >= s->n_vocab) return;
-    HTH_USE(use, s);
-    if (!use) return;
+    if (s->count) memset(s->count, 0, (size_t)s->n_vocab * sizeof *s->count);
+    s->n_last = s->i_last = 0;
+}
+
+static void accept_token(hearth_sampler *s, int32_t id)
+{
+    if (!s->count || id < 0 || id >= s->n_vocab) return;
     if (s->last) {
         const size_t capacity = (size_t)s->params.repeat_last_n;
         if (s->n_last == capacity) s->count[s->last[s->i_last]]--;
@@ -159,14 +162,30 @@ void hearth_sampler_accept(hearth_sampler *s, int32_t id)
     if (s->count[id] < UINT32_MAX) s->count[id]++;
 }
 
+void hearth_sampler_accept(hearth_sampler *s, int32_t id)
+{
+    if (!s) return;
+    HTH_USE(use, s);
+    if (use) accept_token(s, id);
+}
+
 void hearth_sampler_forget(hearth_sampler *s)
 {
-    if (!s || !s->count) return;
+    if (!s) return;
     HTH_USE(use, s);
-    if (!use) return;
-    memset(s->count, 0, (size_t)s->n_vocab * sizeof *s->count);
-    s->n_last = s->i_last = 0;
+    if (use) forget(s);
 }
+
+hearth_status hth_sampler_set_history(hearth_sampler *s, const int32_t *tokens, size_t n, hearth_error *err)
+{
+    HTH_USE(use, s);
+    if (!use) return hth_fail_in_use(err, "sampler");
+    forget(s);
+    for (size_t i = 0; i < n; i++) accept_token(s, tokens[i]);
+    return HEARTH_OK;
+}
+
+int32_t hth_sampler_n_vocab(const hearth_sampler *s) { return s ? s->n_vocab : 0; }
 
 /* ---- logits ------------------------------------------------------------------------ */
 

@@ -27,6 +27,10 @@ enum { HTH_SAMPLER_MAX_LAST_N = 1 << 20 };
  * hearth_sampler_sample returns NUMERIC if a logit is NaN or +infinity, or if all tokens are banned. */
 hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *options, hearth_sampler **out,
                                hearth_error *err);
+/* The number of logits that it samples from; NULL: 0. */
+int32_t hth_sampler_n_vocab(const hearth_sampler *sampler);
+/* The tokens become the whole history. ARGUMENT: it is in use. */
+hearth_status hth_sampler_set_history(hearth_sampler *sampler, const int32_t *tokens, size_t n, hearth_error *err);
 /* A reference for a session, which hearth_sampler_close gives up; NULL for NULL. */
 hearth_sampler *hth_sampler_hold(const hearth_sampler *sampler);
 /* A sampler with the options of another one, but without its fn. */

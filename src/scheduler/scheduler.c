@@ -23,6 +23,13 @@ typedef hth_request request;
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
+const char *hearth_request_state_name(hearth_request_state state)
+{
+    static const char *const names[] = {"token",   "end of text", "length",   "stopped by its function",
+                                        "cancelled", "failed",    "stop text"};
+    return (unsigned)state < sizeof names / sizeof *names ? names[state] : "unknown state";
+}
+
 hearth_scheduler_options hearth_scheduler_defaults(void)
 {
     return (hearth_scheduler_options){.size = sizeof(hearth_scheduler_options)};
@@ -194,17 +201,27 @@ static size_t most_tokens(const hearth_scheduler *s)
     return (size_t)n + 1;
 }
 
+/* A constraint follows one text. */
+static bool is_constraint_used(const hearth_scheduler *s, const hearth_constraint *c)
+{
+    const request *const lists[] = {s->waiting, s->running};
+    for (int i = 0; c && i < 2; i++)
+        for (const request *r = lists[i]; r; r = r->next)
+            if (r->constraint == c) return true;
+    return false;
+}
+
 static hearth_status check_request(const hearth_scheduler *s, const hearth_request *r, hearth_error *err)
 {
-    uint32_t n_vocab = s->model->model->hparams.n_vocab;
     if (r->n_token == 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "hearth_request.n_token is 0");
     if (!r->tokens || !r->fn)
         return hth_fail_null(err, r->fn ? "hearth_request.tokens" : "hearth_request.fn");
-    for (size_t i = 0; i < r->n_token; i++)
-        if (r->tokens[i] < 0 || (uint32_t)r->tokens[i] >= n_vocab)
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                            "hearth_request.tokens[%zu] is %d: the vocabulary has 0 to %u", i, r->tokens[i],
-                            n_vocab - 1);
+    hearth_status st = hth_engine_check_ids(s->model, "hearth_request.tokens", r->tokens, r->n_token, err);
+    if (st == HEARTH_OK) st = hth_engine_check_constraint(s->model, "hearth_request.constraint", r->constraint, err);
+    if (st == HEARTH_OK && is_constraint_used(s, r->constraint))
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                      "hearth_request.constraint is that of a request that has not ended: give each a copy");
+    if (st != HEARTH_OK) return st;
     if (r->n_token < most_tokens(s)) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_CONTEXT, "a prompt of %zu tokens: a request can have %zu in all",
                     r->n_token, most_tokens(s) - 1);

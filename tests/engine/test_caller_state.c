@@ -200,6 +200,42 @@ static void use_scheduler(results *r, const hearth_model *m, const int32_t *ids,
     CALL(hearth_scheduler_close(scheduler));
 }
 
+static bool on_generated(void *user, const hearth_generated *part)
+{
+    note_callback(user);
+    put(user, &part->token, sizeof part->token);
+    put(user, part->text, part->n);
+    return true;
+}
+
+static void on_sample(void *user, float *logits, size_t n)
+{
+    note_callback(user);
+    for (size_t i = 0; i < n; i += 7) logits[i] = 0.0f; /* which sets no flag of the state */
+}
+
+static void generate_text(results *r, const hearth_model *m, hearth_session *s, const int32_t *ids, size_t n)
+{
+    hearth_status st;
+    hearth_sampler *sampler = NULL, *clone = NULL;
+    const hearth_sampler_options so = {.temperature = 0.9f, .repeat_penalty = 1.1f, .seed = 7, .fn = on_sample, .user = r};
+    hearth_usage usage = {.size = sizeof usage};
+    hearth_generate_options o = {.tokens = ids,
+                                 .n_token = n,
+                                 .max_token = N_TOKEN,
+                                 .progress = on_progress,
+                                 .progress_user = r,
+                                 .fn = on_generated,
+                                 .user = r};
+    CALL_OK(hearth_sampler_open(m, &so, &sampler, err));
+    CALL_OK(hearth_sampler_clone(sampler, &clone, err));
+    o.sampler = clone;
+    CALL_OK(hearth_generate(s, &o, &usage, err));
+    put(r, &usage.n_generated, sizeof usage.n_generated);
+    CALL(hearth_sampler_close(sampler));
+    CALL(hearth_sampler_close(clone));
+}
+
 static void use_answer(results *r, const hearth_model *m, const int32_t *ids, size_t n)
 {
     hearth_status st;
@@ -265,6 +301,7 @@ static void use_all(results *r, const char *path)
     CALL_OK(hearth_session_truncate(s, 3, err));
     CALL_OK(hearth_session_eval_hidden(s, ids, 3, on_logits, r, err));
     embed(r, m, ids, n);
+    generate_text(r, m, s, ids, n);
     use_scheduler(r, m, ids, n);
     use_answer(r, m, ids, n);
     use_constraint(r, m, n_vocab);

@@ -1,5 +1,6 @@
 /* hearth_generate: the tokens of a loop of its parts, whatever the session had before; where a text ends, what is shown of
  * it, and what the session has then. A scheduler gives the same texts. */
+#include "support/faults.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -284,11 +285,127 @@ TEST(a_constraint_completes_a_text)
     hearth_generate_options o = options_of(&p, NULL, &out);
     o.constraint = c;
     CHECK_OK(hearth_generate(s, &o, &usage, err));
-    CHECK(usage.end == HEARTH_END_COMPLETE || usage.end == HEARTH_END_TOKEN);
+    CHECK_INT(usage.end, HEARTH_END_COMPLETE);
     CHECK_TEXT(out.text, " and so on");
-    o.constraint = NULL, o.max_token = 0; /* an end of generation is shown as one */
+    hearth_free(p.ids);
+}
+
+/* Whose end is the most likely token at once. */
+static hearth_sampler *open_ending_sampler(void)
+{
+    const hearth_logit_bias bias = {.id = hearth_token_eos(model), .bias = 1000.0f};
+    return OPENED(hearth_sampler, model, (&(hearth_sampler_options){.bias = &bias, .n_bias = 1}));
+}
+
+TEST(a_token_ends_a_text_unless_it_is_ignored)
+{
+    prompt p = tokens_of("Once upon a time");
+    for (int i = 0; i < 3; i++) {
+        static shown out;
+        CLOSED(hearth_session) *s = open_session(N_CTX);
+        CLOSED(hearth_sampler) *sampler = open_ending_sampler();
+        hearth_usage usage = {.size = sizeof usage};
+        out.most = i == 1 ? 1 : 0; /* the function gives false for the token that ends it */
+        hearth_generate_options o = options_of(&p, sampler, &out);
+        o.max_token = 3, o.ignore_end = i == 2;
+        CHECK_OK(hearth_generate(s, &o, &usage, err));
+        CHECK_INT(usage.end, i == 0 ? HEARTH_END_TOKEN : i == 1 ? HEARTH_END_FUNCTION : HEARTH_END_LENGTH);
+        CHECK_INT(usage.n_generated, i == 2 ? 3 : 1);
+        CHECK_INT(out.n_token, usage.n_generated);
+        CHECK_INT(out.tokens[0], hearth_token_eos(model));
+        CHECK_INT(out.n_text, 0);
+        CHECK_INT(hearth_session_position(s), p.n + (i == 2 ? 3 : 0));
+        out.most = 0;
+    }
+    hearth_free(p.ids);
+}
+
+/* A text of its own has no space before it, and control tokens have their names if they are asked for. */
+TEST(texts_begin_and_show_tokens_as_asked_for)
+{
+    prompt p = tokens_of("Once upon a time");
+    static shown goes_on, own, special;
+    CLOSED(hearth_session) *s = open_session(N_CTX);
+    hearth_generate_options o = options_of(&p, NULL, &goes_on);
+    CHECK_OK(hearth_generate(s, &o, NULL, err));
+    o = options_of(&p, NULL, &own);
+    o.at_start = true;
+    prompt dog = tokens_of("The dog"); /* the most likely token behind it begins with a space */
+    o.tokens = dog.ids, o.n_token = dog.n;
+    CHECK_OK(hearth_generate(s, &o, NULL, err));
+    CHECK(own.n_text > 0 && own.text[0] != ' ');
+    o = options_of(&dog, NULL, &goes_on);
+    CHECK_OK(hearth_generate(s, &o, NULL, err));
+    CHECK_INT(goes_on.text[0], ' ');
+    CHECK_TEXT(goes_on.text + 1, own.text);
+    CLOSED(hearth_sampler) *sampler = open_ending_sampler();
+    o = options_of(&p, sampler, &special);
+    o.max_token = 2, o.ignore_end = true, o.show_special = true;
+    CHECK_OK(hearth_generate(s, &o, NULL, err));
+    CHECK_TEXT(special.text, "</s></s>");
+    hearth_free(p.ids);
+    hearth_free(dog.ids);
+}
+
+typedef struct canceller {
+    hearth_session *session;
+    size_t n_token;
+} canceller;
+
+static bool cancel_at_third(void *user, const hearth_generated *part)
+{
+    canceller *c = user;
+    if (part->token >= 0 && ++c->n_token == 3) hearth_session_cancel(c->session);
+    return true;
+}
+
+TEST(a_cancelled_text_has_what_was_given_and_goes_on)
+{
+    prompt p = tokens_of("Once upon a time"), all = {malloc(N_CTX * sizeof *all.ids), p.n};
+    const shown expected = loop(&p, 7, N_TOKEN);
+    static shown out;
+    CLOSED(hearth_session) *s = open_session(N_CTX);
+    CLOSED(hearth_sampler) *sampler = open_sampler(7);
+    hearth_usage usage = {.size = sizeof usage};
+    canceller c = {s, 0};
+    hearth_generate_options o = options_of(&p, sampler, &out);
+    o.fn = cancel_at_third, o.user = &c;
+    CHECK_INT(hearth_generate(s, &o, &usage, NULL), HEARTH_ERROR_CANCELLED);
+    CHECK(usage.end == HEARTH_END_NONE && usage.n_generated == 3 && usage.n_evaluated == p.n);
+    CHECK_INT(hearth_session_position(s), p.n + 2);
+    c.n_token = 2; /* the next token is the last one: it is too late */
+    o.max_token = 0, o.ignore_end = false;
+    CLOSED(hearth_sampler) *ending = open_ending_sampler();
+    o.sampler = ending;
     CHECK_OK(hearth_generate(s, &o, &usage, err));
-    CHECK(usage.end == HEARTH_END_TOKEN || usage.end == HEARTH_END_CONTEXT);
+    CHECK_OK(hearth_session_eval(s, p.ids, 1, err)); /* which it does not end */
+    memcpy(all.ids, p.ids, p.n * sizeof *p.ids);
+    memcpy(all.ids + p.n, expected.tokens, 3 * sizeof *p.ids);
+    all.n += 3;
+    o = options_of(&all, sampler, &out);
+    o.max_token = N_TOKEN - 3;
+    CHECK_OK(hearth_generate(s, &o, &usage, err));
+    CHECK_BYTES(out.tokens, expected.tokens + 3, (N_TOKEN - 3) * sizeof *out.tokens);
+    CHECK_INT(usage.n_cached, p.n);
+    free(all.ids);
+    hearth_free(p.ids);
+}
+
+TEST(drafts_change_no_text)
+{
+    prompt p = tokens_of("Once upon a time there was a dog. Once upon a time there was a dog. Once upon a time");
+    static shown out, expected;
+    CLOSED(hearth_session) *s = open_session(N_CTX), *plain = open_session(N_CTX);
+    hearth_draft_stats drafted = {0};
+    CHECK_OK(hearth_session_use_drafts(s, &(hearth_draft_options){.n_draft = 4}, NULL, err));
+    hearth_generate_options o = options_of(&p, NULL, &expected);
+    CHECK_OK(hearth_generate(plain, &o, NULL, err));
+    o = options_of(&p, NULL, &out);
+    CHECK_OK(hearth_generate(s, &o, NULL, err));
+    CHECK_INT(hearth_session_get_draft_stats(s, &drafted), HEARTH_OK);
+    CHECK(drafted.n_drafted > 0);
+    CHECK_TEXT(out.text, expected.text);
+    CHECK_BYTES(out.tokens, expected.tokens, N_TOKEN * sizeof *out.tokens);
     hearth_free(p.ids);
 }
 
@@ -467,3 +584,27 @@ TEST(stop_texts_are_checked)
     CHECK_FAILS(hearth_scheduler_add(scheduler, &q, &id, err), HEARTH_ERROR_ARGUMENT, "hearth_request.stops[1]");
     hearth_free(p.ids);
 }
+
+/* ---- faults ---------------------------------------------------------------------------------------------------- */
+
+static hearth_status generate_task(const fault_paths *p, hearth_error *err)
+{
+    static const int32_t ids[] = {1, 60, 200};
+    static const char *const stops[] = {"a stop text that never comes"}, *const choices[] = {"abc"};
+    hearth_model *m = NULL;
+    hearth_session *s = NULL;
+    hearth_constraint *c = NULL;
+    const hearth_constraint_options co = {.kind = HEARTH_CONSTRAINT_CHOICES, .choices = choices, .n_choice = 1};
+    hearth_generate_options o = {.tokens = ids, .n_token = 3, .max_token = 4, .stops = stops, .n_stop = 1};
+    hearth_status st = hearth_model_open(p->in, NULL, &m, err);
+    if (st == HEARTH_OK) st = hearth_session_open(m, &(hearth_session_options){.n_ctx = 32, .n_thread = 1}, &s, err);
+    if (st == HEARTH_OK) st = hearth_constraint_open(m, &co, &c, err);
+    o.constraint = c;
+    if (st == HEARTH_OK) st = hearth_generate(s, &o, NULL, err);
+    hearth_constraint_close(c);
+    hearth_session_close(s);
+    hearth_model_close(m);
+    return st;
+}
+
+TEST(generation_survives_failed_allocations) { fault_survive("generation", generate_task, 30, 0, 0); }

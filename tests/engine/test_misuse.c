@@ -72,6 +72,7 @@ TEST(names_are_words_for_anything)
         CHECK(hearth_status_name((hearth_status)i)[0] != '\0');
         CHECK(hearth_selector_name((hearth_selector)i)[0] != '\0');
         CHECK(hearth_end_name((hearth_end)i)[0] != '\0');
+        CHECK(hearth_request_state_name((hearth_request_state)i)[0] != '\0');
     }
     CHECK_TEXT(hearth_selector_name((hearth_selector)99), "unknown selector");
     CHECK_TEXT(hearth_status_name((hearth_status)99), "unknown status");
@@ -157,6 +158,8 @@ TEST(defaults_are_zeros)
     CHECK_ZEROS(hearth_answer_options, hearth_answer_defaults());
     CHECK_ZEROS(hearth_session_options, hearth_session_defaults());
     CHECK_ZEROS(hearth_sampler_options, hearth_sampler_defaults());
+    const hearth_draft_options drafts = hearth_draft_defaults();
+    CHECK_BYTES(&drafts, &(hearth_draft_options){0}, sizeof drafts);
     CHECK_ZEROS(hearth_constraint_options, hearth_constraint_defaults());
     CHECK_ZEROS(hearth_scheduler_options, hearth_scheduler_defaults());
     CHECK_ZEROS(hearth_request, hearth_request_defaults());
@@ -284,6 +287,18 @@ TEST(conversations_are_checked)
         CHECK(!text && !out && n == 0);
     }
     const hearth_message one = {.role = "user", .content = NULL, .n = 0};
+    static const char *const no_array[] = {"nonsense", "{}", "[", "[] []"}, *const no_object[] = {"x", "[]", "{", "1"};
+    for (size_t i = 0; i < sizeof no_array / sizeof *no_array; i++)
+        FAILS_AS(HEARTH_ERROR_FORMAT,
+                 hearth_chat_render(chat, &one, 1, (&(hearth_chat_options){.tools = no_array[i]}), &text, &n, err),
+                 "hearth_chat_options.tools");
+    for (size_t i = 0; i < sizeof no_object / sizeof *no_object; i++) {
+        const hearth_message with = {.role = "user", .members = no_object[i]};
+        FAILS_AS(HEARTH_ERROR_FORMAT,
+                 hearth_chat_render(chat, &one, 1, (&(hearth_chat_options){.variables = no_object[i]}), &text, &n, err),
+                 "hearth_chat_options.variables");
+        FAILS_AS(HEARTH_ERROR_FORMAT, hearth_chat_render(chat, &with, 1, NULL, &text, &n, err), "messages[0].members");
+    }
     REFUSED(hearth_chat_render(NULL, &one, 1, NULL, &text, &n, err), "chat is NULL");
     REFUSED(hearth_chat_render(chat, NULL, 1, NULL, &text, &n, err), "messages is NULL");
     REFUSED(hearth_chat_render(chat, &one, 1, NULL, NULL, &n, err), "text is NULL");
@@ -389,7 +404,7 @@ TEST(evaluations_that_are_refused_leave_the_session)
     CHECK_OK(hearth_session_eval(s, ids, N_ID, err));
     memcpy(logits, hearth_session_logits(s), sizeof logits);
     REFUSED(hearth_session_eval(NULL, ids, 1, err), "session is NULL");
-    REFUSED(hearth_session_eval(s, NULL, 1, err), "tokens is NULL, but n is 1");
+    REFUSED(hearth_session_eval(s, NULL, 1, err), "tokens is NULL, but there are 1");
     REFUSED(hearth_session_eval(s, wrong, 2, err), "tokens[1] is 267");
     REFUSED(hearth_session_eval_each(NULL, ids, 1, end_with, &status, err), "session is NULL");
     REFUSED(hearth_session_eval_each(s, NULL, 1, end_with, &status, err), "tokens is NULL");
@@ -401,9 +416,9 @@ TEST(evaluations_that_are_refused_leave_the_session)
     for (hearth_status st = HEARTH_ERROR_MEMORY; st <= HEARTH_ERROR_DEVICE; st++) {
         status = st;
         FAILS_AS(st, hearth_session_eval_each(s, ids, 5, end_with, &status, err),
-                 "hearth_session_eval_each ended");
+                 "hearth_session_eval_each returned: ");
         FAILS_AS(st, hearth_session_eval_hidden(s, ids, 5, end_with, &status, err),
-                 "hearth_session_eval_hidden ended");
+                 "hearth_session_eval_hidden returned: ");
         check_unchanged(s, logits, N_ID);
     }
     const hearth_status no_status[] = {(hearth_status)777, (hearth_status)-1, (hearth_status)10};
@@ -539,6 +554,7 @@ TEST(functions_on_embedders_take_NULL)
     CHECK_INT(hearth_embedder_n_dim(NULL), 0);
     CHECK_INT(hearth_embedder_n_evaluated(NULL), 0);
     hearth_embedder_cancel(NULL);
+    REFUSED(hearth_embedder_set_threads(NULL, 1, err), "embedder is NULL");
     CHECK_OK(hearth_embed(e, &text, 1, vector, err));
 }
 
@@ -662,6 +678,9 @@ TEST(texts_are_not_generated_by_mistake)
     REFUSED(hearth_generate(s, &(hearth_generate_options){.tokens = wrong_ids, .n_token = 2}, NULL, err), "tokens[1] is 267");
     REFUSED(hearth_generate(s, &right, &usage, err), "hearth_usage.size is 1");
     REFUSED(hearth_generate(of_batches, &right, NULL, err), "HEARTH_BATCH_NONE");
+    usage = (hearth_usage){.size = sizeof usage, .n_prompt = 7};
+    REFUSED(hearth_generate(NULL, &right, &usage, err), "session is NULL");
+    CHECK_INT(usage.n_prompt, 0);
     CHECK_INT(hearth_session_position(s), 0);
     CHECK_OK(hearth_generate(s, &right, NULL, err));
     CHECK_INT(hearth_session_position(s), N_ID + 2);
@@ -686,7 +705,7 @@ TEST(constraints_take_NULL)
         {{.kind = HEARTH_CONSTRAINT_GRAMMAR, .n = 3}, "text is NULL"},
         {{.kind = HEARTH_CONSTRAINT_CALLS}, "text is NULL"},
         {{.kind = HEARTH_CONSTRAINT_CHOICES, .n_choice = 1}, "choices is NULL"},
-        {{.kind = HEARTH_CONSTRAINT_CHOICES}, "choices"},
+        {{.kind = HEARTH_CONSTRAINT_CHOICES}, "n_choice is 0"},
         {{.kind = HEARTH_CONSTRAINT_CHOICES, .choices = no_choice, .n_choice = 2}, "choices[1] is NULL"}};
     float logits[TINY_VOCAB] = {0};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
@@ -813,6 +832,39 @@ TEST(requests_are_checked)
     FAILS_AS(HEARTH_ERROR_CONTEXT, hearth_scheduler_add(s, &long_one, &id, err), "40 tokens");
     CHECK(!test_step(s));
     hearth_scheduler_close(s);
+}
+
+/* With a larger vocabulary they would read and write behind the logits. */
+TEST(samplers_and_constraints_of_other_models_are_refused)
+{
+    CLOSED(hearth_model) *other = OPENED(hearth_model, HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", NULL);
+    CLOSED(hearth_sampler) *sampler = OPENED(hearth_sampler, other, NULL);
+    CLOSED(hearth_constraint) *constraint = OPENED(hearth_constraint, other, NULL);
+    CLOSED(hearth_session) *s = OPENED(hearth_session, model, (&(hearth_session_options){.n_ctx = 32, .n_thread = 1}));
+    CLOSED(hearth_scheduler) *scheduler =
+        OPENED(hearth_scheduler, model, (&(hearth_scheduler_options){.n_ctx = 32, .n_thread = 1}));
+    const hearth_generate_options by_sampler = {.tokens = ids, .n_token = N_ID, .sampler = sampler},
+                                  by_constraint = {.tokens = ids, .n_token = N_ID, .constraint = constraint};
+    const hearth_request request = {.tokens = ids, .n_token = 2, .fn = ignore_event, .constraint = constraint};
+    uint64_t id;
+    REFUSED(hearth_generate(s, &by_sampler, NULL, err), "hearth_generate_options.sampler is for 2048 tokens, and the model has 267");
+    REFUSED(hearth_generate(s, &by_constraint, NULL, err), "hearth_generate_options.constraint was opened with another model");
+    REFUSED(hearth_scheduler_add(scheduler, &request, &id, err), "hearth_request.constraint was opened with another model");
+    REFUSED(hearth_session_use_drafts(s, NULL, sampler, err), "sampler is for 2048 tokens");
+    CHECK_INT(hearth_session_position(s), 0);
+}
+
+TEST(a_constraint_is_of_one_request)
+{
+    CLOSED(hearth_constraint) *constraint = OPENED(hearth_constraint, model, NULL);
+    CLOSED(hearth_scheduler) *scheduler =
+        OPENED(hearth_scheduler, model, (&(hearth_scheduler_options){.n_ctx = 32, .n_thread = 1}));
+    const hearth_request request = {.tokens = ids, .n_token = 2, .fn = ignore_event, .constraint = constraint};
+    uint64_t first, id;
+    CHECK_OK(hearth_scheduler_add(scheduler, &request, &first, err));
+    REFUSED(hearth_scheduler_add(scheduler, &request, &id, err), "hearth_request.constraint is that of a request");
+    hearth_scheduler_cancel(scheduler, first);
+    CHECK_OK(hearth_scheduler_add(scheduler, &request, &id, err));
 }
 
 TEST(functions_on_schedulers_take_NULL)

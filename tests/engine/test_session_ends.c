@@ -176,7 +176,7 @@ TEST(a_status_of_a_function_is_returned)
                 i <= HEARTH_ERROR_DEVICE ? (hearth_status)i : no_status[i - HEARTH_ERROR_DEVICE - 1];
             stream out = {.fail_at = at, .status = status, .has_words = i % 2 == 0};
             hearth_status st = hearth_session_save_to(s, write_stream, &out, &why);
-            if (at <= n_write) check_end(st, &out, &why, "hearth_session_save_to ended");
+            if (at <= n_write) check_end(st, &out, &why, "hearth_session_save_to returned: ");
             else CHECK_INT(st, HEARTH_OK);
             free(out.data);
             CLOSED(hearth_session) *to = session_with(model, N_OTHER);
@@ -187,7 +187,7 @@ TEST(a_status_of_a_function_is_returned)
                 check_tokens(to, N);
                 continue;
             }
-            check_end(st, &in, &why, "hearth_session_restore_from ended");
+            check_end(st, &in, &why, "hearth_session_restore_from returned: ");
             if (at == 1) check_tokens(to, N_OTHER); /* the head did not come */
             CHECK(hearth_session_position(to) == 0 || hearth_session_position(to) == N_OTHER);
         }

@@ -65,7 +65,8 @@ TEST(results_end_where_an_older_program_says)
                 X(hearth_constraint_open) X(hearth_constraint_close) X(hearth_scheduler_open)                \
                     X(hearth_scheduler_close) X(hearth_scheduler_add) X(hearth_scheduler_get_stats)          \
                         X(hearth_scheduler_get_progress) X(hearth_model_get_metadata) X(hearth_model_get_token)   \
-                            X(hearth_devices_open) X(hearth_devices_close) X(hearth_devices_get)
+                            X(hearth_devices_open) X(hearth_devices_close) X(hearth_devices_get)     \
+                                X(hearth_generate)
 
 #define DECLARE_FUNCTION(F) static __typeof__(F) *lib_##F;
 FOR_EACH_FUNCTION(DECLARE_FUNCTION)
@@ -157,6 +158,21 @@ static hearth_status by_request(const void *given, hearth_error *err)
 }
 
 static const int32_t one_token[] = {1};
+
+static hearth_status generate_in_new_session(const void *options, void *usage, hearth_error *err)
+{
+    hearth_session *s = NULL;
+    hearth_status st = lib_hearth_session_open(model, &(hearth_session_options){.n_ctx = 16, .n_thread = 1}, &s, err);
+    if (st == HEARTH_OK) st = lib_hearth_generate(s, options, usage, err);
+    lib_hearth_session_close(s);
+    return st;
+}
+
+static hearth_status by_generate_options(const void *given, hearth_error *err)
+{
+    return generate_in_new_session(given, NULL, err);
+}
+
 /* Values with which each function succeeds; `size` comes first. */
 static const hearth_model_options model_options = {.n_thread = 1};
 static const hearth_chat_options chat_options = {.add_generation_prompt = true};
@@ -166,6 +182,7 @@ static const hearth_embedder_options embedder_options = {.n_ctx = 16, .n_thread 
 static const hearth_sampler_options sampler_options = {.temperature = 0.7f};
 static const hearth_constraint_options constraint_options = {0};
 static const hearth_scheduler_options scheduler_options = {.n_ctx = 16, .n_thread = 1};
+static const hearth_generate_options generate_options = {.tokens = one_token, .n_token = 1, .max_token = 1};
 static const hearth_request request = {.tokens = one_token, .n_token = 1, .fn = ignore_event};
 
 static const struct taken {
@@ -182,6 +199,7 @@ static const struct taken {
     {"hearth_sampler_options", &sampler_options, sizeof sampler_options, by_sampler_options},
     {"hearth_constraint_options", &constraint_options, sizeof constraint_options, by_constraint_options},
     {"hearth_scheduler_options", &scheduler_options, sizeof scheduler_options, by_scheduler_options},
+    {"hearth_generate_options", &generate_options, sizeof generate_options, by_generate_options},
     {"hearth_request", &request, sizeof request, by_request}};
 enum { N_TAKEN = sizeof all_taken / sizeof *all_taken };
 
@@ -248,6 +266,11 @@ static bool get_storage(void *to)
 static bool get_stats(void *to) { return lib_hearth_scheduler_get_stats(scheduler, to) == HEARTH_OK; }
 static bool get_progress(void *to) { return lib_hearth_scheduler_get_progress(scheduler, request_id, to); }
 
+static bool get_usage(void *to)
+{
+    hearth_error why;
+    return generate_in_new_session(&generate_options, to, &why) == HEARTH_OK;
+}
 static bool get_metadata(void *to) { return lib_hearth_model_get_metadata(model, 0, to) == HEARTH_OK; }
 static bool get_token(void *to) { return lib_hearth_model_get_token(model, 5, to) == HEARTH_OK; }
 /* There may be none: a size that is taken is told by what is written. */
@@ -270,6 +293,7 @@ static const struct filled {
                   {"hearth_metadata", sizeof(hearth_metadata), get_metadata},
                   {"hearth_token_info", sizeof(hearth_token_info), get_token},
                   {"hearth_device_info", sizeof(hearth_device_info), get_device},
+                  {"hearth_usage", sizeof(hearth_usage), get_usage},
                   {"hearth_storage_stats", sizeof(hearth_storage_stats), get_storage},
                   {"hearth_scheduler_stats", sizeof(hearth_scheduler_stats), get_stats},
                   {"hearth_request_progress", sizeof(hearth_request_progress), get_progress}};
@@ -309,4 +333,17 @@ TEST(results_are_written_as_far_as_the_program_says)
         if (test_n_failed() > 0) test_fail(__FILE__, __LINE__, "%s", f->name);
     }
     close_all();
+}
+
+TEST(every_struct_with_a_size_is_tried)
+{
+#define TRY(T, first, last)                                                                                  \
+    {                                                                                                        \
+        bool found = false;                                                                                  \
+        for (int i = 0; i < N_TAKEN; i++) found = found || strcmp(all_taken[i].name, #T) == 0;               \
+        for (size_t i = 0; i < sizeof all_filled / sizeof *all_filled; i++)                                  \
+            found = found || strcmp(all_filled[i].name, #T) == 0;                                            \
+        if (!found) test_fail(__FILE__, __LINE__, "%s is in no list", #T);                                   \
+    }
+    HTH_FOR_EACH_SIZED_STRUCT(TRY)
 }

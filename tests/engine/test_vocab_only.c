@@ -130,7 +130,9 @@ TEST(what_evaluates_tokens_is_refused)
                 "a batch needs weights|vocab_only");
     CHECK_FAILS(hearth_scheduler_open(m, NULL, &scheduler, err), HEARTH_ERROR_ARGUMENT,
                 "a scheduler needs weights");
-    CHECK(!s && !b && !scheduler);
+    hearth_embedder *e = NULL;
+    CHECK_FAILS(hearth_embedder_open(m, NULL, &e, err), HEARTH_ERROR_ARGUMENT, "an embedder needs weights|vocab_only");
+    CHECK(!s && !b && !scheduler && !e);
     CHECK_INT(hearth_session_bytes(m, NULL), 0);
     CHECK(!hearth_model_get_storage(m, &stats) && !hearth_model_get_layer_storage(m, 0, &stats));
     CLOSED(hearth_session) *other = OPENED(hearth_session, model, NULL);

@@ -83,7 +83,7 @@ typedef struct answer {
     live_stats live;
     hearth_answer *parts; /* divides what a terminal shows; NULL: all is shown as it comes */
     wrap wrap;
-    buffer text;
+    buffer text, rest; /* rest: what was kept back at the end of a call; a text that goes on has it again */
     id_list ids;
     uint64_t n_token; /* with the one that ended it */
     hearth_answer_kind kind; /* of the last part that was shown, if has_part */
@@ -168,8 +168,9 @@ static bool take(void *user, const hearth_generated *part)
 {
     answer *an = user;
     hearth_error err;
+    if (part->token < 0) return !(an->failed = !append(&an->rest, part->text, part->n));
     if (!show(an, part->text, part->n)) an->failed = true;
-    if (part->token < 0 || an->failed) return !an->failed;
+    if (an->failed) return false;
     an->n_token++;
     if (part->is_end) return true;
     if (!id_list_add(&an->ids, &part->token, 1)) an->failed = report_text("out of memory for the ids");
@@ -183,6 +184,7 @@ static bool call(chat *c, answer *an, const hearth_generate_options *o, hearth_u
 {
     hearth_error err;
     *usage = (hearth_usage){.size = sizeof *usage};
+    an->rest.n = 0;
     hearth_status st = hearth_generate(c->session, o, usage, &err);
     if (st == HEARTH_ERROR_CANCELLED) an->end = "stopped";
     else if (st != HEARTH_OK) an->failed = report(&err);
@@ -228,6 +230,7 @@ static bool generate(chat *c, answer *an, const int32_t *ids, size_t n)
     }
     live_stats_end(&an->live);
     free(shifted.at);
+    if (!an->failed && an->rest.n > 0 && !show(an, an->rest.bytes, an->rest.n)) an->failed = true;
     if (an->failed) {
         (void)wrap_dim(&an->wrap, false);
         return false;
@@ -268,6 +271,7 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
          transcript_add(&c->transcript, "assistant", an.text.bytes ? an.text.bytes : "", an.text.n);
     hearth_answer_close(an.parts);
     free(an.text.bytes);
+    free(an.rest.bytes);
     free(an.ids.at);
     c->ends = c->ends || lost;
     return ok;

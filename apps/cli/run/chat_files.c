@@ -5,6 +5,7 @@
 
 #include "common/saved_session.h"
 #include "common/text_file.h"
+#include "engine/session_int.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -25,11 +26,9 @@ static size_t keep_conversation(chat *c)
 {
     hearth_error err;
     int32_t *ids = NULL;
-    const int32_t *had = hearth_session_tokens(c->session);
-    size_t n = 0, n_had = hearth_session_position(c->session);
+    size_t n;
     uint32_t same = 0;
-    if (chat_tokenize(c, false, &ids, &n, &err) == HEARTH_OK)
-        while (same < n && same < n_had && had[same] == ids[same]) same++;
+    if (chat_tokenize(c, false, &ids, &n, &err) == HEARTH_OK) same = hth_session_count_same(c->session, ids, n);
     hearth_free(ids);
     return hearth_session_truncate(c->session, same, &err) == HEARTH_OK ? hearth_session_n_cached(c->session) : 0;
 }
