@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+import weakref
 import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
@@ -30,6 +32,7 @@ SOURCE, BUILD = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 PACKAGE = os.path.join(SOURCE, "bindings", "python")
 LIBRARY = os.path.join(BUILD, "libhearth.so.0.1")
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
+SMALL = os.path.join(SOURCE, "tests", "data", "models", "stories260K", "stories260K-f32.gguf")  # another vocabulary
 PROMPT = "Once upon a time"
 SAMPLING = dict(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05, seed=7)  # defaults of the program
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
@@ -135,16 +138,21 @@ def types_are_strict():
         raise Skip("no mypy here")
     program = os.path.join(FOLDER, "program.py")
     with open(program, "w", encoding="utf-8") as f:
-        f.write("import hearth\nfrom typing import List\n"
+        f.write("import hearth\nfrom typing import List, Optional\n"
                 "def texts(path: str) -> List[str]:\n"
                 "    with hearth.Model(path, ram=hearth.RAM_AUTO) as model:\n"
                 "        vector: float = model.embed('a')[0]\n"
                 "        parts: List[hearth.Part] = list(model.chat('chatml').answer([{'role': 'user', 'content': str(vector)}]))\n"
+                "        with model.scheduler(n_kept=hearth.KEPT_NONE) as scheduler:\n"
+                "            request: hearth.Request = scheduler.add('a', max_tokens=1)\n"
+                "            scheduler.pause(request, False)\n"
+                "            progress: Optional[hearth.RequestProgress] = scheduler.progress(request)\n"
+                "            stats: hearth.SchedulerStats = scheduler.stats()\n"
                 "        return list(model.generate('a', max_tokens=3, stop=['b'])) + [part.text for part in parts]\n"
                 "wrong: int = texts('a')\n")
     done = run("mypy", "--strict", "--cache-dir", os.devnull, PACKAGE, program, MYPYPATH=PACKAGE)
     lines = done.stdout.splitlines()
-    assert len(lines) == 2 and "program.py:8: error: Incompatible types in assignment" in lines[0], done.stdout
+    assert len(lines) == 2 and "program.py:13: error: Incompatible types in assignment" in lines[0], done.stdout
 
 
 # ---- what it says of the headers --------------------------------------------------------------------------------------
@@ -193,6 +201,13 @@ def enumerators_have_the_values_of_the_header():
 
 
 @case
+def constants_have_the_values_of_the_header():
+    found = dict(re.findall(r"#define HEARTH_(\w+) (UINT\d+_MAX)", header()))
+    for name in ("RAM_AUTO", "CTX_TRAINED", "BATCH_NONE", "KEPT_NONE"):
+        assert getattr(hearth, name) == {"UINT32_MAX": 2**32 - 1, "UINT64_MAX": 2**64 - 1}[found[name]], name
+
+
+@case
 def attributes_have_the_bits_of_the_header():
     body = re.search(r"typedef enum hearth_token_attributes \{(.*?)\}", header(), re.S).group(1)
     found = [(name.lower(), int(value)) for name, value in re.findall(r"HEARTH_TOKEN_(\w+) = (\d+)", body)]
@@ -212,14 +227,17 @@ def letter_of(kind):
 def functions_have_the_parameters_of_the_header():
     pattern = r"HEARTH_API ([\w ]+?[ *]+)(hearth_\w+)\(([^;]*?)\);"
     found = {name: (result, [" ".join(p.split()) for p in rest.split(",")]) for result, name, rest in re.findall(pattern, header())}
-    for name, mine in hearth._FUNCTIONS.items():
+    for name, text in hearth._FUNCTIONS.items():
         result, parameters = found[name]
+        mine, *names = text.split()
         if mine[0] == "s":
             assert parameters.pop() == "hearth_error *err", name
         letters = letter_of(result) + "".join(letter_of(p) for p in parameters if p != "void")
         if mine[0] == "i":
             letters = letters.replace("s", "i", 1)  # a status without a message
         assert letters == re.sub("f", "p", mine), (name, mine, letters)
+        integers = [re.sub("^int32_t id$", "int32_t token", p).split()[-1] for p in parameters if letter_of(p) in "iuU"]
+        assert integers == names, (name, names, integers)
 
 
 # ---- models, machines and builds -----------------------------------------------------------------------------------------
@@ -337,7 +355,10 @@ def several_prompts_at_once_give_what_one_gives():
     alone = ["".join(model.generate(prompt, max_tokens=20, **SAMPLING)) for prompt in prompts]
     assert model.generate_many(prompts, max_tokens=20, **SAMPLING) == alone
     end = alone[0][len(alone[0]) // 2:][:4]
-    assert model.generate_many(prompts[:1], max_tokens=20, stop=["nowhere", end], **SAMPLING) == [alone[0][:alone[0].index(end)]]
+    for stop in (["nowhere", end], end):
+        assert model.generate_many(prompts[:1], max_tokens=20, stop=stop, **SAMPLING) == [alone[0][:alone[0].index(end)]]
+    error_of("argument", model.generate_many, prompts, stop=["a\0b"])
+    error_of("argument", model.generate, PROMPT, stop=[""])
     pieces, scheduler = [], hearth.Scheduler(model)
     first = scheduler.add(PROMPT, max_tokens=20, on_text=lambda text: pieces.append(text), **SAMPLING)
     second = scheduler.add("The dog", max_tokens=20, on_text=lambda text: False)
@@ -359,6 +380,37 @@ def several_prompts_at_once_give_what_one_gives():
         one = model.session()
         one.eval(model.tokenize(prompt))
         assert session.logits() == one.logits()
+
+
+@case
+def schedulers_tell_pause_and_save():
+    scheduler = model.scheduler(n_ctx=64, n_running=1)
+    scheduler.set_threads(2)
+    first, second = scheduler.add(PROMPT, max_tokens=3), scheduler.add("The dog", max_tokens=3)
+    assert scheduler.step() and scheduler.stats().n_running == scheduler.stats().n_waiting == 1, scheduler.stats()
+    now, later = scheduler.progress(first), scheduler.progress(second)
+    assert now.is_running and now.n_prompt == now.n_evaluated == len(model.tokenize(PROMPT)) and now.n_generated == 1, now
+    assert not later.is_running and later.n_evaluated == 0, later
+    scheduler.pause(second)
+    scheduler.run()
+    assert (first.state, second.state, second.tokens) == ("length", "token", []) and scheduler.progress(first) is None
+    scheduler.pause(second, False)
+    scheduler.run()
+    assert (second.state, scheduler.stats().n_generated, scheduler.stats().n_kept) == ("length", 6, 2), scheduler.stats()
+    folder, done = os.path.join(FOLDER, "kept"), []
+    os.mkdir(folder)
+    error_of("cancelled", scheduler.save, folder, progress=lambda n, total: False)
+    assert scheduler.has_unsaved
+    scheduler.save(folder, progress=lambda n, total: done.append((n, total)))
+    assert not scheduler.has_unsaved and len(done) > 1 and all(0 <= n < total for n, total in done), done
+    again = model.scheduler(n_ctx=64)
+    again.restore(folder)
+    request = again.add(PROMPT, max_tokens=3)
+    again.run()
+    assert request.tokens == first.tokens and again.stats().n_cached > 0, again.stats()
+    scheduler.save(folder, max_size=0)
+    assert os.listdir(folder) == []
+    error_of("io", again.restore, os.path.join(FOLDER, "nothing"))
 
 
 @case
@@ -480,6 +532,83 @@ def errors_have_a_status_and_a_line():
 
 
 @case
+def integers_that_do_not_fit_are_refused():
+    session, sampler, rule = model.session(n_ctx=64), hearth.Sampler(model), model.choices(["x"])
+    scheduler = model.scheduler(n_ctx=64)
+    n32, n64 = "0 to 4294967295", "0 to 18446744073709551615"
+    i32 = "-2147483648 to 2147483647"
+    calls = [("n_ctx", n32, lambda n: model.session(n_ctx=n)), ("n_batch", n32, lambda n: model.session(n_batch=n)),
+             ("n_thread", n32, lambda n: model.session(n_thread=n)), ("n_thread", n32, session.set_threads),
+             ("n_ctx", n32, lambda n: hearth.Model(MODEL, n_ctx=n)), ("position", n32, session.truncate),
+             ("n_tok", n32, lambda n: hearth.Batch(model, n)), ("n_dim", n32, lambda n: model.embed("a", n_dim=n)),
+             ("n_kept", n32, lambda n: model.scheduler(n_kept=n)), ("n_thread", n32, scheduler.set_threads),
+             ("max_tokens", n32, lambda n: scheduler.add("a", max_tokens=n)),
+             ("max_tokens", n32, lambda n: model.generate("a", max_tokens=n)),
+             ("max_tokens", n32, lambda n: session.generate("a", max_tokens=n)),
+             ("max_tokens", n32, lambda n: model.generate_many(["a"], max_tokens=n)),
+             ("ram", n64, lambda n: hearth.Model(MODEL, ram=n)), ("vram", n64, lambda n: hearth.Model(MODEL, vram=n)),
+             ("owner", n64, lambda n: scheduler.add("a", owner=n)), ("seed", n64, sampler.reseed),
+             ("seed", n64, lambda n: hearth.Sampler(model, seed=n)), ("id", n64, lambda n: scheduler.cancel(hearth.Request(id=n))),
+             ("max_size", n64, lambda n: scheduler.save(FOLDER, max_size=n)),
+             ("top_k", i32, lambda n: hearth.Sampler(model, top_k=n)), ("token", i32, model.token),
+             ("repeat_last_n", i32, lambda n: next(model.generate("a", repeat_last_n=n))), ("token", i32, model.is_eog),
+             ("bias", i32, lambda n: hearth.Sampler(model, bias={n: 1})), ("token", i32, lambda n: model.detokenize([n])),
+             ("token", i32, sampler.accept), ("token", i32, rule.accept), ("tokens", i32, lambda n: session.eval([1, n])),
+             ("tokens", i32, lambda n: model.generate([n])), ("tokens", i32, lambda n: scheduler.add([n])),
+             ("tokens", i32, lambda n: model.embed([n])), ("tokens", i32, lambda n: hearth.Batch(model).add(session, [n]))]
+    for name, limits, call in calls:
+        low, high = map(int, limits.split(" to "))
+        for number in (low - 1, high + 1, high + 6):
+            expected = f"{name}: {number} is not within {limits}"
+            assert error_of("argument", call, number) == expected, expected
+    assert session.position == 0 and not scheduler.step()
+    trained = model.session(n_ctx=hearth.CTX_TRAINED)
+    assert trained.n_ctx == model.info.n_ctx_train
+    hearth.Model(MODEL, ram=hearth.RAM_AUTO, vocab_only=True).close()
+
+
+@case
+def a_text_is_no_sequence_of_texts():
+    calls = {"choices": model.choices, "texts": model.embed_many, "prompts": model.generate_many,
+             "messages": model.chat("chatml").render}
+    for name, call in calls.items():
+        for text in ("yes", b"yes"):
+            assert error_of("argument", call, text).startswith(f"{name}: one {type(text).__name__}, but"), name
+    assert "messages: one dict" in error_of("argument", model.chat("chatml").tokenize, USER)
+    assert "stop: one bytes" in error_of("argument", model.generate, PROMPT, stop=b"a")
+    session = model.session()
+    for text in ("abcd", b"abcd"):
+        assert "tokenize" in error_of("argument", session.eval, text)
+    assert [v.tobytes() for v in model.embed_many(iter(["a"]))] == [model.embed("a").tobytes()]
+
+
+@case
+def texts_do_not_end_at_a_nul():
+    for call in (lambda: model.choices(["a\0b"]), lambda: hearth.Model(MODEL + "\0"), lambda: model.chat("chatml\0"),
+                 lambda: model.chat("chatml").render([{"role": "user\0", "content": "a"}])):
+        assert "has a NUL" in error_of("argument", call)
+
+
+@case
+def what_is_of_another_vocabulary_is_refused():
+    small = hearth.Model(SMALL)
+    assert small.info.n_vocab < model.info.n_vocab
+    session, own = small.session(n_ctx=64), model.session(n_ctx=64)
+    session.eval([1])
+    own.eval([1])
+    for n, sample in ((model.info.n_vocab, lambda: hearth.Sampler(model).sample(session)),
+                      (small.info.n_vocab, lambda: hearth.Sampler(small).sample(own))):
+        assert f"this one has {n}" in error_of("argument", sample)
+    error_of("argument", hearth.Sampler(model).sample, session.logits())
+    rule = model.choices(["x"])
+    error_of("argument", rule.mask, session.logits())
+    for function in (session.generate, small.generate, small.scheduler(n_ctx=64).add):
+        assert "another model" in error_of("argument", function, PROMPT, constraint=rule)
+    assert "session: " in error_of("argument", model.chat("chatml").answer, [USER], session=session)
+    error_of("argument", hearth.Batch(model).add, session, [1])
+
+
+@case
 def warnings_are_logged():
     lines = []
     handler = logging.Handler()
@@ -523,6 +652,44 @@ def objects_close_in_any_order():
 
 
 @case
+def what_is_dropped_unfinished_is_freed():
+    class Owner:  # of a model, with a function that the library calls
+        def __init__(self, own):
+            self.model = hearth.Model(MODEL, progress=self.show)
+
+        def show(self, done, total):
+            pass
+
+    def scheduler(own):
+        scheduler = hearth.Scheduler(own, n_ctx=64)
+        request = scheduler.add(PROMPT, max_tokens=9, on_text=lambda text: scheduler.model is not None)
+        assert scheduler.step()
+        return scheduler, request
+
+    def first(pieces):
+        next(pieces)
+        return pieces
+
+    def failed(own):
+        try:
+            own.session().eval([-1])
+        except hearth.Error:
+            pass
+
+    uses = [scheduler, Owner, failed, lambda own: scheduler(own)[1], lambda own: first(own.generate(PROMPT)),
+            lambda own: own.generate(PROMPT), lambda own: first(own.chat("chatml").answer([USER])),
+            lambda own: first(own.chat("chatml").reply([USER], stop="never")), lambda own: own.embed("a"),
+            lambda own: own.session().eval_hidden([1]), lambda own: own.scheduler(n_ctx=64).add(PROMPT),
+            lambda own: own.metadata]
+    for i, use in enumerate(uses):
+        n_file, own = len(os.listdir("/proc/self/fd")), hearth.Model(MODEL)
+        gone, used = weakref.ref(own), use(own)
+        del own, used
+        gc.collect()
+        assert gone() is None and len(os.listdir("/proc/self/fd")) == n_file, i
+
+
+@case
 def what_is_collected_within_the_library_is_closed_behind_it():
     class Handler(logging.Handler):
         def emit(self, record):
@@ -561,14 +728,20 @@ model = hearth.Model(sys.argv[1] if sys.argv[1:] else MODEL)
 session = model.session(n_ctx=8192)
 session.eval([1, 2, 3])
 logits, ids = session.logits(), [5 + i % 1000 for i in range(8000)]
+
+def interrupt():
+    while not any(thread.name == "hearth" for thread in threading.enumerate()):
+        time.sleep(0.001)
+    time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
 """
 
 
 @case
 def ctrl_c_ends_an_evaluation_and_leaves_the_session():
     code, out = run_python(f"MODEL = {MODEL!r}" + LONG + """
-threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
+    threading.Thread(target=interrupt).start()
     session.eval(ids)
     print("not interrupted")
 except KeyboardInterrupt:
@@ -576,7 +749,64 @@ except KeyboardInterrupt:
     session.eval([4])
     print("interrupted at", session.position)
 """)
-    assert (code, out) == (0, "interrupted at 4\n"), out
+    assert (code, out) == (0, "interrupted at 4\n"), (code, out)
+
+
+@case
+def ctrl_c_while_its_thread_starts_leaves_the_session():
+    class Starting(threading.Thread):
+        def start(self):
+            if order == "before":
+                raise KeyboardInterrupt
+            if order == "late":
+                late.append(super().start)
+                raise KeyboardInterrupt
+            super().start()
+            raise KeyboardInterrupt
+
+    session, ids, late = model.session(n_ctx=2048), [5 + i % 1000 for i in range(2000)], []
+    session.eval([1, 2, 3])
+    before, threading.Thread = threading.Thread, Starting
+    try:
+        for order in ("before", "after", "late"):
+            try:
+                session.eval(ids)
+            except KeyboardInterrupt:
+                pass
+            for start in late:
+                start()
+            assert session.position == 3 and not model.cancelled
+            session.eval([4])
+            session.truncate(3)
+    finally:
+        threading.Thread = before
+
+
+@case
+def ctrl_c_keeps_what_another_thread_cancels():
+    begun = threading.Event()
+
+    class Interrupted(threading.Thread):
+        def start(self):
+            super().start()
+            begun.wait()
+            raise KeyboardInterrupt
+
+    def call():
+        begun.set()
+        while not model._cancel.value:
+            time.sleep(0.001)
+        model.cancelled = True
+
+    before, threading.Thread = threading.Thread, Interrupted
+    try:
+        hearth._interruptible(model._cancel, call)
+        raise AssertionError("it was not interrupted")
+    except KeyboardInterrupt:
+        assert model.cancelled
+    finally:
+        threading.Thread, model.cancelled = before, False
+    model.session(n_ctx=64).eval([1, 2])
 
 
 @case
@@ -584,8 +814,8 @@ def ctrl_c_ends_a_step_and_leaves_the_requests():
     code, out = run_python(f"MODEL = {MODEL!r}" + LONG + """
 scheduler = hearth.Scheduler(model, n_ctx=8192, n_batch=8192)
 request = scheduler.add(ids, max_tokens=3)
-threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
+    threading.Thread(target=interrupt).start()
     scheduler.run()
     print("not interrupted")
 except KeyboardInterrupt:
@@ -593,7 +823,7 @@ except KeyboardInterrupt:
 scheduler.run()
 print(request.state, len(request.tokens))
 """)
-    assert (code, out) == (0, "token 0\nlength 3\n"), out
+    assert (code, out) == (0, "token 0\nlength 3\n"), (code, out)
 
 
 @case
@@ -611,7 +841,7 @@ except hearth.Error as error:
 model.cancelled = False
 session.eval([4])
 """)
-    assert (code, out) == (0, "cancelled 5 3\n"), out
+    assert (code, out) == (0, "cancelled 5 3\n"), (code, out)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import ctypes
 import itertools
 import json
 import logging
+import operator
 import os
 import sys
 import threading
@@ -65,17 +66,37 @@ def _error_of(err: _Error) -> Error:
 
 # ---- structs of hearth.h, of its release 0.1.0 -------------------------------------------------------------------
 
-class _GpuOptions(ctypes.Structure):
+def _integer(value: Any, kind: Any, name: str) -> int:
+    """The value, if the type of C has it: ctypes alone would drop its upper bits."""
+    number, n_bit, is_signed = operator.index(value), 8 * ctypes.sizeof(kind), kind(-1).value < 0
+    low, high = (-1 << n_bit - 1, (1 << n_bit - 1) - 1) if is_signed else (0, (1 << n_bit) - 1)
+    if not low <= number <= high:
+        raise Error("argument", f"{name}: {number} is not within {low} to {high}")
+    return number
+
+
+class _Struct(ctypes.Structure):
+    """A struct whose integers are checked when it is made. _names: of parameters, where they differ from the fields."""
+    _names: Mapping[str, str] = {}
+
+    def __init__(self, **values: Any) -> None:
+        for name, kind in self._fields_:
+            if name in values and kind in (c_int32, c_int64, c_uint32, c_uint64):
+                values[name] = _integer(values[name], kind, self._names.get(name, name))
+        super().__init__(**values)
+
+
+class _GpuOptions(_Struct):
     _fields_ = [("device", c_char_p), ("vram", c_uint64), ("vrams", c_uint64 * 4), ("n_ctx", c_uint32),
                 ("n_batch", c_uint32), ("kv", c_int), ("placement", c_char_p), ("bit_exact", c_bool),
                 ("reserved", c_uint64 * 8)]
 
 
-class _Sized(ctypes.Structure):
+class _Sized(_Struct):
     """A struct that begins with its size, which is set here."""
 
     def __init__(self, **values: Any) -> None:
-        super().__init__(ctypes.sizeof(type(self)), **values)
+        super().__init__(size=ctypes.sizeof(type(self)), **values)
 
 
 class _ModelOptions(_Sized):
@@ -150,7 +171,8 @@ class _EmbedText(ctypes.Structure):
     _fields_ = [("tokens", POINTER(c_int32)), ("n_token", c_size_t), ("reserved", c_uint64 * 2)]
 
 
-class _LogitBias(ctypes.Structure):
+class _LogitBias(_Struct):
+    _names = {"id": "bias"}
     _fields_ = [("id", c_int32), ("bias", c_float), ("reserved", c_uint32 * 2)]
 
 
@@ -182,15 +204,28 @@ class _SchedulerOptions(_Sized):
 
 class _RequestEvent(ctypes.Structure):
     _fields_ = [("state", c_int), ("token", c_int32), ("logits", POINTER(c_float)), ("n_cached", c_uint32),
-                ("draft", _DraftStats), ("error", POINTER(_Error)), ("text", c_void_p), ("n_text", c_size_t), ("i_stop", c_uint64),
-                ("reserved", c_uint64 * 4)]
+                ("draft", _DraftStats), ("error", POINTER(_Error)), ("text", c_void_p), ("n_text", c_size_t),
+                ("i_stop", c_uint64), ("reserved", c_uint64 * 4)]
+
+
+class _SchedulerStats(_Sized):
+    _fields_ = [("size", c_size_t), ("n_waiting", c_uint32), ("n_running", c_uint32), ("n_kept", c_uint32),
+                ("n_page", c_uint32), ("n_page_used", c_uint32), ("n_prompt", c_uint64), ("n_cached", c_uint64),
+                ("n_generated", c_uint64), ("n_preempted", c_uint64), ("draft", _DraftStats)]
+
+
+class _RequestProgress(_Sized):
+    _fields_ = [("size", c_size_t), ("is_running", c_bool), ("n_before", c_uint32), ("n_prompt", c_uint32),
+                ("n_cached", c_uint32), ("n_generated", c_uint32), ("n_evaluated", c_uint32)]
 
 
 class _Request(_Sized):
+    _names = {"max_token": "max_tokens"}
     _fields_ = [("size", c_size_t), ("tokens", POINTER(c_int32)), ("n_token", c_size_t), ("max_token", c_uint32),
                 ("prompt_only", c_bool), ("ignore_end", c_bool), ("with_text", c_bool), ("at_start", c_bool),
                 ("show_special", c_bool), ("sampler", POINTER(_SamplerOptions)), ("constraint", c_void_p),
-                ("owner", c_uint64), ("fn", c_void_p), ("user", c_void_p), ("stops", POINTER(c_char_p)), ("n_stop", c_size_t)]
+                ("owner", c_uint64), ("fn", c_void_p), ("user", c_void_p), ("stops", POINTER(c_char_p)),
+                ("n_stop", c_size_t)]
 
 
 # Enumerators, by the order of their values.
@@ -224,36 +259,40 @@ _REQUEST_FN = ctypes.CFUNCTYPE(c_bool, c_void_p, POINTER(_RequestEvent))
 
 # Functions that this file calls: result and parameters. s: hearth_status, with hearth_error * behind the parameters;
 # p: a pointer; n: size_t; c: const char *; f: float *; i: int32_t, or an enum; u: uint32_t, or unsigned; U: uint64_t;
-# b: bool; v: none.
+# b: bool; v: none. Then the names of those that are i, u or U, by which errors tell them.
 _TYPES = {"s": c_int, "p": c_void_p, "n": c_size_t, "c": c_char_p, "i": c_int32, "u": c_uint32, "b": c_bool,
           "f": POINTER(c_float), "v": None, "U": c_uint64}
 _FUNCTIONS = {
-    "hearth_version": "c", "hearth_log_set": "vpp", "hearth_free": "vp",
-    "hearth_model_open": "scpp", "hearth_model_close": "vp", "hearth_model_get_info": "ipp",
-    "hearth_model_n_metadata": "np", "hearth_model_get_metadata": "ipnp", "hearth_model_find_metadata": "ipcp",
-    "hearth_model_get_metadata_element": "ipnUp", "hearth_model_get_token": "ipip", "hearth_token_find": "ipcn",
-    "hearth_token_special": "ipi", "hearth_devices_open": "sp", "hearth_devices_close": "vp", "hearth_devices_count": "np",
-    "hearth_devices_get": "ipnp", "hearth_cpu_level": "cn", "hearth_feature": "cnp",
-    "hearth_tokenize": "spcnupp", "hearth_token_bos": "ip", "hearth_token_eos": "ip", "hearth_token_is_eog": "bpi",
-    "hearth_detokenizer_open": "spbbp", "hearth_detokenizer_close": "vp", "hearth_detokenizer_push": "spipp",
-    "hearth_detokenizer_flush": "vppp", "hearth_chat_open": "spcp", "hearth_chat_open_template": "spcnp",
-    "hearth_chat_close": "vp", "hearth_chat_name": "cp", "hearth_chat_format": "cn", "hearth_chat_render": "sppnppp",
+    "hearth_version": "c", "hearth_log_set": "vpp", "hearth_free": "vp", "hearth_model_open": "scpp",
+    "hearth_model_close": "vp", "hearth_model_get_info": "ipp", "hearth_model_n_metadata": "np",
+    "hearth_model_get_metadata": "ipnp", "hearth_model_find_metadata": "ipcp",
+    "hearth_model_get_metadata_element": "ipnUp i", "hearth_model_get_token": "ipip token",
+    "hearth_token_find": "ipcn", "hearth_token_special": "ipi kind", "hearth_devices_open": "sp",
+    "hearth_devices_close": "vp", "hearth_devices_count": "np", "hearth_devices_get": "ipnp",
+    "hearth_cpu_level": "cn", "hearth_feature": "cnp", "hearth_tokenize": "spcnupp flags", "hearth_token_bos": "ip",
+    "hearth_token_eos": "ip", "hearth_token_is_eog": "bpi token", "hearth_detokenizer_open": "spbbp",
+    "hearth_detokenizer_close": "vp", "hearth_detokenizer_push": "spipp token", "hearth_detokenizer_flush": "vppp",
+    "hearth_chat_open": "spcp", "hearth_chat_open_template": "spcnp", "hearth_chat_close": "vp",
+    "hearth_chat_name": "cp", "hearth_chat_format": "cn", "hearth_chat_render": "sppnppp",
     "hearth_chat_tokenize": "sppnppp", "hearth_chat_is_reasoning": "bppn", "hearth_answer_open": "sppp",
-    "hearth_answer_close": "vp", "hearth_answer_push": "spi", "hearth_answer_finish": "sp",
+    "hearth_answer_close": "vp", "hearth_answer_push": "spi token", "hearth_answer_finish": "sp",
     "hearth_session_open": "sppp", "hearth_session_close": "vp", "hearth_session_eval": "sppn",
     "hearth_session_eval_hidden": "sppnpp", "hearth_session_logits": "fp", "hearth_session_position": "up",
-    "hearth_session_tokens": "pp", "hearth_session_n_ctx": "up", "hearth_session_truncate": "spu",
+    "hearth_session_tokens": "pp", "hearth_session_n_ctx": "up", "hearth_session_truncate": "spu position",
     "hearth_session_fork": "spp", "hearth_session_save": "spc", "hearth_session_restore": "spc",
-    "hearth_session_save_memory": "sppp", "hearth_session_restore_memory": "sppn", "hearth_session_set_threads": "spu",
-    "hearth_embedder_open": "sppp", "hearth_embedder_close": "vp", "hearth_embed": "sppnp",
-    "hearth_batch_open": "spuup", "hearth_batch_close": "vp", "hearth_batch_add": "spppn",
-    "hearth_batch_run": "sp", "hearth_batch_clear": "vp", "hearth_sampler_open": "sppp", "hearth_sampler_close": "vp",
-    "hearth_sampler_clone": "spp", "hearth_sampler_reseed": "vpU", "hearth_sampler_forget": "vp",
-    "hearth_sampler_accept": "vpi", "hearth_sampler_sample": "spfp", "hearth_constraint_open": "sppp",
-    "hearth_constraint_close": "vp", "hearth_constraint_copy": "spp", "hearth_constraint_mask": "spf",
-    "hearth_constraint_accept": "spi", "hearth_constraint_get_end": "ip", "hearth_scheduler_open": "sppp",
-    "hearth_scheduler_close": "vp", "hearth_scheduler_add": "sppp", "hearth_scheduler_cancel": "vpU",
-    "hearth_scheduler_step": "spp",
+    "hearth_session_save_memory": "sppp", "hearth_session_restore_memory": "sppn",
+    "hearth_session_set_threads": "spu n_thread", "hearth_embedder_open": "sppp", "hearth_embedder_close": "vp",
+    "hearth_embed": "sppnp", "hearth_batch_open": "spuup n_tok n_thread", "hearth_batch_close": "vp",
+    "hearth_batch_add": "spppn", "hearth_batch_run": "sp", "hearth_batch_clear": "vp", "hearth_sampler_open": "sppp",
+    "hearth_sampler_close": "vp", "hearth_sampler_clone": "spp", "hearth_sampler_reseed": "vpU seed",
+    "hearth_sampler_forget": "vp", "hearth_sampler_accept": "vpi token", "hearth_sampler_sample": "spfp",
+    "hearth_constraint_open": "sppp", "hearth_constraint_close": "vp", "hearth_constraint_copy": "spp",
+    "hearth_constraint_mask": "spf", "hearth_constraint_accept": "spi token", "hearth_constraint_get_end": "ip",
+    "hearth_scheduler_open": "sppp", "hearth_scheduler_close": "vp", "hearth_scheduler_add": "sppp",
+    "hearth_scheduler_cancel": "vpU id", "hearth_scheduler_step": "spp", "hearth_scheduler_pause": "vpUb id",
+    "hearth_scheduler_set_threads": "spu n_thread", "hearth_scheduler_get_stats": "ipp",
+    "hearth_scheduler_get_progress": "bpUp id", "hearth_scheduler_save": "spcUpp max_size",
+    "hearth_scheduler_restore": "spc", "hearth_scheduler_has_unsaved": "bp",
 }
 
 
@@ -286,6 +325,18 @@ def _find_library() -> ctypes.CDLL:
                       "HEARTH_LIBRARY to the file")
 
 
+def _checked(function: Any, types: str, parameters: Sequence[str]) -> Callable[..., Any]:
+    """The function, after a check of its integers."""
+    kinds = [(i, _TYPES[t]) for i, t in enumerate(types) if t in "iuU"]
+
+    def call(*arguments: Any) -> Any:
+        values = list(arguments)
+        for (i, kind), name in zip(kinds, parameters):
+            values[i] = _integer(values[i], kind, name)
+        return function(*values)
+    return call
+
+
 def _load_library() -> ctypes.CDLL:
     library = _find_library()
     try:
@@ -293,10 +344,13 @@ def _load_library() -> ctypes.CDLL:
         version = library.hearth_version().decode()
         if version.split(".")[:2] != __version__.split(".")[:2]:
             raise ImportError(f"{library._name}: libhearth {version}, but this module is for {_SONAME}")
-        for name, types in _FUNCTIONS.items():
+        for name, text in _FUNCTIONS.items():
             function = getattr(library, name)
+            types, *parameters = text.split()
             function.restype = _TYPES[types[0]]
             function.argtypes = [_TYPES[t] for t in types[1:] + ("p" if types[0] == "s" else "")]
+            if parameters:
+                setattr(library, name, _checked(function, types[1:], parameters))
     except AttributeError as error:
         raise ImportError(f"{library._name} is not {_SONAME}: {error}") from None
     return library
@@ -410,8 +464,22 @@ def _bytes_of(text: Text) -> bytes:
     return text.encode(errors="surrogatepass") if isinstance(text, str) else bytes(text)
 
 
+def _terminated(text: bytes) -> bytes:
+    """For a string of C, which would end at a NUL."""
+    if b"\0" in text:
+        raise Error("argument", f"{text!r} has a NUL")
+    return text
+
+
 def _name_of(text: Optional[Union[Text, "os.PathLike[str]"]]) -> Optional[bytes]:
-    return None if text is None else os.fsencode(text)
+    return None if text is None else _terminated(os.fsencode(text))
+
+
+def _several(values: Iterable[T], name: str) -> List[T]:
+    """A text is a sequence of its characters, too, and a message one of its keys: neither is meant."""
+    if isinstance(values, (str, bytes, bytearray, Mapping)):
+        raise Error("argument", f"{name}: one {type(values).__name__}, but a sequence of them is needed")
+    return list(values)
 
 
 def _json_of(value: Any) -> Optional[bytes]:
@@ -420,10 +488,12 @@ def _json_of(value: Any) -> Optional[bytes]:
 
 
 def _ids_of(tokens: Sequence[int]) -> Any:
+    if isinstance(tokens, (str, bytes, bytearray)):
+        raise Error("argument", "tokens: a text, but a sequence of tokens is needed: tokenize it")
     try:
         return (c_int32 * len(tokens)).from_buffer_copy(array.array("i", tokens))
     except OverflowError:
-        raise Error("argument", "tokens: one of them is no 32-bit number") from None
+        return (c_int32 * len(tokens))(*[_integer(token, c_int32, "tokens") for token in tokens])
 
 
 def _given_ids(ids: Any, n: Any) -> List[int]:
@@ -459,6 +529,9 @@ class _Object:
         self.close()
 
 
+_CANCELLED, _CTRL_C = 1, 2  # bits of hearth_model_options.cancel: two threads may set and clear them at once
+
+
 def _interruptible(cancel: Any, call: Callable[[], T]) -> T:
     """call(), which Ctrl-C ends: Python sees signals on its main thread, between its own instructions, so that another
     thread runs the call meanwhile."""
@@ -466,30 +539,54 @@ def _interruptible(cancel: Any, call: Callable[[], T]) -> T:
         return call()
     results: List[T] = []
     errors: List[BaseException] = []
-    done = threading.Event()
+    done, turn = threading.Event(), threading.Lock()  # turn: of whoever has it first
 
     def run() -> None:
+        if not turn.acquire(blocking=False):
+            return
         try:
             results.append(call())
         except BaseException as error:
             errors.append(error)
         done.set()
 
-    threading.Thread(target=run, name="hearth", daemon=True).start()
     try:
+        threading.Thread(target=run, name="hearth", daemon=True).start()
         done.wait()
     except BaseException:
-        before, cancel.value = cancel.value, 1
+        if turn.acquire(blocking=False):  # nothing was called, nor will be
+            raise
+        cancel.value |= _CTRL_C
         while not done.is_set():  # also after a second Ctrl-C
             try:
                 done.wait()
             except KeyboardInterrupt:
                 pass
-        cancel.value = before
+        cancel.value &= ~_CTRL_C
         raise
     if errors:
-        raise errors[0]
+        raise errors.pop()  # a list that keeps it would keep all that called, by its traceback
     return results[0]
+
+
+def _with_progress(cancel: Any, progress: Optional[Callable[[int, int], Any]], call: Callable[[Any], None]) -> None:
+    """call(a hearth_progress_fn), which Ctrl-C, progress and its exceptions end. Nothing keeps progress afterwards."""
+    failures: List[BaseException] = []
+
+    def report(_: Any, done: int, total: int) -> bool:
+        try:
+            return not cancel.value and (progress is None or progress(done, total) is not False)
+        except BaseException as error:
+            failures.append(error)
+            return False
+
+    fn = _PROGRESS_FN(report)
+    try:
+        _interruptible(cancel, lambda: call(fn))
+    except Error:
+        if failures:
+            raise failures.pop() from None
+        raise
 
 
 # ---- models ------------------------------------------------------------------------------------------------------
@@ -517,7 +614,8 @@ class ModelInfo:
     gpu_n_layer: int
 
 
-RAM_AUTO = 2**64 - 1
+RAM_AUTO = 2**64 - 1  # of ram
+CTX_TRAINED = BATCH_NONE = KEPT_NONE = 2**32 - 1  # of n_ctx, n_batch, n_kept
 
 
 class Token(NamedTuple):
@@ -578,34 +676,33 @@ class Model(_Object):
                  vocab_only: bool = False, no_huge_pages: bool = False, cpu: Optional[str] = None,
                  cache: Optional[Union[str, "os.PathLike[str]"]] = None) -> None:
         cancel = c_int(0)
-        failures: List[BaseException] = []
-
-        def report(_: Any, done: int, total: int) -> bool:
-            try:
-                return not cancel.value and (progress is None or progress(done, total) is not False)
-            except BaseException as error:
-                failures.append(error)
-                return False
-
-        report_fn = _PROGRESS_FN(report)
         gpu = _GpuOptions(device=_name_of(device), vram=vram, n_ctx=n_ctx, n_batch=n_batch, bit_exact=bit_exact,
                           kv=_value_of(_KV, kv, "kv"), placement=_name_of(placement))
-        options = _ModelOptions(n_thread=n_thread, mmap=mmap, progress=ctypes.cast(report_fn, c_void_p), no_repack=no_repack,
-                                predictors=_name_of(predictors), thresholds=_name_of(thresholds),
-                                selector=_value_of(_SELECTORS, selector, "selector"), activation=_name_of(activation),
-                                gpu=gpu, ram=ram, io=_name_of(io), allow_unused=allow_unused, cancel=ctypes.pointer(cancel),
-                                vocab_only=vocab_only, no_huge_pages=no_huge_pages, cpu=_name_of(cpu), cache=_name_of(cache))
-        out = c_void_p()
+        options = _ModelOptions(n_thread=n_thread, mmap=mmap, no_repack=no_repack, predictors=_name_of(predictors),
+                                thresholds=_name_of(thresholds), selector=_value_of(_SELECTORS, selector, "selector"),
+                                activation=_name_of(activation), gpu=gpu, ram=ram, io=_name_of(io),
+                                allow_unused=allow_unused, cancel=ctypes.pointer(cancel), vocab_only=vocab_only,
+                                no_huge_pages=no_huge_pages, cpu=_name_of(cpu), cache=_name_of(cache))
+        name, out = _name_of(path), c_void_p()
+
+        def open_model(report: Any) -> None:
+            options.progress = ctypes.cast(report, c_void_p)
+            _call("hearth_model_open", name, byref(options), byref(out))
+
         try:
-            _interruptible(cancel, lambda: _call("hearth_model_open", _name_of(path), byref(options), byref(out)))
-        except Error:
-            if failures:
-                raise failures[0] from None
+            _with_progress(cancel, progress, open_model)
+        except BaseException:
+            if out.value:  # Ctrl-C came when it was open
+                _lib.hearth_model_close(out)
             raise
-        super().__init__("hearth_model_close", out, (cancel, report_fn))
+        super().__init__("hearth_model_close", out, cancel)
         self._cancel = cancel
         self.info = self._get_info()
-        self.metadata = Metadata(self)
+
+    @property
+    def metadata(self) -> Metadata:
+        """Keys and values of the file."""
+        return Metadata(self)
 
     def _get_info(self) -> ModelInfo:
         found = _ModelInfo()
@@ -615,11 +712,11 @@ class Model(_Object):
     @property
     def cancelled(self) -> bool:
         """True: evaluations of this model end with status cancelled, on all threads, until it is False again."""
-        return bool(self._cancel.value)
+        return bool(self._cancel.value & _CANCELLED)
 
     @cancelled.setter
     def cancelled(self, on: bool) -> None:
-        self._cancel.value = int(on)
+        self._cancel.value = self._cancel.value & _CTRL_C | (_CANCELLED if on else 0)
 
     @property
     def bos(self) -> int:
@@ -665,8 +762,8 @@ class Model(_Object):
         with decoder:
             return "".join([decoder.push(token) for token in tokens]) + decoder.flush()
 
-    def _tokens_of(self, prompt: Prompt) -> Sequence[int]:
-        return self.tokenize(prompt) if isinstance(prompt, (str, bytes)) else prompt
+    def _tokens_of(self, prompt: Prompt) -> List[int]:
+        return self.tokenize(prompt) if isinstance(prompt, (str, bytes)) else list(_ids_of(prompt))
 
     def session(self, *, n_ctx: int = 0, n_batch: int = 0, n_thread: int = 0, bf16_dot: bool = False,
                 release_window: bool = False, kv: str = "f16", selector: str = "auto") -> Session:
@@ -678,17 +775,24 @@ class Model(_Object):
         _call("hearth_session_open", self._pointer, byref(options), byref(out))
         return Session(self, out)
 
-    def generate(self, prompt: Prompt, *, max_tokens: int = 0, stop: Sequence[str] = (),
+    def scheduler(self, *, n_position: int = 0, n_ctx: int = 0, n_batch: int = 0, n_running: int = 0, n_kept: int = 0,
+                  n_thread: int = 0, kv: str = "f16", max_delay: float = 0) -> Scheduler:
+        """For requests that are evaluated together; hearth_scheduler_options says what the options mean."""
+        return Scheduler(self, n_position=n_position, n_ctx=n_ctx, n_batch=n_batch, n_running=n_running, n_kept=n_kept,
+                         n_thread=n_thread, kv=kv, max_delay=max_delay)
+
+    def generate(self, prompt: Prompt, *, max_tokens: int = 0, stop: Union[str, Sequence[str]] = (),
                  constraint: Optional[Constraint] = None, **sampling: Any) -> Iterator[str]:
         """Session.generate in a session of its own."""
-        tokens = self._tokens_of(prompt)
+        tokens, max_tokens = self._tokens_of(prompt), _integer(max_tokens, c_uint32, "max_tokens")
         session = self.session(n_ctx=len(tokens) + max_tokens if max_tokens else 0)
         return session.generate(tokens, max_tokens=max_tokens, stop=stop, constraint=constraint, **sampling)
 
-    def generate_many(self, prompts: Sequence[Prompt], *, max_tokens: int = 0, stop: Sequence[str] = (),
+    def generate_many(self, prompts: Sequence[Prompt], *, max_tokens: int = 0, stop: Union[str, Sequence[str]] = (),
                       constraint: Optional[Constraint] = None, **sampling: Any) -> List[str]:
         """Texts for several prompts at once, faster than one after the other, with the same bits."""
-        with Scheduler(self) as scheduler:
+        prompts = _several(prompts, "prompts")
+        with self.scheduler() as scheduler:
             requests = [scheduler.add(prompt, max_tokens=max_tokens, stop=stop, constraint=constraint, **sampling)
                         for prompt in prompts]
             scheduler.run()
@@ -705,17 +809,16 @@ class Model(_Object):
     def embed_many(self, texts: Sequence[Prompt], *, pooling: str = "auto", normalize: bool = True,
                    n_dim: int = 0) -> List[Floats]:
         """The same of several texts, evaluated together: faster, with the same bits as one by one."""
-        tokens = [self._tokens_of(text) for text in texts]
+        tokens = [self._tokens_of(text) for text in _several(texts, "texts")]
         n_dim = n_dim or self.info.d_model
         kept = [_ids_of(ids) for ids in tokens]
         given = (_EmbedText * len(kept))(*[_EmbedText(tokens=ids, n_token=len(ids)) for ids in kept])
-        values = (c_float * (len(kept) * n_dim))()
         options = _EmbedderOptions(n_ctx=max([1, *map(len, tokens)]), n_dim=n_dim, no_normalize=not normalize,
                                    pooling=_value_of(_POOLINGS, pooling, "pooling"))
         out = c_void_p()
         _call("hearth_embedder_open", self._pointer, byref(options), byref(out))
         with _Object("hearth_embedder_close", out, self._kept) as embedder:
-            pointer = embedder._pointer
+            pointer, values = embedder._pointer, (c_float * (len(kept) * n_dim))()
             _interruptible(self._cancel, lambda: _call("hearth_embed", pointer, given, len(kept), values))
         all_values = array.array("f", bytes(values))
         return [all_values[i * n_dim:(i + 1) * n_dim] for i in range(len(kept))]
@@ -738,7 +841,7 @@ class Model(_Object):
 
     def choices(self, texts: Sequence[Text]) -> Constraint:
         """Allows one of several texts."""
-        return Constraint(self, "choices", choices=[_bytes_of(text) for text in texts])
+        return Constraint(self, "choices", choices=[_terminated(_bytes_of(text)) for text in _several(texts, "choices")])
 
 
 class Detokenizer(_Object):
@@ -781,7 +884,7 @@ class Sampler(_Object):
         if _pointer is None:
             _call("hearth_sampler_open", model._pointer, byref(_sampler_options(**sampling)), byref(out))
         super().__init__("hearth_sampler_close", out, model._kept)
-        self._model, self._n_vocab = model, model.info.n_vocab
+        self._model = model
 
     def clone(self) -> Sampler:
         """One that draws and penalises from now on as this one does."""
@@ -804,10 +907,19 @@ class Sampler(_Object):
     def sample(self, logits: Logits) -> int:
         """From n_vocab floats, or those of a session."""
         token = c_int32()
-        values = _lib.hearth_session_logits(logits._pointer) if isinstance(logits, Session) else \
-            _floats_of(logits, self._n_vocab)
+        if isinstance(logits, Session):
+            _check_vocabulary("logits", logits.model, self._model)
+            values = _lib.hearth_session_logits(logits._pointer)
+        else:
+            values = _floats_of(logits, self._model.info.n_vocab)
         _call("hearth_sampler_sample", self._pointer, values, byref(token))
         return token.value
+
+
+def _check_vocabulary(name: str, model: Model, expected: Model) -> None:
+    if model.info.n_vocab != expected.info.n_vocab:
+        raise Error("argument", f"{name}: of a model with {model.info.n_vocab} tokens, but this one has "
+                                f"{expected.info.n_vocab}")
 
 
 def _floats_of(values: Union[Floats, memoryview], n: int) -> Any:
@@ -931,7 +1043,7 @@ class Session(_Object):
         """Replaces the tokens by those of a file that was saved with the same model and options."""
         _call("hearth_session_restore", self._pointer, _name_of(path))
 
-    def generate(self, prompt: Prompt = (), *, max_tokens: int = 0, stop: Sequence[str] = (),
+    def generate(self, prompt: Prompt = (), *, max_tokens: int = 0, stop: Union[str, Sequence[str]] = (),
                  constraint: Optional[Constraint] = None, **sampling: Any) -> Iterator[str]:
         """Appends the prompt, then yields pieces of text until the model ends it, a text of stop comes (which is not
         yielded), the context is full, or after max_tokens tokens, if that is not 0. sampling: as of a Sampler. The
@@ -939,13 +1051,15 @@ class Session(_Object):
         tokens = self.model._tokens_of(prompt)
         decoder = Detokenizer(self.model, at_start=False)
         pieces = self._pieces(self._sample(tokens, max_tokens, constraint, sampling), decoder)
-        return _before_stop(pieces, [stop] if isinstance(stop, str) else stop)
+        return _before_stop(pieces, _stops_of(stop))
 
     def _sample(self, prompt: Sequence[int], max_tokens: int, constraint: Optional[Constraint],
                 sampling: Mapping[str, Any]) -> Iterator[int]:
-        """The arguments are checked now, tokens come later."""
-        if max_tokens < 0:
-            raise Error("argument", f"max_tokens: {max_tokens} is less than 0")
+        """The arguments are checked now, tokens come later. hearth_generate calls a function for each token, from which an
+        iterator cannot be made without a thread."""
+        max_tokens = _integer(max_tokens, c_uint32, "max_tokens")
+        if constraint and constraint._model is not self.model:
+            raise Error("argument", "constraint: it was opened with another model")
         sampler = Sampler(self.model, **sampling)
         rule = constraint.copy() if constraint else None
 
@@ -981,11 +1095,16 @@ class Session(_Object):
         yield decoder.flush()
 
 
+def _stops_of(stop: Union[str, Sequence[str]]) -> List[str]:
+    stops = [stop] if isinstance(stop, str) else _several(stop, "stop")
+    for text in stops:
+        if not text or "\0" in text:
+            raise Error("argument", f"stop: {text!r} is empty, or has a NUL")
+    return stops
+
+
 def _before_stop(pieces: Iterator[str], stops: Sequence[str]) -> Iterator[str]:
     """The text before the first of stops. What may be the beginning of one is kept back."""
-    if "" in stops:
-        raise Error("argument", "stop: a text is empty")
-
     def texts() -> Iterator[str]:
         kept = ""
         for piece in pieces:
@@ -1039,11 +1158,12 @@ def formats() -> List[str]:
 
 
 def _messages_of(messages: Sequence[Message]) -> Any:
+    messages = _several(messages, "messages")
     found = (_Message * len(messages))()
     for to, message in zip(found, messages):
         rest = {k: v for k, v in message.items() if k not in ("role", "content")}
         content = _bytes_of(message.get("content") or "")
-        to.role, to.content, to.n = _bytes_of(message["role"]), content, len(content)
+        to.role, to.content, to.n = _terminated(_bytes_of(message["role"])), content, len(content)
         to.members = _json_of(rest) if rest else None
     return found
 
@@ -1087,10 +1207,10 @@ class Chat(_Object):
                  variables: Any = None) -> List[int]:
         return _given_ids(*self._write("hearth_chat_tokenize", messages, add_generation_prompt, tools, variables))
 
-    def reply(self, messages: Sequence[Message], *, stop: Sequence[str] = (), **options: Any) -> Iterator[str]:
+    def reply(self, messages: Sequence[Message], *, stop: Union[str, Sequence[str]] = (), **options: Any) -> Iterator[str]:
         """Pieces of the text of an answer, without reasoning and calls."""
         texts = (part.text for part in self.answer(messages, **options) if part.kind == "text")
-        return _before_stop(texts, [stop] if isinstance(stop, str) else stop)
+        return _before_stop(texts, _stops_of(stop))
 
     def answer(self, messages: Sequence[Message], *, tools: Any = None, variables: Any = None,
                session: Optional[Session] = None, max_tokens: int = 0, constraint: Optional[Constraint] = None,
@@ -1099,6 +1219,7 @@ class Chat(_Object):
         evaluated again, and what differs is replaced."""
         prompt = self.tokenize(messages, tools=tools, variables=variables)
         session = session or self.model.session()
+        _check_vocabulary("session", session.model, self.model)
         n_common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(session.tokens, prompt[:-1])))
         session.truncate(n_common)
         parts: List[Part] = []
@@ -1111,7 +1232,7 @@ class Chat(_Object):
                                  in_reasoning=_lib.hearth_chat_is_reasoning(self._pointer, ids, len(prompt)),
                                  fn=ctypes.cast(fn, c_void_p))
         _call("hearth_answer_open", self.model._pointer, byref(options), byref(out))
-        answer = _Object("hearth_answer_close", out, (fn, *self.model._kept))
+        answer = _Object("hearth_answer_close", out, (fn, self.model._kept))
         tokens = session._sample(prompt[n_common:], max_tokens, constraint, sampling)
 
         def divide() -> Iterator[Part]:
@@ -1136,6 +1257,39 @@ class Request:
     id: int = 0
 
 
+@dataclass(frozen=True)
+class RequestProgress:
+    """Of hearth_request_progress."""
+    is_running: bool
+    n_before: int
+    n_prompt: int
+    n_cached: int
+    n_generated: int
+    n_evaluated: int
+
+
+@dataclass(frozen=True)
+class SchedulerStats:
+    """Of hearth_scheduler_stats."""
+    n_waiting: int
+    n_running: int
+    n_kept: int
+    n_page: int
+    n_page_used: int
+    n_prompt: int
+    n_cached: int
+    n_generated: int
+    n_preempted: int
+
+
+def _request_fn(scheduler: weakref.ref[Scheduler]) -> Any:
+    """What the library calls, and keeps until the scheduler is closed: by name alone, so that it can be dropped."""
+    def call(key: int, event: Any) -> bool:
+        found = scheduler()
+        return found._take(key, event.contents) if found else False
+    return _REQUEST_FN(call)
+
+
 class Scheduler(_Object):
     """Evaluates requests over one model together, as hearth serve does: what one gets does not depend on the others.
     Options: fields of hearth_scheduler_options."""
@@ -1147,49 +1301,46 @@ class Scheduler(_Object):
         out = c_void_p()
         _call("hearth_scheduler_open", model._pointer, byref(options), byref(out))
         self.model = model
-        self._running: dict[int, Callable[[Any], bool]] = {}
+        self._running: Dict[int, Tuple[Request, Optional[Callable[[str], Any]]]] = {}
         self._keys = itertools.count(1)
-        running = self._running
-        self._fn = _REQUEST_FN(lambda user, event: running[user](event.contents))
-        super().__init__("hearth_scheduler_close", out, (self._fn, *model._kept))
+        self._fn = _request_fn(weakref.ref(self))
+        super().__init__("hearth_scheduler_close", out, (self._fn, model._kept))
 
-    def add(self, prompt: Prompt, *, max_tokens: int = 0, stop: Sequence[str] = (), constraint: Optional[Constraint] = None,
-            owner: int = 0, on_text: Optional[Callable[[str], Any]] = None, **sampling: Any) -> Request:
+    def _take(self, key: int, event: Any) -> bool:
+        """Whether the request goes on after what happened to it."""
+        request, on_text = self._running[key]
+        request.state = _STATES[event.state]
+        if request.state == "token":
+            request.tokens.append(event.token)
+        else:
+            del self._running[key]
+        if request.state == "failed":
+            request.error = _error_of(event.error.contents)
+        try:
+            text = ctypes.string_at(event.text, event.n_text).decode(errors="replace")
+            request.text += text
+            return not text or on_text is None or on_text(text) is not False
+        except Exception as error:
+            request.error = request.error or error
+            return False
+
+    def add(self, prompt: Prompt, *, max_tokens: int = 0, stop: Union[str, Sequence[str]] = (),
+            constraint: Optional[Constraint] = None, owner: int = 0, on_text: Optional[Callable[[str], Any]] = None,
+            **sampling: Any) -> Request:
         """The text ends before those of stop. on_text gets pieces of it, during step; False ends the request."""
         tokens = self.model._tokens_of(prompt)
         request, key = Request(), next(self._keys)
-        stops = [text.encode() for text in stop]
-
-        def show(text: str) -> bool:
-            request.text += text
-            return not text or on_text is None or on_text(text) is not False
-
-        def take(event: Any) -> bool:
-            request.state = _STATES[event.state]
-            try:
-                text = ctypes.string_at(event.text, event.n_text).decode(errors="replace")
-                if request.state == "token":
-                    request.tokens.append(event.token)
-                    return show(text)
-                del self._running[key]
-                show(text)
-            except Exception as error:
-                request.error = error
-                return False
-            if request.state == "failed":
-                request.error = _error_of(event.error.contents)
-            return False
-
+        stops = [text.encode() for text in _stops_of(stop)]
         rule = constraint.copy() if constraint else None
         options = _Request(tokens=_ids_of(tokens), n_token=len(tokens), max_token=max_tokens, owner=owner, user=key,
                            sampler=ctypes.pointer(_sampler_options(**sampling)), fn=ctypes.cast(self._fn, c_void_p),
                            constraint=rule._pointer if rule else None, with_text=True,
                            stops=(c_char_p * len(stops))(*stops), n_stop=len(stops))
-        self._running[key] = take
+        self._running[key] = request, on_text
         number = c_uint64()
         try:
             _call("hearth_scheduler_add", self._pointer, byref(options), byref(number))
-        except Error:
+        except Exception:
             self._running.pop(key, None)
             raise
         request.id = number.value
@@ -1198,13 +1349,50 @@ class Scheduler(_Object):
     def cancel(self, request: Request) -> None:
         _lib.hearth_scheduler_cancel(self._pointer, request.id)
 
+    def pause(self, request: Request, is_paused: bool = True) -> None:
+        """A paused request keeps its place, but takes part in no step."""
+        _lib.hearth_scheduler_pause(self._pointer, request.id, is_paused)
+
+    def progress(self, request: Request) -> Optional[RequestProgress]:
+        """How far it is; None: it has ended."""
+        found = _RequestProgress()
+        if not _lib.hearth_scheduler_get_progress(self._pointer, request.id, byref(found)):
+            return None
+        return RequestProgress(**_values_of(RequestProgress, found))
+
+    def stats(self) -> SchedulerStats:
+        found = _SchedulerStats()
+        _lib.hearth_scheduler_get_stats(self._pointer, byref(found))
+        return SchedulerStats(**_values_of(SchedulerStats, found))
+
+    def set_threads(self, n_thread: int) -> None:
+        """As Session.set_threads, of steps."""
+        _call("hearth_scheduler_set_threads", self._pointer, n_thread)
+
     def step(self) -> bool:
-        """Evaluates one batch. False: no request is left."""
+        """Evaluates one batch. False: no request is left, or only paused ones."""
         pointer, more = self._pointer, c_bool()
         _interruptible(self.model._cancel, lambda: _call("hearth_scheduler_step", pointer, byref(more)))
         return bool(more.value)
 
     def run(self) -> None:
-        """Steps until no request is left."""
+        """Steps until no request is left, or only paused ones."""
         while self.step():
             pass
+
+    def save(self, folder: Union[Text, "os.PathLike[str]"], *, max_size: int = 2**64 - 1,
+             progress: Optional[Callable[[int, int], Any]] = None) -> None:
+        """Writes the cache of earlier requests to a folder, of which max_size bytes are kept. progress(done, total)
+        gets bytes of each file; False ends it."""
+        pointer, name = self._pointer, _name_of(folder)
+        _with_progress(self.model._cancel, progress,
+                       lambda report: _call("hearth_scheduler_save", pointer, name, max_size, report, None))
+
+    def restore(self, folder: Union[Text, "os.PathLike[str]"]) -> None:
+        """Reads what save wrote with the same model and options: requests find it again."""
+        _call("hearth_scheduler_restore", self._pointer, _name_of(folder))
+
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether the cache of a request was kept since save or restore."""
+        return bool(_lib.hearth_scheduler_has_unsaved(self._pointer))
