@@ -120,7 +120,7 @@ TEST(choices_allow_their_texts_alone)
                 "choices: choice 1 is empty");
     o.n_choice = 0;
     CHECK_FAILS(hth_constraint_open(trie, &o, NULL, &c, err), HEARTH_ERROR_ARGUMENT,
-                "choices: |allows no text");
+                "n_choice is 0");
     o.kind = (hearth_constraint_kind)9;
     CHECK_FAILS(hth_constraint_open(trie, &o, NULL, &c, err), HEARTH_ERROR_ARGUMENT, "kind is 9");
     hth_token_trie_close(trie);
