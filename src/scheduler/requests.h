@@ -1,4 +1,4 @@
-/* The scheduler and its requests, for scheduler.c and what is around its steps (scheduler_kept.c). */
+/* The scheduler and its requests, for scheduler.c, requests.c and what is around its steps (scheduler_kept.c). */
 #ifndef HTH_SCHEDULER_REQUESTS_H
 #define HTH_SCHEDULER_REQUESTS_H
 
@@ -47,6 +47,19 @@ struct hearth_scheduler {
     void *part_user;
     hearth_scheduler_stats stats;
 };
+
+/* Adds a request at the end of a list, or takes it out of one. */
+void hth_request_append(hth_request **list, hth_request *r);
+void hth_request_unlink(hth_request **list, hth_request *r);
+void hth_request_free_all(hth_request *list);
+/* Of the request so far, in all of its sessions. */
+hearth_draft_stats hth_request_drafts(const hth_request *r);
+/* Calls its function. False: it ends the request. */
+bool hth_request_tell(const hth_request *r, const hearth_request_event *event);
+/* The last event. The cache of a request that ran is kept. */
+void hth_request_end(hearth_scheduler *s, hth_request *r, hearth_request_event event);
+/* Ends those that hearth_request_cancel named. */
+void hth_request_end_cancelled(hearth_scheduler *s);
 
 /* Options of the sessions of requests. */
 hearth_session_options hth_scheduler_session_options(const hearth_scheduler *s);

@@ -5,10 +5,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fp_state.h"
-#include "base/log.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "constrain/constraint.h"
 #include "engine/struct_size.h"
 #include "scheduler/requests.h"
 
@@ -23,21 +21,9 @@ typedef hth_request request;
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-const char *hearth_request_state_name(hearth_request_state state)
-{
-    static const char *const names[] = {"token",   "end of text", "length",   "stopped by its function",
-                                        "cancelled", "failed",    "stop text"};
-    return (unsigned)state < sizeof names / sizeof *names ? names[state] : "unknown state";
-}
-
 hearth_scheduler_options hearth_scheduler_defaults(void)
 {
     return (hearth_scheduler_options){.size = sizeof(hearth_scheduler_options)};
-}
-
-hearth_request hearth_request_defaults(void)
-{
-    return (hearth_request){.size = sizeof(hearth_request)};
 }
 
 /* Copies the options, with what they leave to be chosen. */
@@ -133,30 +119,12 @@ hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_sche
     return st;
 }
 
-static void free_request(request *r)
-{
-    hearth_session_close(r->session);
-    hearth_sampler_close(r->sampler);
-    hearth_constraint_close(r->constraint);
-    hth_generated_text_close(&r->text);
-    hth_free(r->tokens);
-    hth_free(r);
-}
-
-static void free_all(request *r)
-{
-    for (request *next; r; r = next) {
-        next = r->next;
-        free_request(r);
-    }
-}
-
 void hearth_scheduler_close(hearth_scheduler *s)
 {
     HTH_FP_SCOPE;
     if (!s) return;
-    free_all(s->waiting);
-    free_all(s->running);
+    hth_request_free_all(s->waiting);
+    hth_request_free_all(s->running);
     hth_kept_close(&s->kept);
     hearth_batch_close(s->batch);
     hth_drafter_close(s->drafter);
@@ -176,189 +144,6 @@ hearth_status hearth_scheduler_set_threads(hearth_scheduler *s, uint32_t n_threa
     hearth_status st = hth_batch_set_threads(s->batch, NULL, s->drafter, n_thread, err);
     if (st == HEARTH_OK) s->options.n_thread = n_thread;
     return st;
-}
-
-/* ---- requests --------------------------------------------------------------------------------- */
-
-static void append(request **list, request *r)
-{
-    while (*list) list = &(*list)->next;
-    r->next = NULL;
-    *list = r;
-}
-
-static void unlink_from(request **list, request *r)
-{
-    while (*list != r) list = &(*list)->next;
-    *list = r->next;
-    r->next = NULL;
-}
-
-/* Tokens that a request can have: its last one is never evaluated. */
-static size_t most_tokens(const hearth_scheduler *s)
-{
-    uint32_t n = s->options.n_position < s->options.n_ctx ? s->options.n_position : s->options.n_ctx;
-    return (size_t)n + 1;
-}
-
-/* A constraint follows one text. */
-static bool is_constraint_used(const hearth_scheduler *s, const hearth_constraint *c)
-{
-    const request *const lists[] = {s->waiting, s->running};
-    for (int i = 0; c && i < 2; i++)
-        for (const request *r = lists[i]; r; r = r->next)
-            if (r->constraint == c) return true;
-    return false;
-}
-
-static hearth_status check_request(const hearth_scheduler *s, const hearth_request *r, hearth_error *err)
-{
-    if (r->n_token == 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "hearth_request.n_token is 0");
-    if (!r->tokens || !r->fn)
-        return hth_fail_null(err, r->fn ? "hearth_request.tokens" : "hearth_request.fn");
-    hearth_status st = hth_engine_check_ids(s->model, "hearth_request.tokens", r->tokens, r->n_token, err);
-    if (st == HEARTH_OK) st = hth_engine_check_constraint(s->model, "hearth_request.constraint", r->constraint, err);
-    if (st == HEARTH_OK && is_constraint_used(s, r->constraint))
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                      "hearth_request.constraint is that of a request that has not ended: give each a copy");
-    if (st != HEARTH_OK) return st;
-    if (r->n_token < most_tokens(s)) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_CONTEXT, "a prompt of %zu tokens: a request can have %zu in all",
-                    r->n_token, most_tokens(s) - 1);
-}
-
-static hearth_status fill(hearth_scheduler *s, request *r, const hearth_request *from, hearth_error *err)
-{
-    size_t most = most_tokens(s), n_room = most - from->n_token;
-    r->n_max = from->max_token > 0 && from->max_token < n_room ? from->n_token + from->max_token : most;
-    if (from->prompt_only) r->n_max = from->n_token;
-    r->tokens = hth_alloc(r->n_max, sizeof *r->tokens);
-    if (!r->tokens) return hth_fail_memory(err, r->n_max * sizeof *r->tokens, "a request");
-    memcpy(r->tokens, from->tokens, from->n_token * sizeof *r->tokens);
-    hearth_status st = hearth_sampler_open(s->model, from->sampler, &r->sampler, err);
-    for (size_t i = 0; st == HEARTH_OK && i < from->n_token; i++)
-        hearth_sampler_accept(r->sampler, from->tokens[i]);
-    const hth_generated_text_options text = {.name = "hearth_request.stops",
-                                             .stops = from->stops,
-                                             .n_stop = from->n_stop,
-                                             .prompt = from->tokens,
-                                             .n_prompt = from->at_start ? 0 : from->n_token,
-                                             .show_special = from->show_special,
-                                             .is_constrained = from->constraint != NULL};
-    r->has_text = from->with_text || from->n_stop > 0;
-    return st == HEARTH_OK && r->has_text ? hth_generated_text_open(&r->text, s->model, &text, err) : st;
-}
-
-hearth_status hearth_scheduler_add(hearth_scheduler *s, const hearth_request *given, uint64_t *id,
-                                   hearth_error *err)
-{
-    HTH_FP_SCOPE;
-    hearth_request all, *from = &all;
-    if (!id) return hth_fail_null(err, "id");
-    *id = 0;
-    if (!s) return hth_fail_null(err, "scheduler");
-    HTH_USE(use, s);
-    if (!use) return hth_fail_in_use(err, "scheduler");
-    hearth_status st = hth_engine_read_options(&hth_size_of_hearth_request, given, from, err);
-    if (st == HEARTH_OK) st = check_request(s, from, err);
-    if (st != HEARTH_OK) return st;
-    request *r = hth_alloc(1, sizeof *r);
-    if (!r) return hth_fail_memory(err, sizeof *r, "a request");
-    *r = (request){.id = s->n_id + 1,
-                   .owner = from->owner,
-                   .fn = from->fn,
-                   .user = from->user,
-                   .constraint = hth_constraint_hold(from->constraint),
-                   .n_token = from->n_token,
-                   .n_prompt = from->n_token,
-                   .ignore_end = from->ignore_end};
-    if ((st = fill(s, r, from, err)) != HEARTH_OK) {
-        free_request(r);
-        return st;
-    }
-    append(&s->waiting, r);
-    *id = ++s->n_id;
-    return HEARTH_OK;
-}
-
-static hearth_draft_stats drafts_of(const request *r)
-{
-    hearth_draft_stats all = r->drafted;
-    if (!r->session) return all;
-    const hearth_draft_stats now = hth_session_draft_stats(r->session);
-    all.n_drafted += now.n_drafted, all.n_accepted += now.n_accepted;
-    return all;
-}
-
-static bool call_back(const request *r, const hearth_request_event *event)
-{
-    HTH_FP_CALLBACK;
-    return r->fn(r->user, event);
-}
-
-/* The last event. The cache of a request that ran is kept. */
-static void end(hearth_scheduler *s, request *r, hearth_request_event event)
-{
-    event.n_cached = r->n_cached;
-    event.draft = drafts_of(r);
-    event.n_text = 0, event.text = "";
-    if (r->has_text && event.state != HEARTH_REQUEST_STOPPED)
-        event.n_text = hth_generated_text_finish(&r->text, &event.text);
-    unlink_from(r->session ? &s->running : &s->waiting, r);
-    (void)call_back(r, &event);
-    if (r->session) {
-        hth_speculation_close(r->session);
-        hth_kept_put(&s->kept, r->owner, r->session);
-    }
-    r->session = NULL;
-    free_request(r);
-}
-
-static void cancel(hearth_scheduler *s, uint64_t id)
-{
-    request *const lists[] = {s->waiting, s->running};
-    for (int i = 0; i < 2; i++)
-        for (request *r = lists[i]; r; r = r->next)
-            if (r->id == id) {
-                end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_CANCELLED});
-                return;
-            }
-}
-
-void hearth_scheduler_cancel(hearth_scheduler *s, uint64_t id)
-{
-    HTH_FP_SCOPE;
-    if (!s) return;
-    HTH_USE(use, s);
-    if (use) cancel(s, id);
-}
-
-bool hearth_request_cancel(hearth_scheduler *s, uint64_t id)
-{
-    for (int i = 0; s && id != 0 && i < HTH_N_CANCELLED; i++) {
-        uint64_t was = 0;
-        if (!atomic_compare_exchange_strong(&s->cancelled[i], &was, id) && was != id) continue;
-        hearth_batch_cancel(s->batch);
-        return true;
-    }
-    return false;
-}
-
-static void end_cancelled(hearth_scheduler *s)
-{
-    for (int i = 0; i < HTH_N_CANCELLED; i++) {
-        uint64_t id = atomic_exchange(&s->cancelled[i], 0);
-        if (id != 0) cancel(s, id);
-    }
-}
-
-void hearth_scheduler_pause(hearth_scheduler *s, uint64_t id, bool is_paused)
-{
-    if (!s) return;
-    request *const lists[] = {s->waiting, s->running};
-    for (int i = 0; i < 2; i++)
-        for (request *r = lists[i]; r; r = r->next)
-            if (r->id == id) r->is_paused = is_paused;
 }
 
 /* ---- pages ------------------------------------------------------------------------------------ */
@@ -386,8 +171,8 @@ static request *youngest(const hearth_scheduler *s)
 /* The youngest request waits again, as the first one. */
 static void preempt(hearth_scheduler *s, request *r)
 {
-    unlink_from(&s->running, r);
-    r->drafted = drafts_of(r);
+    hth_request_unlink(&s->running, r);
+    r->drafted = hth_request_drafts(r);
     hearth_session_close(r->session);
     r->session = NULL;
     r->next = s->waiting;
@@ -506,11 +291,11 @@ static void begin_requests(hearth_scheduler *s)
         hearth_status st = open_session(s, r, &why);
         if (st == HEARTH_ERROR_MEMORY && s->running) return; /* others will give theirs back */
         if (st != HEARTH_OK) {
-            end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_FAILED, .error = &why});
+            hth_request_end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_FAILED, .error = &why});
             continue;
         }
-        unlink_from(&s->waiting, r);
-        append(&s->running, r);
+        hth_request_unlink(&s->waiting, r);
+        hth_request_append(&s->running, r);
         r->has_begun = true;
     }
 }
@@ -613,7 +398,7 @@ static bool sample(hearth_scheduler *s, request *r)
     hearth_request_event event = {.state = HEARTH_REQUEST_TOKEN,
                                   .logits = hearth_session_logits(r->session),
                                   .n_cached = r->n_cached,
-                                  .draft = drafts_of(r),
+                                  .draft = hth_request_drafts(r),
                                   .text = ""};
     hearth_error why;
     hearth_status st =
@@ -623,24 +408,24 @@ static bool sample(hearth_scheduler *s, request *r)
     if (st == HEARTH_OK && !ends && r->constraint)
         st = hearth_constraint_accept(r->constraint, event.token, &why);
     if (st != HEARTH_OK) {
-        end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_FAILED, .error = &why});
+        hth_request_end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_FAILED, .error = &why});
         return false;
     }
     s->stats.n_generated++;
     if (ends) {
         event.state = HEARTH_REQUEST_END;
-        end(s, r, event);
+        hth_request_end(s, r, event);
         return false;
     }
     r->tokens[r->n_token++] = event.token;
     hearth_sampler_accept(r->sampler, event.token);
     bool is_complete = r->constraint && hearth_constraint_get_end(r->constraint) == HEARTH_CONSTRAINT_ENDS;
     if (r->has_text) event.n_text = hth_generated_text_push(&r->text, event.token, &event.text);
-    if (!call_back(r, &event)) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_STOPPED});
+    if (!hth_request_tell(r, &event)) hth_request_end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_STOPPED});
     else if (r->has_text && r->text.i_stop < r->text.n_stop)
-        end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_STOP_TEXT, .i_stop = r->text.i_stop});
-    else if (is_complete) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_END, .token = -1});
-    else if (r->n_token == r->n_max) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_LENGTH});
+        hth_request_end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_STOP_TEXT, .i_stop = r->text.i_stop});
+    else if (is_complete) hth_request_end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_END, .token = -1});
+    else if (r->n_token == r->n_max) hth_request_end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_LENGTH});
     else return true;
     return false;
 }
@@ -650,7 +435,7 @@ static void fail_step(hearth_scheduler *s, const hearth_error *why)
 {
     for (request *r = s->running, *next; r; r = next) {
         next = r->next;
-        if (r->n_part > 0) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_FAILED, .error = why});
+        if (r->n_part > 0) hth_request_end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_FAILED, .error = why});
     }
 }
 
@@ -660,7 +445,7 @@ static void end_step(hearth_scheduler *s)
         next = r->next;
         if (r->n_part == 0 || n_left(r) > 0) continue;
         if (r->n_token == r->n_max) { /* its prompt alone is wanted */
-            end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_LENGTH});
+            hth_request_end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_LENGTH});
             continue;
         }
         while (sample(s, r) && hth_session_advance(r->session, r->tokens[r->n_token - 1])) {
@@ -748,10 +533,10 @@ hearth_status hearth_scheduler_step(hearth_scheduler *s, bool *more, hearth_erro
     if (!s) return hth_fail_null(err, "scheduler");
     HTH_USE(use, s);
     if (!use) return hth_fail_in_use(err, "scheduler");
-    end_cancelled(s);
+    hth_request_end_cancelled(s);
     *more = has_work(s);
     if (!hth_is_cancelled(s->model->cancel)) *more = step(s);
-    end_cancelled(s);
+    hth_request_end_cancelled(s);
     if (hth_is_cancelled(s->model->cancel)) return hth_fail_cancelled(err);
     return HEARTH_OK;
 }
