@@ -102,40 +102,22 @@ static hearth_status open_tokenizer(hearth_model *m, hearth_error *err)
     return st;
 }
 
-/* Takes ownership of file, also on failure. dense_for: what mixtures of experts are refused for; NULL: nothing.
- * division: set instead of reading matrices; NULL: they are read. */
-static hearth_status open_file(hth_gguf *file, const hearth_model_options *options, const char *dense_for,
-                               hth_memory_division *division, hearth_model **out, hearth_error *err)
+/* Neither weights nor what depends on them. */
+static hearth_status open_vocabulary(hearth_model *m, hearth_error *err)
 {
-    hth_cpu level;
+    hearth_status st = open_tokenizer(m, err);
+    return st == HEARTH_OK ? read_known(m, err) : st;
+}
+
+/* All that evaluates tokens. */
+static hearth_status open_weights(hearth_model *m, const hearth_model_options *options, const char *dense_for,
+                                  hth_memory_division *division, hearth_error *err)
+{
     hth_sidecar sidecars[2] = {{0}};
-    hearth_model *m = hth_alloc(1, sizeof *m);
-    if (!m) {
-        hth_gguf_close(file);
-        return hth_fail_memory(err, sizeof *m, "a model");
-    }
-    m->file = file;
-    m->n_batch = HTH_DEFAULT_BATCH;
-    if (options->ram > 0 && !options->vocab_only && !hth_disk_is_simulated(options->io)) hth_gguf_read_uncached(file);
-    pthread_mutex_init(&m->gpu_lock, NULL);
-    pthread_mutex_init(&m->trie_lock, NULL);
-    pthread_mutex_init(&m->mtp_lock, NULL);
-    hth_engine_init_budget(m);
-    const hth_settings settings = {.no_huge_pages = options->no_huge_pages, .cache = options->cache};
-    hearth_status st = hth_settings_hold(&settings, err);
-    m->has_settings = st == HEARTH_OK;
-    if (st == HEARTH_OK) st = hth_cpu_choose(options->cpu, &level, err);
-    if (st != HEARTH_OK) goto done;
-    hth_kernels_init(&m->kernels, level);
-    if (options->vocab_only) {
-        st = open_tokenizer(m, err);
-        if (st == HEARTH_OK) st = read_known(m, err);
-        goto done;
-    }
     hth_model_overrides other = {.activation = options->activation, .allow_unused = options->allow_unused};
-    if ((st = hth_model_open(file, &other, &m->model, err)) != HEARTH_OK) goto done;
-    if (dense_for && (st = hth_model_check_dense(m->model, dense_for, err)) != HEARTH_OK) goto done;
-    if ((st = hth_engine_open_sidecars(m, options, sidecars, err)) != HEARTH_OK) goto done;
+    hearth_status st = hth_model_open(m->file, &other, &m->model, err);
+    if (st == HEARTH_OK && dense_for) st = hth_model_check_dense(m->model, dense_for, err);
+    if (st != HEARTH_OK || (st = hth_engine_open_sidecars(m, options, sidecars, err)) != HEARTH_OK) goto done;
     hearth_selector requested = hth_selector_default(m->model, options->selector, &sidecars[0], &sidecars[1]);
     st = hth_selector_choose(m->model, requested, &m->selector, &m->selector_why, err);
     if (st != HEARTH_OK) goto done;
@@ -157,6 +139,35 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
 done:
     hth_sidecar_close(&sidecars[0]);
     hth_sidecar_close(&sidecars[1]);
+    return st;
+}
+
+/* Takes ownership of file, also on failure. dense_for: what mixtures of experts are refused for; NULL: nothing.
+ * division: set instead of reading matrices; NULL: they are read. */
+static hearth_status open_file(hth_gguf *file, const hearth_model_options *options, const char *dense_for,
+                               hth_memory_division *division, hearth_model **out, hearth_error *err)
+{
+    hth_cpu level;
+    const hth_settings settings = {.no_huge_pages = options->no_huge_pages, .cache = options->cache};
+    hearth_model *m = hth_alloc(1, sizeof *m);
+    if (!m) {
+        hth_gguf_close(file);
+        return hth_fail_memory(err, sizeof *m, "a model");
+    }
+    m->file = file;
+    m->n_batch = HTH_DEFAULT_BATCH;
+    if (options->ram > 0 && !options->vocab_only && !hth_disk_is_simulated(options->io)) hth_gguf_read_uncached(file);
+    pthread_mutex_init(&m->gpu_lock, NULL);
+    pthread_mutex_init(&m->trie_lock, NULL);
+    pthread_mutex_init(&m->mtp_lock, NULL);
+    hth_engine_init_budget(m);
+    hearth_status st = hth_settings_hold(&settings, err);
+    m->has_settings = st == HEARTH_OK;
+    if (st == HEARTH_OK) st = hth_cpu_choose(options->cpu, &level, err);
+    if (st == HEARTH_OK) {
+        hth_kernels_init(&m->kernels, level);
+        st = options->vocab_only ? open_vocabulary(m, err) : open_weights(m, options, dense_for, division, err);
+    }
     if (st != HEARTH_OK) hearth_model_close(m);
     else *out = m;
     return st;
