@@ -154,12 +154,12 @@ HEARTH_API hearth_status hearth_answer_open(const hearth_model *model, const hea
 HEARTH_API void hearth_answer_close(hearth_answer *answer);
 
 /* Takes a token. What may be the beginning of a mark is kept back.
- * Errors: ARGUMENT: id exceeds the rows of the model; MEMORY.
+ * Errors: ARGUMENT: id exceeds the rows of the model, or the answer is finished; MEMORY.
  * Ownership: nothing is kept. The text that fn gets is valid during its call.
  * Threads: one at a time. fn is called on the calling thread. */
 HEARTH_API hearth_status hearth_answer_push(hearth_answer *answer, int32_t id, hearth_error *err);
 
-/* Gives what was kept back. No token follows.
+/* Gives what was kept back. No token can follow.
  * Errors: MEMORY.
  * Ownership: as of hearth_answer_push.
  * Threads: one at a time. fn is called on the calling thread. */

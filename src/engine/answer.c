@@ -9,6 +9,7 @@
 
 struct hearth_answer {
     hth_in_use in_use;
+    bool is_finished;
     const hearth_model *model;
     char *tools; /* a copy of the caller's, or NULL */
     hth_answer_options o;
@@ -114,6 +115,7 @@ hearth_status hearth_answer_push(hearth_answer *a, int32_t id, hearth_error *err
     HTH_USE(use, a);
     if (!use) return hth_fail_in_use(err, "answer");
     const hth_tokenizer *tok = a->detok.tok;
+    if (a->is_finished) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the answer is finished: no token follows");
     if (id < 0 || id >= a->n_vocab)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %d: the vocabulary has 0 to %d", id,
                         a->n_vocab - 1);
@@ -132,6 +134,7 @@ hearth_status hearth_answer_finish(hearth_answer *a, hearth_error *err)
     if (!a) return hth_fail_null(err, "answer");
     HTH_USE(use, a);
     if (!use) return hth_fail_in_use(err, "answer");
+    a->is_finished = true;
     hearth_status st = give(a, a->bytes, hth_detok_flush(&a->detok, a->bytes), err);
     return st == HEARTH_OK && a->parts ? hth_answer_finish(a->parts, err) : st;
 }

@@ -335,6 +335,8 @@ TEST(answers_take_NULL)
         REFUSED(hearth_answer_push(a, outside[i], err), "token ");
     }
     CHECK(!hearth_chat_is_reasoning(chat, NULL, 3));
+    CHECK_OK(hearth_answer_finish(a, err));
+    REFUSED(hearth_answer_push(a, 1, err), "the answer is finished");
     hearth_answer_close(a);
     hearth_answer_close(NULL);
 }
