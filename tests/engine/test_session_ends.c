@@ -192,10 +192,10 @@ TEST(a_status_of_a_function_is_returned)
             CHECK(hearth_session_position(to) == 0 || hearth_session_position(to) == N_OTHER);
         }
     check_tokens(s, N);
-    CHECK_INT(hearth_session_save_to(s, write_stream,
-                                     &(stream){.fail_at = 1, .status = HEARTH_ERROR_IO, .data = whole.data},
-                                     NULL),
-              HEARTH_ERROR_IO);
+    stream refused = {.fail_at = 1, .status = HEARTH_ERROR_IO};
+    CHECK_INT(hearth_session_save_to(s, write_stream, &refused, NULL), HEARTH_ERROR_IO);
+    free(refused.data);
+    free(whole.data);
 }
 
 typedef struct caller {

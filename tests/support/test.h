@@ -186,7 +186,7 @@ static inline double test_random_between(test_random *r, double from, double to)
     do {                                                                                                     \
         hearth_error err_ = {0}, *err = &err_;                                                               \
         int status_ = (int)(CALL);                                                                           \
-        test_check_failure(status_, STATUS, err_.message, WORDS, __FILE__, __LINE__, #CALL);                 \
+        test_check_failure(status_, (int)(STATUS), err_.message, WORDS, __FILE__, __LINE__, #CALL);                 \
     } while (0)
 /* A call that must succeed; the error's line is printed when it does not. */
 #define CHECK_OK(CALL)                                                                                       \

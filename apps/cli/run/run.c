@@ -457,7 +457,9 @@ static int run(const args *a)
     if (ok && args_has(a, "json")) print_json(&g);
     else if (g.n_shown > 0 && !args_has(a, "json")) finish_line();
     status = ok ? 0 : report(&err);
-    if (ok && g.begun && !run_session_save(a, model, g.session)) status = EXIT_OTHER;
+    /* After an error too, which costs no more than it must; without memory nothing more is tried. */
+    bool saves = g.begun && (ok || err.status != HEARTH_ERROR_MEMORY);
+    if (saves && !run_session_save(a, model, g.session)) status = EXIT_OTHER;
     if (ok && !args_has(a, "json") && strcmp(g.end, "context full") == 0)
         print_status("the context of %u tokens is full; -c takes more", hearth_session_n_ctx(g.session));
     if (ok && (args_has(a, "stats") || !args_has(a, "json"))) print_rates(&g);
