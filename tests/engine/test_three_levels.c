@@ -295,8 +295,8 @@ static void lose_everywhere(const char *device, int n_division, uint64_t stride)
     }
 }
 
-TEST(a_text_goes_on_wherever_the_device_is_lost) { lose_everywhere("null", N_DIVISION, test_is_long() ? 1 : 23); }
-TEST(a_text_goes_on_where_a_simulated_gpu_is_lost) { lose_everywhere(SIM_GPU, 1, test_is_long() ? 1 : 31); }
+TEST(a_text_goes_on_wherever_the_device_is_lost) { lose_everywhere("null", N_DIVISION, test_is_long() ? 1 : 47); }
+TEST(a_text_goes_on_where_a_simulated_gpu_is_lost) { lose_everywhere(SIM_GPU, 1, test_is_long() ? 1 : 61); }
 TEST(a_text_goes_on_where_vulkan_is_lost)
 {
     lose_everywhere("vulkan:0", test_is_long() ? N_DIVISION : 1, test_is_long() ? 7 : 197);
@@ -318,7 +318,7 @@ TEST(less_on_the_device_means_more_in_the_store)
     int n_left = 0, n_less = 0;
     CLEANUP(end) subject s;
     if (!begin(&s, &divisions[4], "null")) return;
-    for (uint64_t n = 2; n < 300 && test_n_failed() == 0; n += test_is_long() ? 1 : 11) {
+    for (uint64_t n = 2; n < 300 && test_n_failed() == 0; n += test_is_long() ? 1 : 23) {
         const hearth_model_options o = options_of(&s, 1);
         test_log_start();
         hth_engine_set_store_memory(0);
@@ -405,7 +405,7 @@ TEST(failures_while_levels_are_made_or_changed_are_errors_and_no_more)
     uint64_t n = 1, held = hth_alloc_in_use(), n_back[2] = {1, 1};
     for (; n < MAX_CALLS && open_without_memory(&s, n) && test_n_failed() == 0;) {
         if (!CHECK_INT(hth_alloc_in_use(), held)) break;
-        n += test_is_long() ? 1 : 41;
+        n += test_is_long() ? 1 : 83;
     }
     for (int read = 0; read < 2; read++)
         while (come_back_without(&s, n_back[read], read == 1) && test_n_failed() == 0) n_back[read]++;
@@ -424,7 +424,7 @@ static void *tell_in_thread(void *arg)
 
 TEST(sessions_share_three_levels_and_their_loss)
 {
-    for (uint64_t n = 1; n < 60; n += test_is_long() ? 1 : 13) {
+    for (uint64_t n = 1; n < 60; n += test_is_long() ? 1 : 23) {
         CLEANUP(end) subject s;
         pthread_t threads[2];
         if (!begin(&s, &divisions[n % 2 * 2], "null") || !open_model(&s, 1, 0)) return;
@@ -478,11 +478,11 @@ static void fail_reads(const division *d, const char *device, uint64_t stride)
 
 TEST(reads_that_fail_while_the_device_waits_end_a_step_alone)
 {
-    for (int i = 0; i < 6; i++) fail_reads(&divisions[i], "null", test_is_long() ? 1 : 5);
+    for (int i = 0; i < 6; i++) fail_reads(&divisions[i], "null", test_is_long() ? 1 : 11);
 }
 TEST(reads_that_fail_while_vulkan_waits_end_a_step_alone)
 {
-    for (int i = 0; i < 2; i++) fail_reads(&divisions[i], "vulkan:0", test_is_long() ? 1 : 13);
+    for (int i = 0; i < 2; i++) fail_reads(&divisions[i], "vulkan:0", test_is_long() ? 1 : 29);
 }
 
 /* A model that is closed behind such a step does not wait for ever. */
