@@ -23,7 +23,7 @@ typedef struct chat {
     size_t n_answer;
 } chat;
 
-/* What divides an answer, and what became of it. */
+/* The answer of a turn, and the status of dividing it. */
 typedef struct turn {
     hearth_answer *answer;
     hearth_status status;

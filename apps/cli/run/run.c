@@ -110,7 +110,7 @@ static bool take(void *user, const hearth_generated *part)
     return true;
 }
 
-/* What both calls of hearth_generate have. */
+/* Returns the options that both calls of hearth_generate have. */
 static hearth_generate_options text_options(generation *g)
 {
     size_t n_stop = 0;
