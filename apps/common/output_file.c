@@ -4,7 +4,6 @@
 
 #include "base/same.h"
 #include "common/output.h"
-#include "common/saved_session.h"
 #include "common/text_file.h"
 #include "file/gguf.h"
 #include "file/imatrix.h"

@@ -12,6 +12,9 @@
 #define FORCE_OPTION OPT_FLAG("force", 0, "replace a file of another kind, or not made by Hearth", ADVANCED)
 extern const option_spec output_options[];
 
+/* Files of saved sessions (hearth_session_save) begin so. */
+#define SAVED_SESSION_MAGIC "HTHSESSN"
+
 typedef enum output_kind {
     OUTPUT_MODEL,
     OUTPUT_SYNTHETIC, /* a model of hearth synth; it never replaces another model */

@@ -53,7 +53,7 @@ HEARTH_API hearth_status hearth_batch_add(hearth_batch *batch, hearth_session *s
  * Threads: one at a time, which also has the sessions in it. */
 HEARTH_API hearth_status hearth_batch_run(hearth_batch *batch, hearth_error *err);
 
-/* As hearth_session_cancel, for hearth_batch_run.
+/* Cancels hearth_batch_run, as hearth_session_cancel does an evaluation of the session.
  * Errors: none.
  * Ownership: nothing is kept.
  * Threads: any, also while the batch is in use, and signal handlers; not during or after hearth_batch_close. */

@@ -1,4 +1,4 @@
-/* What this machine and this build of the library have. */
+/* Tells what this machine and this build of the library have. */
 #ifndef HEARTH_DEVICE_H
 #define HEARTH_DEVICE_H
 

@@ -17,7 +17,7 @@ extern "C" {
 #define HEARTH_DRAFT_AUTO 0
 #define HEARTH_DRAFT_NONE UINT32_MAX
 
-/* Of a session (hearth_session_use_drafts) and of a scheduler: zeros have the same meaning for both. */
+/* Options for a session (hearth_session_use_drafts) and for a scheduler: zeros mean the same for both. */
 typedef struct hearth_draft_options {
     uint32_t n_draft;          /* tokens of a draft at most, 1 to 15; or HEARTH_DRAFT_AUTO, HEARTH_DRAFT_NONE */
     bool no_mtp;               /* not by a block of the model's own file */

@@ -113,13 +113,13 @@ HEARTH_API hearth_status hearth_embed_step(hearth_embedder *embedder, bool *more
  * Threads: one at a time, unchecked. */
 HEARTH_API uint64_t hearth_embedder_n_evaluated(const hearth_embedder *embedder);
 
-/* As hearth_session_set_threads, between steps too.
+/* Changes the number of threads, as hearth_session_set_threads does; also between steps.
  * Errors: ARGUMENT: n_thread is above 256; MEMORY. The threads are as before then.
  * Ownership: nothing is kept.
  * Threads: one at a time. */
 HEARTH_API hearth_status hearth_embedder_set_threads(hearth_embedder *embedder, uint32_t n_thread, hearth_error *err);
 
-/* As hearth_session_cancel, for hearth_embed and hearth_embed_step.
+/* Cancels hearth_embed or hearth_embed_step, as hearth_session_cancel does an evaluation.
  * Errors: none.
  * Ownership: nothing is kept.
  * Threads: any, also while the embedder is in use, and signal handlers; not during or after hearth_embedder_close. */

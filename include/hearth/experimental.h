@@ -1,4 +1,4 @@
-/* What may still change, or go, within a minor version: counts and times for those who tune a model's placement.
+/* Declares what may still change, or go, within a minor version: counts and times for those who tune a placement.
  * hearth/hearth.h does not include it. */
 #ifndef HEARTH_EXPERIMENTAL_H
 #define HEARTH_EXPERIMENTAL_H
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* What was read of weights that are not in memory, since the model was opened. */
+/* Counts reads of weights that are not in memory, since the model was opened. */
 typedef struct hearth_storage_stats {
     size_t size;                    /* set by the caller: Versions in hearth.h */
     uint64_t n_hit, n_miss;         /* experts or pieces that were in memory when a step asked for them, or were not */
@@ -54,13 +54,13 @@ HEARTH_API void hearth_session_enable_sparsity_stats(hearth_session *session, bo
  * Threads: one at a time, unchecked. */
 HEARTH_API uint64_t hearth_session_sparsity_stats(const hearth_session *session, double *share);
 
-/* As hearth_session_enable_sparsity_stats, for the tokens of all requests.
+/* Starts counting, as hearth_session_enable_sparsity_stats does, for the tokens of all requests.
  * Errors: none.
  * Ownership: nothing is kept.
  * Threads: one at a time, unchecked; not within a request's function. */
 HEARTH_API void hearth_scheduler_enable_sparsity_stats(hearth_scheduler *scheduler, bool on);
 
-/* As hearth_session_sparsity_stats, for the tokens of all requests.
+/* Returns what hearth_session_sparsity_stats does, for the tokens of all requests.
  * Errors: none.
  * Ownership: nothing is kept.
  * Threads: one at a time, unchecked. */

@@ -70,7 +70,7 @@ typedef struct hearth_generate_options {
  * Threads: any. */
 HEARTH_API hearth_generate_options hearth_generate_defaults(void);
 
-/* What a call of hearth_generate did. */
+/* Tells what a call of hearth_generate did. */
 typedef struct hearth_usage {
     size_t size;     /* set by the caller: Versions in hearth.h */
     hearth_end end;

@@ -137,7 +137,7 @@ HEARTH_API bool hearth_handle_sigbus(const void *address);
 HEARTH_API hearth_status hearth_model_open(const char *path, const hearth_model_options *options,
                                            hearth_model **out, hearth_error *err);
 
-/* The same over size bytes in memory. Weights are used in place. name is used in messages.
+/* Opens size bytes in memory, as hearth_model_open does a file. Weights are used in place. name is used in messages.
  * Errors: as of hearth_model_open.
  * Ownership: as of hearth_model_open; data must stay valid and unchanged until the model and all objects that use it
  * are closed.

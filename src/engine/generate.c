@@ -150,8 +150,8 @@ static hearth_status check_options(const hearth_session *s, const hearth_generat
         st = hth_engine_check_constraint(s->model, "hearth_generate_options.constraint", o->constraint, err);
     if (st != HEARTH_OK) return st;
     if (o->n_token > n_ctx)
-        return hth_fail(err, HEARTH_ERROR_CONTEXT, "context full: the prompt has %zu tokens, and the context has %u; raise n_ctx", o->n_token,
-                        n_ctx);
+        return hth_fail(err, HEARTH_ERROR_CONTEXT,
+                        "context full: the prompt has %zu tokens, and the context has %u; raise n_ctx", o->n_token, n_ctx);
     return HEARTH_OK;
 }
 

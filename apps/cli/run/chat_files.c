@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "cli/run/chat.h"
 
-#include "common/saved_session.h"
+#include "common/output_file.h"
 #include "common/text_file.h"
 #include "engine/session_int.h"
 
