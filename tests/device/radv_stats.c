@@ -97,7 +97,8 @@ static void open_device(VkPhysicalDevice physical)
     VkPhysicalDeviceVulkan12Features more = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
                                              .pNext = &subgroups,
                                              .shaderInt8 = VK_TRUE,
-                                             .vulkanMemoryModel = VK_TRUE};
+                                             .vulkanMemoryModel = VK_TRUE,
+                                             .vulkanMemoryModelDeviceScope = VK_TRUE};
     VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                .pNext = has_matrices ? (void *)&more : (void *)&dot,
                                .queueCreateInfoCount = 1,

@@ -102,7 +102,7 @@ static hearth_status find_shapes(const hth_vk_instance *vk, VkPhysicalDevice dev
 }
 
 /* Further requirements of cooperative matrix shaders (shaders/tiles.glsl): 8-bit integers, the Vulkan memory
- * model, and full subgroups. */
+ * model, and full subgroups. Where that model is enabled, atomics of all shaders need its device scope. */
 static hearth_status find_coopmat(const hth_vk_instance *vk, VkPhysicalDevice device, hth_vk_physical_device *f,
                                    hearth_error *err)
 {
@@ -131,7 +131,7 @@ static hearth_status find_coopmat(const hth_vk_instance *vk, VkPhysicalDevice de
     vk->vkGetPhysicalDeviceProperties2(device, &properties);
     bool computes = stages.cooperativeMatrixSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT;
     if (!matrix.cooperativeMatrix || !computes || !subgroups.computeFullSubgroups || !more.shaderInt8 ||
-        !more.vulkanMemoryModel)
+        !more.vulkanMemoryModel || !more.vulkanMemoryModelDeviceScope)
         return HEARTH_OK;
     f->has_subgroup_size = subgroups.subgroupSizeControl &&
                            sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT &&

@@ -71,7 +71,8 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
                                                      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
                                                  .shaderInt8 = coopmat,
                                                  .timelineSemaphore = VK_TRUE,
-                                                 .vulkanMemoryModel = coopmat};
+                                                 .vulkanMemoryModel = coopmat,
+                                                 .vulkanMemoryModelDeviceScope = coopmat};
     if (dot) {
         features.pNext = &dot_features;
         extensions[n_extension++] = VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
