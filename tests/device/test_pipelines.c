@@ -12,6 +12,9 @@ enum { HEAD = 32, UUID_AT = 16, DRIVER_HEAD = 32 }; /* of a kept file; in the dr
 
 static char folder[256];
 
+/* Of Mesa 26: the bytes of its pipelines are fewer than a header's. */
+static bool is_new_lavapipe;
+
 static void open_folder(void)
 {
     const char *base = test_scratch("cache");
@@ -32,6 +35,7 @@ static bool compile(bool validation, uint64_t *kept)
     if (st != HEARTH_OK) return test_skip("%s", why.message), false;
     CHECK_OK(hth_pipeline_get(d, HTH_SHADER_fill, NULL, &pipeline, err));
     *kept = hth_device_state(d).pipeline_cache_bytes;
+    is_new_lavapipe = test_driver_flushes(hth_device_get_info(d)->driver);
     CHECK_INT(hth_device_state(d).n_validation_error, 0);
     return true;
 }
@@ -60,6 +64,7 @@ static char *first_run(char **path, size_t *n)
     if (!compile(false, &kept)) return NULL;
     CHECK_INT(kept, 0);
     *path = kept_file();
+    if (!*path && is_new_lavapipe) return test_skip("the driver has no pipelines to keep"), NULL;
     if (!CHECK(*path != NULL)) return NULL;
     char *bytes = test_read_file(*path, n);
     CHECK(*n >= HEAD + DRIVER_HEAD);
@@ -157,7 +162,7 @@ TEST(pipelines_are_kept_before_the_device_is_closed)
     CHECK_OK(hth_pipeline_get(d, HTH_SHADER_fill, NULL, &pipeline, err));
     CHECK(kept_file() == NULL);
     hth_pipeline_save(d);
-    CHECK(kept_file() != NULL);
+    CHECK((kept_file() != NULL) != test_driver_flushes(hth_device_get_info(d)->driver));
 }
 
 /* ---- many at once --------------------------------------------------------------------------------------- */

@@ -196,6 +196,12 @@ bool test_is_sanitized(void)
 #endif
 }
 
+bool test_driver_flushes(const char *driver)
+{
+    static const char MESA[] = "llvmpipe Mesa ";
+    return getenv("HEARTH_GPU_FLUSHES") || (strncmp(driver, MESA, strlen(MESA)) == 0 && atoi(driver + strlen(MESA)) >= 26);
+}
+
 int test_n_failed(void) { return n_failed_checks; }
 
 void test_skip(const char *format, ...)

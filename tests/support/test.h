@@ -62,6 +62,10 @@ bool test_is_long(void);
 /* Whether this program has a sanitizer. */
 bool test_is_sanitized(void);
 
+/* Whether a driver (hth_device_info.driver) is known to lose subnormals, as Vulkan allows: lavapipe of Mesa 26, not of 22
+ * to 25; SwiftShader, for which $HEARTH_GPU_FLUSHES is set. Its results are not the CPU's, and it does not promise them. */
+bool test_driver_flushes(const char *driver);
+
 /* Failed checks of the running case so far. */
 int test_n_failed(void);
 

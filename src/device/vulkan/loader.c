@@ -126,7 +126,7 @@ static VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlag
     (void)types;
     if (severity >= VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT) {
         vk->n_validation_error++;
-        hth_log(HEARTH_LOG_WARN, "Vulkan: %s", data->pMessage);
+        hth_log(HEARTH_LOG_WARN, "Vulkan: %s: %s", data->pMessageIdName ? data->pMessageIdName : "", data->pMessage);
     }
     return VK_FALSE;
 }

@@ -68,7 +68,8 @@ void hth_vk_pipeline_cache_open(hth_device *d)
     hth_free(bytes);
 }
 
-/* Writes the current cache to disk if it changed. */
+/* Writes the current cache to disk if it changed. What has no whole header (lavapipe of Mesa 26 gives 20 bytes) would be
+ * refused later. */
 static void save(hth_device *d)
 {
     hth_vk_device *vk = d->priv;
@@ -80,7 +81,7 @@ static void save(hth_device *d)
     if (bytes) r = vk->call.vkGetPipelineCacheData(vk->handle, vk->pipeline_cache, &n, bytes);
     name_of(&p, name);
     uint64_t hash = bytes && r == VK_SUCCESS ? hth_hash(bytes, n) : vk->pipeline_cache_hash;
-    if (hash != vk->pipeline_cache_hash) hth_diskcache_put(name, key_of(&p, &d->info), bytes, n);
+    if (hash != vk->pipeline_cache_hash && header_matches(bytes, n, &p)) hth_diskcache_put(name, key_of(&p, &d->info), bytes, n);
     vk->pipeline_cache_hash = hash;
     hth_free(bytes);
 }
