@@ -96,6 +96,9 @@ TEST(models_of_quantised_weights_pass_on_devices_that_are_right)
                 CHECK(info.gpu_bit_exact && info.gpu_n_layer == info.n_layer);
                 CHECK_TEXT(info.gpu_bit_exact_reason, "");
                 CHECK_INT(test_n_warning(BITS), 0);
+            } else if (d > 0 && strstr(err.message, "float_rules differs") &&
+                       open_on(path, devices[d], false, 0, &model, &err) == HEARTH_OK && engine_flushes(model)) {
+                test_skip("the driver loses subnormals");
             } else if (d == 0 || !strstr(err.message, "Vulkan")) {
                 test_fail(__FILE__, __LINE__, "%s", err.message);
             } else {

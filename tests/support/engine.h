@@ -31,8 +31,10 @@ float *engine_model_logits(const hearth_model *model, const engine_setting *sett
 /* Logits after the last of ids alone, fed as one call. */
 float *engine_last_logits(const hearth_model *model, const engine_setting *setting, const int32_t *ids, size_t n);
 
-/* The model's devices promise the CPU's bits. $HEARTH_GPU_FLUSHES: the driver under test loses subnormals
- * (SwiftShader), so they may not promise them for that reason, the self-test's float_rules, and for no other. */
+/* Whether the driver of the model's first device is known to lose subnormals. */
+bool engine_flushes(const hearth_model *model);
+/* The model's devices promise the CPU's bits. Where the driver loses subnormals they may not, for that reason, the
+ * self-test's float_rules, and for no other. */
 void engine_check_bit_exact(const hearth_model *model);
 
 /* A model of two threads whose store has `more` bytes above the least; io as in hearth_model_options. NULL after a
