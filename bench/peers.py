@@ -18,6 +18,7 @@ import itertools
 import json
 import os
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -300,7 +301,7 @@ def rows_of(args):
 def print_machine(hearth, when):
     done = json.loads(run([*hearth.command, "doctor", "--json"], None))
     machine, load = done["machine"], next(c["text"] for c in done["checks"] if c["name"] == "load")
-    commit = run(["git", "-C", HERE, "describe", "--always", "--dirty"], None) or "of unknown commit"
+    commit = (shutil.which("git") and run(["git", "-C", HERE, "describe", "--always", "--dirty"], None)) or "of unknown commit"
     print(f"{when}: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {machine['cpu_name']}, "
           f"{machine['cores']} cores, {machine['memory_bytes'] * 1e-9:.0f} GB, {load}; level {machine['level']}, "
           f"hearth {commit.strip()}  ", flush=True)

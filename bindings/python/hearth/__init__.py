@@ -80,7 +80,7 @@ class _Struct(ctypes.Structure):
     _names: Mapping[str, str] = {}
 
     def __init__(self, **values: Any) -> None:
-        for name, kind in self._fields_:
+        for name, kind in (field[:2] for field in self._fields_):
             if name in values and kind in (c_int32, c_int64, c_uint32, c_uint64):
                 values[name] = _integer(values[name], kind, self._names.get(name, name))
         super().__init__(**values)
