@@ -6,7 +6,7 @@ JOBS ?= $(shell nproc)
 PROMPT ?= Once upon a time
 MODEL ?=
 FUZZ_SECONDS ?= 600
-# Of make test: short, or ci, which builds everything with Clang too.
+# Of make test: short, or ci, which runs the short tests under sanitizers too and has Clang read everything.
 SUITE ?= short
 SEED ?= 1
 
@@ -18,7 +18,7 @@ configure = cmake --preset release --log-level=NOTICE -DCMAKE_INSTALL_PREFIX
 help:
 	@echo 'make run        build, then tell a story (MODEL=file.gguf PROMPT=text for another)'
 	@echo 'make build      the program, at build/hearth'
-	@echo 'make test       all tests, and the short ones under sanitizers'
+	@echo 'make test       all tests; SUITE=ci: the short ones under sanitizers too'
 	@echo 'make test-levels  the same tests as CPUs with AVX2 only, and without it, have them'
 	@echo 'make test-long  every sanitizer, clang, Arm under qemu, fuzzing: an hour or more'
 	@echo 'make test-peers the same answers as llama.cpp, and clients of the server (SEED=1)'

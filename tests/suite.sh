@@ -1,8 +1,9 @@
 #!/bin/sh
-# Builds and runs the tests behind `make test` (short, or ci), `make test-levels` (levels), `make test-long` (long; sweep:
-# a part of it), `make test-peers` (peers), `make fuzz`, removal (that no test passes without its data) and seeded (that
-# the short tests find faults), goes on after failures, and ends with the summary of report.py, which decides the exit
-# status. Each configuration leaves cases.tsv, ctest.xml and logs in its folder.
+# Builds and runs the tests behind `make test` (short; ci: under sanitizers too, and parsed by Clang), `make test-levels`
+# (levels), `make test-long` (long; sweep: a part of it), `make test-peers` (peers), `make fuzz`, removal (that no test
+# passes without its data) and seeded (that the short tests find faults), goes on after failures, and ends with the
+# summary of report.py, which decides the exit status. Each configuration leaves cases.tsv, ctest.xml and logs in its
+# folder.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-2}
@@ -166,9 +167,11 @@ case ${1-} in
 short | ci)
     if [ "$1" = ci ]; then preset=ci; else preset=release; fi # warnings are errors in ci
     build $preset build && run build
-    kernels=$PWD/build # which tests/kernels has proved there
-    build asan build/asan && run build/asan -LE long -E '^kernels/'
-    if [ "$1" = ci ]; then parse clang; fi
+    if [ "$1" = ci ]; then
+        kernels=$PWD/build # which tests/kernels has proved there
+        build asan build/asan && run build/asan -LE long -E '^kernels/'
+        parse clang
+    fi
     ;;
 levels)
     if build release build; then
