@@ -1,6 +1,7 @@
 #!/bin/bash
 # Builds and tests HEAD on other systems, as someone does who clones it there: debootstrap makes a bare one of each,
-# which gets make and the clone, and nothing else. `make test-systems` calls this.
+# which gets make and the clone, and nothing else. The packages that `make deb` makes there are installed in another
+# bare one. `make test-systems` calls this.
 #
 #     sudo bench/systems.sh [FOLDER]      roots and logs are kept there (build/systems)
 #
@@ -82,6 +83,8 @@ make_root() {
     cp /etc/resolv.conf "$folder/$1/etc/resolv.conf"
     # A mirror that is refreshed seldom has a sid whose list has expired. debootstrap does not mind either.
     echo 'Acquire::Check-Valid-Until "false";' >"$folder/$1/etc/apt/apt.conf.d/expired"
+    rm -rf --one-file-system "${folder:?}/$1.bare"
+    cp -a "$folder/$1" "$folder/$1.bare" || return
     inside "$1" apt-get install -q -y --no-install-recommends make >"$folder/$1.debootstrap.log" 2>&1 ||
         skip "$1" "apt-get install make: $(tail -n 1 "$folder/$1.debootstrap.log")" || return
     touch "$folder/$1.made"
@@ -125,6 +128,14 @@ row_script='
         "$(ldd --version | sed -n "1s/.* //p") | $(version libpcre2-8) | $(version libutf8proc) | $(version liburing) |" \
         "$(version jansson) | $(version libcurl) | $(version libuv) | $http | $(glslc --version | sed -n "1s/ .*//; s/shaderc v//p") |"'
 
+# Its packages, where the system has Debian's tools, and what they give to a root that has nothing.
+test_packages() {
+    timed deb "$1" sh -c 'apt-get install -q -y --no-install-recommends dpkg-dev file && make -C /hearth deb' || return
+    cp "$folder/$1"/hearth/build/*.deb "$folder/$1.bare/root/" || return
+    timed install "$1.bare" sh -c 'apt-get install -q -y --no-install-recommends /root/*.deb && hearth --version &&
+        hearth run -q --seed 1 -n 20 -p Once'
+}
+
 run_system() {
     make_root "$1" || return
     rm -rf --one-file-system "$folder/$1/hearth"
@@ -134,6 +145,7 @@ run_system() {
     if $ok && test "${TESTS-}" != -; then
         timed tests "$1" sh -c "$test_script" sh "${TESTS-}" "$jobs" || ok=false
     fi
+    if $ok; then test_packages "$1" || ok=false; fi
     $ok && passed=$((passed + 1)) || failed=$((failed + 1))
     rows="$rows$(inside "$1" sh -c "$row_script" 2>/dev/null)"$'\n'
 }

@@ -34,6 +34,7 @@ binutils||the lint of symbols|binutils|binutils|binutils|binutils|binutils
 strace||shows that the token loop makes no system calls|strace|strace|strace|strace|strace
 groff||reads the manual page as a check|groff-base|groff-base|groff|groff|groff
 dpkg|tests of Debian packages|makes them|dpkg-dev|dpkg-dev|dpkg|dpkg|dpkg-dev
+file|tests of Debian packages|tells CPack what a program is|file|file|file|file|file
 zsh|tests of completions|completes commands|zsh|zsh|zsh|zsh|zsh
 fish|tests of completions|completes commands|fish|fish|fish|fish|fish
 venv|tests of pip|installs the package for Python|python3-venv|python3|python|python3|python3
@@ -135,6 +136,7 @@ need_for_test() {
     need strace has strace
     need groff has groff
     need dpkg has dpkg-shlibdeps
+    need file has file
     need zsh has zsh
     need fish has fish
     need venv python3 -c 'import ensurepip'

@@ -269,7 +269,7 @@ static uint64_t hazards_of(bool order_first, bool order_second)
 TEST(an_order_that_is_missing_is_reported)
 {
     under_test = "vulkan:0";
-    setenv("VK_SYNCVAL_SHADER_ACCESSES_HEURISTIC", "1", 1); /* layers of 2024 and later need it to see what shaders do */
+    setenv("VK_KHRONOS_VALIDATION_SYNCVAL_SHADER_ACCESSES_HEURISTIC", "1", 1); /* layers of 2024 and later need it to see what shaders do */
     if (!has_vulkan()) return;
     CHECK_INT(hazards_of(true, true), 0);
     CHECK(hazards_of(false, true) > 0);

@@ -199,7 +199,7 @@ def manual_of_the_library_has_every_function_with_its_three_lines():
     for name in shown:
         with open(os.path.join(PREFIX, "share/man/man3", f"{name}.3"), encoding="utf-8") as f:
             assert f.read() == ".so man3/hearth.3\n", name
-    for text in ("appear as\\s+\\\\xNN", r"char message\[600\];", "pkg-config --cflags --libs hearth",
+    for text in (r"appear\s+as\s+\\xNN", r"char message\[600\];", "pkg-config --cflags --libs hearth",
                  "EXPERIMENTAL\n   hearth/experimental.h", "story.c", r"hearth\(1\)"):
         assert re.search(text, page), text
 

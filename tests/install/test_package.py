@@ -25,7 +25,7 @@ with open(os.path.join(SOURCE, "CMakeLists.txt"), encoding="utf-8") as f:
     VERSION = re.search(r"project\(hearth VERSION ([0-9.]+)", f.read()).group(1)
 MINOR = VERSION.rpartition(".")[0]
 PACKAGES = ("hearth", f"libhearth{MINOR}", "libhearth-dev")
-HAS_TOOLS = shutil.which("dpkg-shlibdeps") and shutil.which("dpkg-deb")
+HAS_TOOLS = all(map(shutil.which, ("dpkg-shlibdeps", "dpkg-deb", "file")))
 
 
 def packaged(function):
@@ -33,7 +33,7 @@ def packaged(function):
     @functools.wraps(function)
     def run():
         if not HAS_TOOLS:
-            raise Skip("no tools for packages here (Debian: dpkg-dev)")
+            raise Skip("no tools for packages here (Debian: dpkg-dev, file)")
         function()
     return case(run)
 
