@@ -58,6 +58,7 @@ static void read_cores(const char *root, hth_machine *m, char text[HTH_SYSTEM_TE
     if (hth_system_read(root, "/sys/devices/system/cpu/online", text)) m->n_online = mark_list(text, in);
     if (!hth_system_read(root, "/proc/self/status", text) || !(p = hth_system_value(text, "Cpus_allowed_list"))) return;
     m->n_allowed = mark_list(p, in);
+    if (m->n_online < m->n_allowed) m->n_online = m->n_allowed; /* no /sys, as in a bare chroot */
     m->n_core = count_cores(root, in, text);
 }
 

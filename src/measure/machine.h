@@ -18,7 +18,7 @@ typedef enum hth_huge_mode {
 
 typedef struct hth_machine {
     char cpu_name[80];  /* as the kernel reports it; "": none */
-    uint32_t n_online;  /* CPUs (hardware threads) of the kernel */
+    uint32_t n_online;  /* CPUs (hardware threads) of the kernel; without /sys those allowed */
     uint32_t n_allowed; /* of those, CPUs that this process may run on */
     uint32_t n_core;    /* physical cores behind the allowed ones */
     double cpu_quota;   /* CPUs' worth of time allowed by control groups; 0: no limit */

@@ -44,6 +44,14 @@ TEST(threads_of_one_core_count_once)
     CHECK_INT(m.n_core, 3); /* 0 with 4, 1 with 5, 2 */
 }
 
+TEST(without_sys_the_cpus_are_those_allowed)
+{
+    const char *root = test_scratch("no-sys");
+    system_root_put(root, "/proc/self/status", "Name:\tx\nCpus_allowed_list:\t0-2,5\n");
+    hth_machine m = read_root(root);
+    CHECK(m.n_online == 4 && m.n_allowed == 4 && m.n_core == 4);
+}
+
 TEST(modes_of_huge_pages_are_read)
 {
     static const char *const modes[] = {"always [madvise] never\n", "always madvise [never]\n", "[always] madvise never\n"};
