@@ -67,7 +67,7 @@ inside() {
 
 # make_root SYSTEM: a bare system, once.
 make_root() {
-    test ! -e "$folder/$1.made" || return 0
+    if test -e "$folder/$1.made" && test -d "$folder/$1.bare"; then return 0; fi
     components=main script=
     case $1 in
     noble) components=main,universe script=gutsy from=${MIRROR_UBUNTU:-$(mirror Ubuntu)} name=MIRROR_UBUNTU keyring=$(ubuntu_keyring) ;;
@@ -128,7 +128,7 @@ row_script='
         "$(ldd --version | sed -n "1s/.* //p") | $(version libpcre2-8) | $(version libutf8proc) | $(version liburing) |" \
         "$(version jansson) | $(version libcurl) | $(version libuv) | $http | $(glslc --version | sed -n "1s/ .*//; s/shaderc v//p") |"'
 
-# Its packages, where the system has Debian's tools, and what they give to a root that has nothing.
+# test_packages SYSTEM: makes its packages, and installs them in a root that has nothing else.
 test_packages() {
     timed deb "$1" sh -c 'apt-get install -q -y --no-install-recommends dpkg-dev file && make -C /hearth deb' || return
     cp "$folder/$1"/hearth/build/*.deb "$folder/$1.bare/root/" || return

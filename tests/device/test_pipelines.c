@@ -12,7 +12,7 @@ enum { HEAD = 32, UUID_AT = 16, DRIVER_HEAD = 32 }; /* of a kept file; in the dr
 
 static char folder[256];
 
-/* Of Mesa 26: the bytes of its pipelines are fewer than a header's. */
+/* Lavapipe of Mesa 26 gives fewer bytes than a header has, so that nothing is kept. */
 static bool is_new_lavapipe;
 
 static void open_folder(void)

@@ -315,7 +315,7 @@ TEST(spirv_that_breaks_a_rule_is_found)
         CHECK(wrong_words(words, n, form, false) == NULL);
         bool done = mutate(words, n, breaks[i].code, breaks[i].at, breaks[i].from, breaks[i].to);
         if (breaks[i].code == OP_MEMBER_DECORATE && breaks[i].at == 3)
-            while (mutate(words, n, OP_DECORATE, 2, breaks[i].from, breaks[i].to)) continue; /* compilers of 2026 say it twice */
+            while (mutate(words, n, OP_DECORATE, 2, breaks[i].from, breaks[i].to)) continue; /* glslc of 2026 decorates variables too */
         const char *wrong = wrong_words(words, n, form, false);
         if (!done || !wrong || !strstr(wrong, breaks[i].says))
             test_fail(__FILE__, __LINE__, "change %zu: %s, not: %s", i, wrong ? wrong : "nothing", breaks[i].says);

@@ -192,7 +192,7 @@ def man_page_is_clean_roff():
 def manual_of_the_library_has_every_function_with_its_three_lines():
     """The headers' bytes that roff would take for its own are there as they are."""
     page = read_page("man3/hearth.3")
-    indent = re.search(r"^( +)(?:const )?\w+ \*?hearth_\w+\(", page, re.M)[1]  # of which each groff has its own
+    indent = re.search(r"^( +)(?:const )?\w+ \*?hearth_\w+\(", page, re.M)[1]  # each groff has another
     rest = rf"(?:(?!\n{indent}\S).)*\n +"  # up to the next declaration
     shown = re.findall(rf"^{indent}(?:const )?\w+ \*?(hearth_\w+)\({rest}Errors:{rest}Ownership:{rest}Threads:", page, re.M | re.S)
     assert len(shown) > 80 and sorted(shown) == sorted(functions()), sorted(set(shown) ^ set(functions()))

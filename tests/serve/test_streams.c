@@ -199,7 +199,7 @@ static void post(int fd, const char *path, const char *body, const char *version
     CHECK(send(fd, text, (size_t)n, MSG_NOSIGNAL) == n);
 }
 
-/* recv with a limit of time: the io_uring of newer libuvs interrupts the thread that opened the loop. */
+/* The io_uring of libuv 1.45 and later interrupts a recv with a time limit in the thread that opened the loop. */
 static ssize_t receive(int fd, void *to, size_t n)
 {
     ssize_t got;
