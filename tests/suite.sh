@@ -7,6 +7,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-2}
+tests=$((jobs + 1)) # at once: a test waits for devices and clocks an eighth of its time
 folders=
 
 note() { printf '\n== %s\n' "$*"; }
@@ -53,7 +54,7 @@ run() {
     folder=$1
     shift
     note "testing $folder"
-    HEARTH_TEST_REPORT=$PWD/$folder/cases.tsv ctest --test-dir "$folder" -j "$jobs" --output-on-failure \
+    HEARTH_TEST_REPORT=$PWD/$folder/cases.tsv ctest --test-dir "$folder" -j "$tests" --output-on-failure \
         --output-junit "$PWD/$folder/ctest.xml" "$@"
 }
 
@@ -65,7 +66,7 @@ level() {
     rm -f build/levels/"$level"/cases.tsv
     folders="$folders build/levels/$level"
     note "testing build, HEARTH_CPU=$level"
-    HEARTH_CPU=$level HEARTH_TEST_REPORT=$PWD/build/levels/$level/cases.tsv ctest --test-dir build -j "$jobs" \
+    HEARTH_CPU=$level HEARTH_TEST_REPORT=$PWD/build/levels/$level/cases.tsv ctest --test-dir build -j "$tests" \
         --output-on-failure --output-junit "$PWD/build/levels/$level/ctest.xml" "$@"
 }
 # What plain C would take many minutes for, and other tests show of it: whole texts, drivers on the CPU.

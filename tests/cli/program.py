@@ -21,6 +21,9 @@ import cases  # noqa: E402: the path is set above
 
 TIMEOUT = 600  # against what hangs: a sanitizer on a busy machine is slow
 SCRATCH = None  # a folder of its own for each case
+# What the program measures of this machine is kept for all cases of a test: measuring takes longer than most calls. A
+# case that counts measurements has a cache of its own.
+CACHE = tempfile.TemporaryDirectory(prefix="hearth-cache-")
 
 
 def case(function):
@@ -53,7 +56,7 @@ def hearth(*args, stdin=b"", env=None, **more):
         args = ("run", "--seed", "0", *args[1:])
     more.setdefault("stdout", subprocess.PIPE)
     more.setdefault("stderr", subprocess.PIPE)
-    environment = dict(os.environ, **(env or {}))
+    environment = {**os.environ, "HEARTH_CACHE": CACHE.name, **(env or {})}
     return subprocess.run([HEARTH, *args], input=stdin, env=environment, timeout=TIMEOUT, **more)
 
 
