@@ -24,7 +24,7 @@ static served_model *default_model(const engine *e)
     return m ? m : &e->models[0];
 }
 
-/* NULL: the call was ended. The only model has any name. */
+/* NULL: the call was ended, and may be gone. The only model has any name. */
 static served_model *model_of(const engine *e, call *c)
 {
     fields f;
@@ -157,11 +157,12 @@ static void take_calls(engine *e)
     call **end = &e->waiting, *c;
     while (*end) end = &(*end)->next_queued;
     while ((c = exchange_take(server_exchange(e->server)))) {
-        c->user = model_of(e, c);
-        if (!c->user) continue;
-        atomic_store(&c->model, ((served_model *)c->user)->id);
+        served_model *m = model_of(e, c);
+        if (!m) continue; /* the call may be gone */
+        c->user = m;
+        atomic_store(&c->model, m->id);
         if (c->run == ollama_show_run) { /* needs what is known of the file alone */
-            c->run(c->user, c);
+            c->run(m, c);
             continue;
         }
         *end = c;
