@@ -126,7 +126,7 @@ row_script='
     [ "$http" != "llhttp -" ] || http="http-parser $(dpkg-query -W -f "\${Version}" libhttp-parser-dev | sed "s/-.*//")"
     echo "| $PRETTY_NAME | gcc $(gcc -dumpfullversion) | $(cmake --version | sed -n "s/cmake version //p") |" \
         "$(ldd --version | sed -n "1s/.* //p") | $(version libpcre2-8) | $(version libutf8proc) | $(version liburing) |" \
-        "$(version jansson) | $(version libcurl) | $(version libuv) | $http | $(glslc --version | sed -n "1s/ .*//; s/shaderc v//p") |"'
+        "$(version libcurl) | $(version libuv) | $http | $(glslc --version | sed -n "1s/ .*//; s/shaderc v//p") |"'
 
 # test_packages SYSTEM: makes its packages, and installs them in a root that has nothing else.
 test_packages() {
@@ -155,8 +155,8 @@ run_musl() {
     command -v musl-gcc >/dev/null || skip musl "there is no musl-gcc: apt-get install musl-tools" || return
     rm -rf --one-file-system "$folder/musl"
     mkdir -p "$folder/musl/headers"
-    for header in linux asm-generic vulkan vk_video liburing liburing.h xxhash.h pcre2.h utf8proc.h jansson.h uv uv.h \
-        llhttp.h http_parser.h editline histedit.h "$(gcc -print-multiarch)/asm" "$(gcc -print-multiarch)/curl" jansson_config.h; do
+    for header in linux asm-generic vulkan vk_video liburing liburing.h xxhash.h pcre2.h utf8proc.h uv uv.h \
+        llhttp.h http_parser.h editline histedit.h "$(gcc -print-multiarch)/asm" "$(gcc -print-multiarch)/curl"; do
         test ! -e "/usr/include/$header" || ln -s "/usr/include/$header" "$folder/musl/headers/"
     done
     log=$folder/musl.log
@@ -188,8 +188,8 @@ for s in ${SYSTEMS:-bookworm trixie sid noble musl}; do
     esac
 done
 echo
-echo "| system | compiler | CMake | glibc | PCRE2 | utf8proc | liburing | jansson | libcurl | libuv | HTTP | glslc |"
-echo "|---|---|---|---|---|---|---|---|---|---|---|---|"
+echo "| system | compiler | CMake | glibc | PCRE2 | utf8proc | liburing | libcurl | libuv | HTTP | glslc |"
+echo "|---|---|---|---|---|---|---|---|---|---|---|"
 printf '%s' "$rows"
 echo "$passed passed, $failed failed, $skipped skipped"
 test $failed = 0

@@ -30,7 +30,7 @@ if(CMAKE_CROSSCOMPILING AND NOT given)
   elseif(NOT PKG_CONFIG_EXECUTABLE)
     set(HEARTH_PKG_CONFIG 0)
     message(STATUS "cross build without a pkg-config of the target (TRIPLET-pkg-config, PKG_CONFIG_LIBDIR or "
-      "CMAKE_SYSROOT): built without utf8proc, liburing, jansson, libcurl, libedit and hearth serve")
+      "CMAKE_SYSROOT): built without utf8proc, liburing, libcurl, libedit and hearth serve")
   endif()
 endif()
 if(HEARTH_PKG_CONFIG)

@@ -23,7 +23,6 @@ utf8proc|WordPiece tokenizers|knows characters|libutf8proc-dev|utf8proc-devel|li
 liburing|reads by io_uring|reads storage|liburing-dev|liburing-devel|liburing|liburing-devel|liburing-dev
 libedit|line editing in chat|edits lines|libedit-dev|libedit-devel|libedit|libedit-devel|libedit-dev
 curl|hearth pull|brings models|libcurl4-openssl-dev|libcurl-devel|curl|libcurl-devel|curl-dev
-jansson|JSON schemas, hearth pull and hearth serve|reads JSON|libjansson-dev|jansson-devel|jansson|libjansson-devel|jansson-dev
 libuv|hearth serve|the event loop|libuv1-dev|libuv-devel|libuv|libuv-devel|libuv-dev
 http|hearth serve|reads requests|libllhttp-dev/libhttp-parser-dev|llhttp-devel|llhttp|llhttp-devel|llhttp-dev
 vulkan|GPUs|headers of Vulkan|libvulkan-dev|vulkan-headers|vulkan-headers|vulkan-headers|vulkan-headers
@@ -121,7 +120,6 @@ need_for_build() {
     need liburing has_header liburing.h
     need libedit has_module libedit
     need curl has_module libcurl
-    need jansson has_module jansson
     need libuv has_module libuv
     need http has_http_parser
     need vulkan has_header vulkan/vulkan_core.h

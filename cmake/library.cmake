@@ -90,10 +90,9 @@ if(HEARTH_PCRE2 AND NOT HEARTH_PCRE2_LIBRARY_FOUND)
   message(FATAL_ERROR "pkg-config finds no libpcre2-8 (Debian: libpcre2-dev; cross builds: of the target). "
     "-DHEARTH_PCRE2=OFF builds without it, and without vocabularies of byte-level BPE")
 endif()
-# utf8proc knows characters for WordPiece; liburing reads storage by io_uring; jansson reads JSON schemas.
+# utf8proc knows characters for WordPiece; liburing reads storage by io_uring.
 hearth_find(UTF8PROC libutf8proc 2.3)
 hearth_find(LIBURING liburing 2.3)
-hearth_find(JANSSON jansson 2.10)
 
 # Where a library is found, the file WITH is compiled, else WITHOUT. HEARTH_DEPENDENCIES: the libraries that are found;
 # HEARTH_PC_LIBS: what a program is linked with that contains libhearth.
@@ -114,7 +113,6 @@ endfunction()
 hearth_either(PCRE2 text/pretokenizer_pcre2 text/pretokenizer_none)
 hearth_either(UTF8PROC text/unicode_utf8proc text/unicode_none)
 hearth_either(LIBURING store/disk_uring store/disk_uring_none)
-hearth_either(JANSSON constrain/json_tree_jansson constrain/json_tree_none)
 list(APPEND HEARTH_PC_LIBS -pthread)
 foreach(folder IN LISTS CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
   list(REMOVE_ITEM HEARTH_PC_LIBS -L${folder})

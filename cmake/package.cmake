@@ -39,7 +39,7 @@ if(HEARTH_PACKAGE_SHARED)
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${library_package} (= ${PROJECT_VERSION})")
 endif()
 # What the archive needs besides.
-set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libpcre2-dev, libutf8proc-dev, liburing-dev, libjansson-dev, pkg-config")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libpcre2-dev, libutf8proc-dev, liburing-dev, pkg-config")
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "${summary}: the program
  Runs, serves, measures and converts models in GGUF files.")
 set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "${summary}: the shared library

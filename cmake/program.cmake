@@ -1,5 +1,5 @@
-# Models of hubs and of this machine: apps/hub. libcurl (7.85 or later) brings them, jansson reads what hubs and
-# Ollama say; without them the command pull says what is missing.
+# Models of hubs and of this machine: apps/hub. libcurl (7.85 or later) brings them; without it the command pull says
+# what is missing.
 file(GLOB HEARTH_HUB_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/hub/*.c)
 add_library(hearth_hub STATIC ${HEARTH_HUB_SOURCES})
 target_include_directories(hearth_hub PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/apps)
@@ -7,18 +7,10 @@ target_link_libraries(hearth_hub PUBLIC hearth)
 hearth_find(CURL libcurl 7.85)
 if(HEARTH_CURL_LIBRARY_FOUND)
   target_link_libraries(hearth_hub PRIVATE PkgConfig::HEARTH_CURL_LIBRARY)
+  target_compile_definitions(hearth_hub PRIVATE HEARTH_CURL=1)
+else()
+  target_compile_definitions(hearth_hub PRIVATE HEARTH_CURL=0)
 endif()
-# jansson is linked with the library, which reads JSON schemas by it.
-if(HEARTH_JANSSON_LIBRARY_FOUND)
-  target_include_directories(hearth_hub SYSTEM PRIVATE ${HEARTH_JANSSON_LIBRARY_INCLUDE_DIRS})
-endif()
-foreach(name CURL JANSSON)
-  if(HEARTH_${name}_LIBRARY_FOUND)
-    target_compile_definitions(hearth_hub PRIVATE HEARTH_${name}=1)
-  else()
-    target_compile_definitions(hearth_hub PRIVATE HEARTH_${name}=0)
-  endif()
-endforeach()
 
 # The server: apps/serve but for its command, which says what is missing where this is not built.
 # llhttp parses its requests, or http-parser, its predecessor, which some systems still have alone.
@@ -36,7 +28,7 @@ set(HEARTH_HAS_HTTP OFF)
 if(HEARTH_LLHTTP_LIBRARY_FOUND OR (HEARTH_HTTP_PARSER_DIR AND HEARTH_HTTP_PARSER_LIBRARY))
   set(HEARTH_HAS_HTTP ON)
 endif()
-if(HEARTH_SERVE AND HEARTH_JANSSON_LIBRARY_FOUND AND HEARTH_LIBUV_LIBRARY_FOUND AND HEARTH_HAS_HTTP)
+if(HEARTH_SERVE AND HEARTH_LIBUV_LIBRARY_FOUND AND HEARTH_HAS_HTTP)
   set(HEARTH_HAS_SERVE 1)
 endif()
 if(HEARTH_HAS_SERVE)
@@ -114,9 +106,7 @@ endfunction()
 hearth_say_missing("WordPiece tokenizers" HEARTH_UTF8PROC HEARTH_UTF8PROC_LIBRARY_FOUND "libutf8proc 2.3")
 hearth_say_missing("reads by io_uring" HEARTH_LIBURING HEARTH_LIBURING_LIBRARY_FOUND "liburing 2.3")
 hearth_say_missing("line editing in chat" HEARTH_LIBEDIT HEARTH_LIBEDIT_LIBRARY_FOUND "libedit")
-hearth_say_missing("JSON schemas" HEARTH_JANSSON HEARTH_JANSSON_LIBRARY_FOUND "jansson 2.10")
-hearth_say_missing("hearth pull" HEARTH_CURL HEARTH_CURL_LIBRARY_FOUND "libcurl 7.85"
-  HEARTH_JANSSON_LIBRARY_FOUND "jansson 2.10")
-hearth_say_missing("hearth serve" HEARTH_SERVE HEARTH_JANSSON_LIBRARY_FOUND "jansson 2.10"
+hearth_say_missing("hearth pull" HEARTH_CURL HEARTH_CURL_LIBRARY_FOUND "libcurl 7.85")
+hearth_say_missing("hearth serve" HEARTH_SERVE
   HEARTH_LIBUV_LIBRARY_FOUND "libuv 1.40" HEARTH_HAS_HTTP "llhttp 9 (or http-parser)")
 hearth_say_missing("GPUs" HEARTH_VULKAN VULKAN_HEADERS "vulkan/vulkan_core.h" GLSLC "glslc")

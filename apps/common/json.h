@@ -28,7 +28,7 @@ void json_int(json *j, const char *key, int64_t value);
 /* digits: significant digits; values that are not finite become null. */
 void json_float(json *j, const char *key, double value, int digits);
 void json_bool(json *j, const char *key, bool value);
-void json_put_null(json *j, const char *key); /* jansson has a json_null */
+void json_put_null(json *j, const char *key);
 void json_raw(json *j, const char *key, const char *text, size_t n); /* a value that is JSON already */
 void json_hash(json *j, const char *key, uint64_t hash); /* as 16 hexadecimal digits */
 

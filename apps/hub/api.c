@@ -2,7 +2,7 @@
  * page (path, size, hashes of each file). Contents are at REPO/resolve/COMMIT/PATH. */
 #include "hub/api.h"
 
-#include "hub/json_in.h"
+#include "text/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,16 +63,16 @@ hearth_status hub_api_refuse(const hub_http *http, const hub_request *request, c
 }
 
 /* Requests one JSON document. NULL: error in err. */
-static json_in *get(hub_http *http, const hub_request *request, const char *url, hub_reply *reply,
+static hth_json *get(hub_http *http, const hub_request *request, const char *url, hub_reply *reply,
                     hearth_error *err)
 {
     for (unsigned n_try = 0;;) {
         body b = {.n = 0};
         hub_outcome outcome = hub_http_get(http, url, 0, take, &b, reply, err);
         bool again = outcome == HUB_BROKEN || (outcome == HUB_ANSWERED && hub_http_may_pass(reply));
-        json_in *document = NULL;
+        hth_json *document = NULL;
         if (outcome == HUB_ANSWERED && reply->status == 200) {
-            document = json_in_read(b.bytes ? b.bytes : "", b.n, err);
+            document = hth_json_open(b.bytes ? b.bytes : "", b.n, NULL, err);
             hearth_error why = *err;
             if (!document)
                 hth_fail(err, why.status, "%s: what it says of %s is %s", hub_http_endpoint(http),
@@ -110,12 +110,12 @@ static bool add_file(hub_files *out, const hub_file *f)
 }
 
 /* Reads one entry of a tree. Only files of models are kept; all their fields must be valid. */
-static hearth_status read_entry(const json_in *e, const char *repo, hub_files *out, hearth_error *err)
+static hearth_status read_entry(const hth_json *e, const char *repo, hub_files *out, hearth_error *err)
 {
-    const char *type = json_in_text(json_in_member(e, "type")),
-               *path = json_in_text(json_in_member(e, "path"));
-    const json_in *lfs = json_in_member(e, "lfs");
-    const char *oid = json_in_text(json_in_member(lfs ? lfs : e, "oid"));
+    const char *type = hth_json_text(hth_json_member(e, "type")),
+               *path = hth_json_text(hth_json_member(e, "path"));
+    const hth_json *lfs = hth_json_member(e, "lfs");
+    const char *oid = hth_json_text(hth_json_member(lfs ? lfs : e, "oid"));
     hub_file_name name;
     hub_file f = {.has_sha256 = lfs != NULL};
     if (!type || !path)
@@ -127,8 +127,9 @@ static hearth_status read_entry(const json_in *e, const char *repo, hub_files *o
                         repo, path);
     if (!hub_parse_file(path, &name)) return HEARTH_OK;
     /* The size of an LFS pointer itself is not the size of the file. */
-    if (!json_in_uint(json_in_member(lfs ? lfs : e, "size"), &f.size) || f.size == 0 ||
-        f.size >= (uint64_t)1 << 50)
+    const hth_json *size = hth_json_member(lfs ? lfs : e, "size");
+    if (hth_json_kind_of(size) == HTH_JSON_INTEGER && size->integer > 0) f.size = (uint64_t)size->integer;
+    if (f.size == 0 || f.size >= (uint64_t)1 << 50)
         return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: announces no possible size of %s", repo, path);
     if (!is_hex(oid, lfs ? 64 : 40))
         return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: announces no hash of %s", repo, path);
@@ -148,23 +149,22 @@ static hearth_status read_commit(hub_http *http, const hub_request *request, hub
     if (!hub_http_escape(revision, sizeof revision, request->revision, false) ||
         !hub_path(url, "%s/api/models/%s/revision/%s", hub_http_endpoint(http), request->repo, revision))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: makes an address that is too long", request->repo);
-    json_in *document = get(http, request, url, &reply, err);
+    hth_json *document = get(http, request, url, &reply, err);
     if (!document) return err->status;
-    const char *sha = json_in_text(json_in_member(document, "sha"));
+    const char *sha = hth_json_text(hth_json_member(document, "sha"));
     bool good = is_hex(sha, 40);
     if (good) memcpy(out->commit, sha, 41);
-    json_in_free(document);
+    hth_json_close(document);
     return good ? HEARTH_OK
                 : hth_fail(err, HEARTH_ERROR_FORMAT, "%s/%s: says no commit of '%s'", hub_http_endpoint(http),
                            request->repo, request->revision);
 }
 
-static hearth_status read_page(const json_in *page, const char *repo, hub_files *out, hearth_error *err)
+static hearth_status read_page(const hth_json *page, const char *repo, hub_files *out, hearth_error *err)
 {
-    if (!json_in_is_array(page)) return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: its files are no list", repo);
+    if (hth_json_kind_of(page) != HTH_JSON_ARRAY) return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: its files are no list", repo);
     hearth_status st = HEARTH_OK;
-    for (size_t i = 0; i < json_in_count(page) && st == HEARTH_OK; i++)
-        st = read_entry(json_in_at(page, i), repo, out, err);
+    for (const hth_json *e = page->child; e && st == HEARTH_OK; e = e->next) st = read_entry(e, repo, out, err);
     return st;
 }
 
@@ -188,9 +188,9 @@ hearth_status hub_api_files(hub_http *http, const hub_request *request, hub_file
                                      request->repo, out->commit))
         st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: makes an address that is too long", request->repo);
     for (int i = 0; st == HEARTH_OK; i++) {
-        json_in *page = get(http, request, url, &reply, err);
+        hth_json *page = get(http, request, url, &reply, err);
         st = page ? read_page(page, request->repo, out, err) : err->status;
-        json_in_free(page);
+        hth_json_close(page);
         if (st != HEARTH_OK || !reply.link[0]) break;
         if (i >= MAX_PAGES || !is_own(http, reply.link) || !hub_path(url, "%s", reply.link))
             st = hth_fail(err, HEARTH_ERROR_FORMAT,

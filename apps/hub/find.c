@@ -5,7 +5,7 @@
 #include "hub/parts.h"
 
 #include "base/log.h"
-#include "hub/json_in.h"
+#include "text/json.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -236,12 +236,12 @@ static bool ollama_name(const char *relative, char out[HUB_NAME])
 }
 
 /* Finds the blob of the layer that holds the model: "sha256:" and 64 digits. */
-static bool find_layer(const json_in *manifest, char digest[80])
+static bool find_layer(const hth_json *manifest, char digest[80])
 {
-    const json_in *layers = json_in_member(manifest, "layers");
-    for (size_t i = 0; i < json_in_count(layers); i++) {
-        const char *type = json_in_text(json_in_member(json_in_at(layers, i), "mediaType"));
-        const char *name = json_in_text(json_in_member(json_in_at(layers, i), "digest"));
+    const hth_json *layers = hth_json_member(manifest, "layers");
+    for (const hth_json *layer = hth_json_first(layers); layer; layer = layer->next) {
+        const char *type = hth_json_text(hth_json_member(layer, "mediaType"));
+        const char *name = hth_json_text(hth_json_member(layer, "digest"));
         if (!type || !name || strcmp(type, "application/vnd.ollama.image.model") != 0) continue;
         if (strncmp(name, "sha256:", 7) != 0 || strlen(name) != 71 ||
             strspn(name + 7, "0123456789abcdef") != 64)
@@ -260,11 +260,11 @@ static bool visit_manifest(void *user, const char *path, const char *relative)
     hearth_error ignored;
     if (!hub_is_safe_path(relative) || !ollama_name(relative, name)) return true;
     char *text = hub_read_file(path, MAX_MANIFEST, &n);
-    json_in *manifest = text ? json_in_read(text, n, &ignored) : NULL;
+    hth_json *manifest = text ? hth_json_open(text, n, NULL, &ignored) : NULL;
     bool goes_on = true;
     if (manifest && find_layer(manifest, digest) && hub_path(blob, "%s/blobs/%s", s->root, digest))
         goes_on = add(s, blob, name, NULL);
-    if (manifest) json_in_free(manifest);
+    hth_json_close(manifest);
     free(text);
     return goes_on;
 }
@@ -281,7 +281,6 @@ static void search_ollama(search *s)
 {
     const char *own = hub_variable("OLLAMA_MODELS"), *home = hub_variable("HOME");
     char folder[HUB_PATH];
-    if (!json_in_is_there()) return;
     if (own ? hub_path(folder, "%s", own) : home && hub_path(folder, "%s/.ollama/models", home))
         search_ollama_folder(s, folder);
     if (!own) search_ollama_folder(s, "/usr/share/ollama/.ollama/models"); /* of its system service */

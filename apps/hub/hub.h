@@ -115,7 +115,7 @@ typedef struct hub_pulled {
 /* Downloads ORG/NAME[:QUANT] or ORG/NAME:FILE.gguf with all its parts, and verifies size and SHA-256. Present
  * files are not downloaded again. If QUANT is missing or matches nothing, messages list the available ones.
  * ARGUMENT, IO, FORMAT (the content does not match the announced metadata), MEMORY, CANCELLED; UNSUPPORTED in a
- * build without libcurl or jansson. Data downloaded before a failure is kept, unless it is wrong. */
+ * build without libcurl. Data downloaded before a failure is kept, unless it is wrong. */
 hearth_status hub_pull(const char *what, const hub_pull_options *options, hub_pulled *out, hearth_error *err);
 
 /* ---- removal (remove.c) --------------------------------------------------------------------------------- */

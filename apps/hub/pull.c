@@ -7,7 +7,6 @@
 #include "base/format_errno.h"
 #include "base/same.h"
 #include "hub/api.h"
-#include "hub/json_in.h"
 #include "hub/sha256.h"
 
 #include <errno.h>
@@ -365,10 +364,6 @@ hearth_status hub_pull(const char *what, const hub_pull_options *options, hub_pu
     size_t first = 0;
     *out = (hub_pulled){.size = 0};
     hearth_status st = hub_parse_request(what, options->revision, &p.request, p.err);
-    if (st == HEARTH_OK && !json_in_is_there()) {
-        json_in_read("", 0, p.err);
-        st = p.err->status;
-    }
     if (st == HEARTH_OK) st = hub_http_open(options, &p.http, p.err);
     if (st != HEARTH_OK) return st;
     st = hub_api_files(p.http, &p.request, &p.files, p.err);

@@ -371,8 +371,8 @@ static int run(const args *a)
 {
     (void)a;
     return report_text(
-        "this hearth was built without libuv, jansson, or llhttp (or http-parser), which serve needs: install "
-        "them with their headers, and build again");
+        "this hearth was built without libuv, or llhttp (or http-parser), which serve needs: install them with their "
+        "headers, and build again");
 }
 
 #endif

@@ -30,16 +30,15 @@ static served_model *model_of(const engine *e, call *c)
     fields f;
     problem p;
     const char *name = NULL;
-    size_t n = 0;
     served_model *m = NULL;
     if (e->n_model == 1) return &e->models[0];
-    json_in *document = fields_read(c, &f, &p);
-    bool ok = document && fields_text(&f, "model", &name, &n);
-    if (ok && !name && c->form == FORM_OLLAMA) ok = fields_text(&f, "name", &name, &n); /* of older clients */
-    if (ok) m = name ? engine_find(e, name, n, true) : default_model(e);
+    hth_json *document = fields_read(c, &f, &p);
+    bool ok = document && fields_word(&f, "model", &name);
+    if (ok && !name && c->form == FORM_OLLAMA) ok = fields_word(&f, "name", &name); /* of older clients */
+    if (ok) m = name ? engine_find(e, name, strlen(name), true) : default_model(e);
     if (ok && !m) problem_no_model(&p, e, name);
     if (!m) call_problem(c, &p);
-    json_in_free(document);
+    hth_json_close(document);
     return m;
 }
 

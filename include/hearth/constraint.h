@@ -17,10 +17,10 @@ typedef struct hearth_constraint hearth_constraint;
 
 typedef enum hearth_constraint_kind {
     HEARTH_CONSTRAINT_JSON_OBJECT = 0, /* any JSON object */
-    HEARTH_CONSTRAINT_JSON_SCHEMA,     /* JSON of a schema; needs a build with jansson */
+    HEARTH_CONSTRAINT_JSON_SCHEMA,     /* JSON of a schema */
     HEARTH_CONSTRAINT_CHOICES,         /* one of several texts */
     HEARTH_CONSTRAINT_GRAMMAR,         /* a grammar as llama.cpp has them (GBNF), from its rule root */
-    HEARTH_CONSTRAINT_CALLS,           /* calls of functions, as the template of a chat writes them; needs jansson */
+    HEARTH_CONSTRAINT_CALLS,           /* calls of functions, as the template of a chat writes them */
 } hearth_constraint_kind;
 
 typedef struct hearth_constraint_options {

@@ -2,58 +2,37 @@
 #include "chat/functions.h"
 
 #include "chat/jinja.h"
+#include "text/json.h"
 
 #include <string.h>
 
 /* ---- JSON ---------------------------------------------------------------------------------------------- */
 
-/* A member of a dict; NULL: v is none, or has no such member. */
-static const hth_jinja_value *member(hth_jinja *j, const hth_jinja_value *v, const char *name)
-{
-    hth_jinja_value key;
-    hth_jinja_pair *at = NULL;
-    if (!v || v->kind != JINJA_DICT || !hth_jinja_text_word(j, name, &key) ||
-        !hth_jinja_find(j, v->as.dict, &key, &at) || !at)
-        return NULL;
-    return &at->value;
-}
+static bool same(hth_str a, hth_str b) { return hth_str_compare(a, b) == 0; }
 
-static bool text_of(hth_jinja *j, const hth_jinja_value *v, hth_str *out)
+static bool is_word(const hth_json *v, const char *word)
 {
-    if (!v || v->kind != JINJA_TEXT || !(out->bytes = hth_jinja_bytes(j, v->as.text))) return false;
-    out->n = v->as.text->n;
-    return true;
-}
-
-static bool same(hth_str a, hth_str b) { return a.n == b.n && memcmp(a.bytes, b.bytes, a.n) == 0; }
-
-static bool is_word(hth_jinja *j, const hth_jinja_value *v, const char *word)
-{
-    hth_str text;
-    return text_of(j, v, &text) && hth_str_eq(text, word);
+    return hth_json_kind_of(v) == HTH_JSON_TEXT && hth_str_eq(v->text, word);
 }
 
 /* The type of a schema is "string", or a list that has it. */
-static bool takes_text(hth_jinja *j, const hth_jinja_value *schema)
+static bool takes_text(const hth_json *schema)
 {
-    const hth_jinja_value *type = member(j, schema, "type");
-    if (!type || type->kind != JINJA_LIST) return is_word(j, type, "string");
-    for (size_t i = 0; i < type->as.list->n; i++)
-        if (is_word(j, &type->as.list->v[i], "string")) return true;
+    const hth_json *type = hth_json_member(schema, "type");
+    if (hth_json_kind_of(type) != HTH_JSON_ARRAY) return is_word(type, "string");
+    for (const hth_json *v = type->child; v; v = v->next)
+        if (is_word(v, "string")) return true;
     return false;
 }
 
-static bool find_argument(hth_jinja *j, const hth_jinja_value *tools, hth_str function, hth_str argument)
+static bool find_argument(const hth_json *tools, hth_str function, hth_str argument)
 {
-    hth_str name;
-    for (size_t i = 0; tools->kind == JINJA_LIST && i < tools->as.list->n; i++) {
-        const hth_jinja_value *f = member(j, &tools->as.list->v[i], "function");
-        if (!f || !text_of(j, member(j, f, "name"), &name) || !same(name, function)) continue;
-        const hth_jinja_value *properties = member(j, member(j, f, "parameters"), "properties");
-        for (size_t k = 0; properties && properties->kind == JINJA_DICT && k < properties->as.dict->n; k++) {
-            const hth_jinja_pair *p = &properties->as.dict->v[k];
-            if (text_of(j, &p->key, &name) && same(name, argument)) return takes_text(j, &p->value);
-        }
+    for (const hth_json *tool = hth_json_first(tools); tool; tool = tool->next) {
+        const hth_json *f = hth_json_member(tool, "function"), *name = hth_json_member(f, "name");
+        if (hth_json_kind_of(name) != HTH_JSON_TEXT || !same(name->text, function)) continue;
+        const hth_json *properties = hth_json_member(hth_json_member(f, "parameters"), "properties");
+        for (const hth_json *p = hth_json_first(properties); p; p = p->next)
+            if (same(p->key, argument)) return takes_text(p);
         return false;
     }
     return false;
@@ -61,40 +40,33 @@ static bool find_argument(hth_jinja *j, const hth_jinja_value *tools, hth_str fu
 
 bool hth_function_takes_text(const char *tools, hth_str function, hth_str argument, bool *has_memory)
 {
-    hth_arena arena = {0};
-    hth_jinja j = {.arena = &arena};
-    hth_jinja_value list;
-    bool is_text = tools && hth_jinja_from_json(&j, tools, strlen(tools), &list) &&
-                   find_argument(&j, &list, function, argument);
-    if (j.status == HEARTH_ERROR_MEMORY) *has_memory = false;
-    hth_arena_free(&arena);
+    hearth_error why = {0};
+    hth_json *list = tools ? hth_json_open(tools, strlen(tools), NULL, &why) : NULL;
+    bool is_text = find_argument(list, function, argument);
+    if (why.status == HEARTH_ERROR_MEMORY) *has_memory = false;
+    hth_json_close(list);
     return is_text;
 }
 
 bool hth_is_json(const char *text, size_t n, bool *has_memory)
 {
-    hth_arena arena = {0};
-    hth_jinja j = {.arena = &arena};
-    hth_jinja_value v;
-    bool ok = hth_jinja_from_json(&j, text, n, &v);
-    if (j.status == HEARTH_ERROR_MEMORY) *has_memory = false;
-    hth_arena_free(&arena);
-    return ok;
+    hearth_error why = {0};
+    hth_json *v = hth_json_open(text, n, NULL, &why);
+    if (why.status == HEARTH_ERROR_MEMORY) *has_memory = false;
+    hth_json_close(v);
+    return v != NULL;
 }
 
 hearth_status hth_check_json(const char *name, const char *text, bool is_array, hearth_error *err)
 {
-    hearth_error why = {0};
-    hth_arena arena = {0};
-    hth_jinja j = {.arena = &arena, .err = &why};
-    hth_jinja_value v;
+    hearth_error why;
     if (!text || !*text) return HEARTH_OK;
-    hearth_status st = HEARTH_OK;
-    if (!hth_jinja_from_json(&j, text, strlen(text), &v)) st = hth_fail(err, j.status, "%s: %s", name, why.message);
-    else if (v.kind != (is_array ? JINJA_LIST : JINJA_DICT))
-        st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s is no JSON %s", name, is_array ? "array" : "object");
-    hth_arena_free(&arena);
-    return st;
+    hth_json *v = hth_json_open(text, strlen(text), NULL, &why);
+    bool is_right = hth_json_kind_of(v) == (is_array ? HTH_JSON_ARRAY : HTH_JSON_OBJECT);
+    hth_json_close(v);
+    if (!v) return hth_fail(err, why.status, "%s: %s", name, why.message);
+    if (is_right) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_FORMAT, "%s is no JSON %s", name, is_array ? "array" : "object");
 }
 
 /* ---- plain messages -------------------------------------------------------------------------------------- */
@@ -135,30 +107,32 @@ static bool put_tools(writer *w, hth_str tools)
 }
 
 /* Arguments are JSON: a text, or as it is. */
-static bool arguments_of(hth_jinja *j, const hth_jinja_value *v, hth_str *out)
+static bool put_arguments(writer *w, const hth_json *v)
 {
-    hth_jinja_value usual[4], text;
-    const hth_jinja_args none = {.v = usual, .n = 4};
-    if (!v || v->kind != JINJA_DICT) return text_of(j, v, out);
-    for (size_t i = 0; i < 4; i++) usual[i] = (hth_jinja_value){.kind = JINJA_MISSING};
-    return hth_jinja_to_json(j, v, &none, &text) && text_of(j, &text, out);
+    size_t n;
+    if (v->kind == HTH_JSON_TEXT) return put(w, v->text.bytes, v->text.n);
+    char *text = hth_json_write(v, true, &n);
+    bool ok = text ? put(w, text, n) : hth_jinja_fail(w->j, HEARTH_ERROR_MEMORY, "out of memory");
+    hth_free(text);
+    return ok;
 }
 
-static bool put_call(writer *w, const hth_jinja_value *call)
+static bool put_call(writer *w, const hth_json *call)
 {
-    hth_str name, arguments;
-    const hth_jinja_value *f = member(w->j, call, "function");
-    if (!text_of(w->j, member(w->j, f, "name"), &name) ||
-        !arguments_of(w->j, member(w->j, f, "arguments"), &arguments))
+    const hth_json *f = hth_json_member(call, "function"), *name = hth_json_member(f, "name"),
+                   *arguments = hth_json_member(f, "arguments");
+    hth_json_kind kind = hth_json_kind_of(arguments);
+    if (hth_json_kind_of(name) != HTH_JSON_TEXT || (kind != HTH_JSON_TEXT && kind != HTH_JSON_OBJECT))
         return hth_jinja_fail(w->j, HEARTH_ERROR_FORMAT, "a call needs function.name and function.arguments");
     return (w->b.text.n == 0 || put_word(w, "\n")) && put_word(w, "<tool_call>\n{\"name\": \"") &&
-           put(w, name.bytes, name.n) && put_word(w, "\", \"arguments\": ") &&
-           put(w, arguments.bytes, arguments.n) && put_word(w, "}\n</tool_call>");
+           put(w, name->text.bytes, name->text.n) && put_word(w, "\", \"arguments\": ") &&
+           put_arguments(w, arguments) && put_word(w, "}\n</tool_call>");
 }
 
 static bool put_message(writer *w, const hth_message *m)
 {
-    hth_jinja_value members = hth_jinja_none();
+    hth_json *members = NULL;
+    hearth_error why;
     bool is_result = hth_str_eq(m->role, "tool");
     if (w->in_results && !is_result && !end_message(w, "user")) return false;
     if (is_result) {
@@ -167,17 +141,19 @@ static bool put_message(writer *w, const hth_message *m)
         return put_word(w, "<tool_response>\n") && put(w, m->content.bytes, m->content.n) &&
                put_word(w, "\n</tool_response>");
     }
-    if (m->members.n > 0 && !hth_jinja_from_json(w->j, m->members.bytes, m->members.n, &members))
-        return false;
-    const hth_jinja_value *calls = member(w->j, &members, "tool_calls");
-    if (!calls || calls->kind != JINJA_LIST || calls->as.list->n == 0) {
+    if (m->members.n > 0) {
+        hearth_status st = hth_json_read(w->j->arena, m->members.bytes, m->members.n, NULL, &members, &why);
+        if (st != HEARTH_OK) return hth_jinja_fail(w->j, st, "%s", why.message);
+    }
+    const hth_json *calls = hth_json_member(members, "tool_calls");
+    if (hth_json_kind_of(calls) != HTH_JSON_ARRAY || calls->n == 0) {
         w->out->at[w->out->n] = *m;
         w->out->at[w->out->n++].members.n = 0;
         return true;
     }
     if (!put(w, m->content.bytes, m->content.n)) return false;
-    for (size_t i = 0; i < calls->as.list->n; i++)
-        if (!put_call(w, &calls->as.list->v[i])) return false;
+    for (const hth_json *call = calls->child; call; call = call->next)
+        if (!put_call(w, call)) return false;
     return end_message(w, "assistant");
 }
 

@@ -42,6 +42,7 @@ typedef enum hth_jinja_kind {
     JINJA_BOOL,
     JINJA_INT,
     JINJA_FLOAT,
+    JINJA_DIGITS, /* a number in JSON past int64_t, or past all doubles: as it is written */
     JINJA_TEXT,
     JINJA_LIST,
     JINJA_TUPLE,
@@ -59,6 +60,7 @@ typedef struct hth_jinja_value {
         bool b;
         int64_t i;
         double f;
+        const char *digits;
         hth_jinja_text *text;
         struct hth_jinja_list *list;
         struct hth_jinja_dict *dict;

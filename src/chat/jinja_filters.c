@@ -239,6 +239,7 @@ static JINJA_FUNCTION(filter_int)
     if (self->kind == JINJA_INT || self->kind == JINJA_BOOL)
         *out = hth_jinja_integer(self->kind == JINJA_INT ? self->as.i : self->as.b);
     else if (self->kind == JINJA_FLOAT) f = self->as.f;
+    else if (self->kind == JINJA_DIGITS) *out = *self;
     if (self->kind == JINJA_TEXT && !read_number(j, self->as.text, &f, &i, &whole))
         return j->status == HEARTH_OK;
     if (self->kind == JINJA_TEXT && whole) *out = hth_jinja_integer(i);

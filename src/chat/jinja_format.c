@@ -2,34 +2,19 @@
  * keep their origin; brackets, quotation marks and escapes count as template text. */
 #include "chat/jinja.h"
 
+#include "base/decimal.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- numbers ---------------------------------------------------------------------------------- */
 
-/* strtod gets no decimal point, because the one it accepts depends on the caller's locale. */
 bool hth_jinja_parse_float(const char *p, size_t n, double *out)
 {
-    char digits[160];
-    size_t m = 0, i = 0;
-    long shift = 0, e = 0;
-    for (; i < n && ((p[i] >= '0' && p[i] <= '9') || p[i] == '.') && m < 120; i++) {
-        if (p[i] == '.' && shift) return false;
-        if (p[i] == '.') shift = 1;
-        else digits[m++] = p[i];
-        if (shift && p[i] != '.') shift++;
-    }
-    if (m == 0 || m == 120) return false;
-    if (i < n && (p[i] | 32) == 'e') {
-        bool minus = i + 1 < n && p[i + 1] == '-';
-        i += i + 1 < n && (p[i + 1] == '-' || p[i + 1] == '+') ? 2 : 1;
-        for (; i < n && p[i] >= '0' && p[i] <= '9'; i++) e = e < 100000 ? e * 10 + (p[i] - '0') : e;
-        if (minus) e = -e;
-    }
-    if (i != n) return false;
-    snprintf(digits + m, sizeof digits - m, "e%ld", e - (shift ? shift - 1 : 0));
-    *out = strtod(digits, NULL);
+    hth_decimal d;
+    if (!hth_decimal_read(p, n, &d) || d.minus) return false;
+    *out = hth_decimal_double(&d);
     return *out - *out == 0.0;
 }
 
@@ -88,6 +73,7 @@ static bool put_word(hth_jinja *j, hth_jinja_strbuf *b, const char *word)
 static bool put_number(hth_jinja *j, hth_jinja_strbuf *b, const hth_jinja_value *v)
 {
     char text[48];
+    if (v->kind == JINJA_DIGITS) return put_word(j, b, v->as.digits);
     if (v->kind == JINJA_INT) snprintf(text, sizeof text, "%lld", (long long)v->as.i);
     else hth_jinja_format_float(v->as.f, text);
     return put_word(j, b, text);
@@ -182,6 +168,7 @@ bool hth_jinja_print(hth_jinja *j, const hth_jinja_value *v, hth_jinja_strbuf *b
     case JINJA_NONE: return put_word(j, b, "None");
     case JINJA_BOOL: return put_word(j, b, v->as.b ? "True" : "False");
     case JINJA_INT:
+    case JINJA_DIGITS:
     case JINJA_FLOAT: return put_number(j, b, v);
     case JINJA_TEXT: return hth_jinja_strbuf_text(j, b, v->as.text);
     case JINJA_LIST:
@@ -325,6 +312,7 @@ static bool json_value(hth_jinja *j, hth_jinja_strbuf *b, const hth_jinja_value 
     case JINJA_NONE: return put_word(j, b, "null");
     case JINJA_BOOL: return put_word(j, b, v->as.b ? "true" : "false");
     case JINJA_INT:
+    case JINJA_DIGITS:
     case JINJA_FLOAT: return put_number(j, b, v);
     case JINJA_TEXT: return json_text(j, b, v->as.text, s);
     case JINJA_LIST:

@@ -206,8 +206,10 @@ static bool lex_number(hth_jinja_lexer *lex, hth_jinja_token *token)
         if (*q != '_') digits[n++] = *q;
     lex->p = p;
     if (token->kind == TOKEN_FLOAT) {
-        token->value.kind = JINJA_FLOAT;
-        return hth_jinja_parse_float(digits, n, &token->value.as.f) || fail_at(lex, "a number is too large");
+        double f;
+        if (!hth_jinja_parse_float(digits, n, &f)) return fail_at(lex, "a number is too large");
+        token->value = hth_jinja_float(f);
+        return true;
     }
     int64_t v = 0;
     for (size_t i = 0; i < n; i++)

@@ -81,7 +81,7 @@ static bool operate_numbers(hth_jinja *j, hth_jinja_op op, const hth_jinja_value
                             hth_jinja_value *out)
 {
     int64_t x = a->kind == JINJA_BOOL ? a->as.b : a->as.i, y = b->kind == JINJA_BOOL ? b->as.b : b->as.i;
-    bool whole = a->kind != JINJA_FLOAT && b->kind != JINJA_FLOAT;
+    bool whole = (a->kind == JINJA_INT || a->kind == JINJA_BOOL) && (b->kind == JINJA_INT || b->kind == JINJA_BOOL);
     if ((op == OP_DIV || op == OP_FLOOR || op == OP_MOD) &&
         !(hth_jinja_number(b) < 0.0 || hth_jinja_number(b) > 0.0))
         return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "a division by zero");

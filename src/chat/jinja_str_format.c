@@ -412,11 +412,12 @@ static bool put_percent(hth_jinja *j, hth_jinja_strbuf *b, const hth_jinja_value
     if (s->type == 'i' || s->type == 'u') s->type = 'd';
     if (!strchr("dxXo", s->type))
         return hth_jinja_fail(j, HEARTH_ERROR_UNSUPPORTED, "'%%' with type '%c'", s->type);
-    if (v->kind == JINJA_FLOAT) {
+    if (v->kind == JINJA_FLOAT || v->kind == JINJA_DIGITS) {
+        double f = hth_jinja_number(v);
         if (s->type != 'd') return malformed(j, "a float has no such digits");
-        if (!(v->as.f > -9e18 && v->as.f < 9e18))
+        if (!(f > -9e18 && f < 9e18))
             return hth_jinja_fail(j, HEARTH_ERROR_UNSUPPORTED, "a number is too large");
-        return format_integer(j, b, (int64_t)v->as.f, s);
+        return format_integer(j, b, (int64_t)f, s);
     }
     return format_integer(j, b, v->kind == JINJA_BOOL ? v->as.b : v->as.i, s);
 }

@@ -2,6 +2,8 @@
  * that iterates over a value counts nodes and depth, because a template can build lists that contain themselves. */
 #include "chat/jinja.h"
 
+#include "base/decimal.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,8 +65,8 @@ void hth_jinja_leave(hth_jinja *j) { j->depth--; }
 
 const char *hth_jinja_kind_name(const hth_jinja_value *v)
 {
-    static const char *const names[] = {"undefined", "none",  "bool",     "int",    "float",
-                                        "text",      "list",  "tuple",    "dict",   "namespace",
+    static const char *const names[] = {"undefined", "none", "bool",  "int",       "float", "int",
+                                        "text",      "list", "tuple", "dict",      "namespace",
                                         "loop",      "macro", "function", "nothing"};
     return names[v->kind];
 }
@@ -82,6 +84,7 @@ bool hth_jinja_is_true(const hth_jinja_value *v)
     case JINJA_LIST:
     case JINJA_TUPLE: return v->as.list->n > 0;
     case JINJA_DICT: return v->as.dict->n > 0;
+    case JINJA_DIGITS:
     case JINJA_NAMESPACE:
     case JINJA_LOOP:
     case JINJA_MACRO:
@@ -92,12 +95,16 @@ bool hth_jinja_is_true(const hth_jinja_value *v)
 
 bool hth_jinja_is_number(const hth_jinja_value *v)
 {
-    return v->kind == JINJA_BOOL || v->kind == JINJA_INT || v->kind == JINJA_FLOAT;
+    return v->kind == JINJA_BOOL || v->kind == JINJA_INT || v->kind == JINJA_FLOAT ||
+           v->kind == JINJA_DIGITS;
 }
 
 double hth_jinja_number(const hth_jinja_value *v)
 {
-    return v->kind == JINJA_FLOAT ? v->as.f : v->kind == JINJA_INT ? (double)v->as.i : (double)v->as.b;
+    if (v->kind == JINJA_FLOAT) return v->as.f;
+    if (v->kind != JINJA_DIGITS) return v->kind == JINJA_INT ? (double)v->as.i : (double)v->as.b;
+    hth_decimal d;
+    return hth_decimal_read(v->as.digits, strlen(v->as.digits), &d) ? hth_decimal_double(&d) : 0.0;
 }
 
 bool hth_jinja_int(hth_jinja *j, const hth_jinja_value *v, int64_t fallback, int64_t *out)

@@ -238,7 +238,7 @@ uint32_t hth_compile_calls(hth_grammar *g, hth_arena *names, const hth_token_tri
     hearth_error why;
     uint32_t start = HTH_GRAMMAR_NOTHING;
     calls_compiler c = {.g = g, .names = names, .trie = trie, .format = format};
-    if (hth_json_read(&tree, text, n, &functions, &why) != HEARTH_OK) {
+    if (hth_json_read(&tree, text, n, NULL, &functions, &why) != HEARTH_OK) {
         hth_grammar_fail(g, why.status, "%s", why.message);
     } else if (functions->kind != HTH_JSON_ARRAY || functions->n == 0) {
         hth_grammar_fail(g, HEARTH_ERROR_FORMAT, "a JSON array with a function is expected");

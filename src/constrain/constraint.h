@@ -4,7 +4,7 @@
 
 #include "chat/call_format.h"
 #include "constrain/grammar.h"
-#include "constrain/json_tree.h"
+#include "text/json.h"
 #include "constrain/token_trie.h"
 
 /* Bytes of a JSON schema or a grammar, and of choices together. */

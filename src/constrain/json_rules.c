@@ -326,8 +326,7 @@ uint32_t hth_json_literal(hth_grammar *g, uint32_t tail, const hth_json *root)
             tail = text(g, hth_json_quoted(g, tail, v->key.bytes, v->key.n), ":");
         switch (v->kind) {
         case HTH_JSON_NULL: tail = text(g, tail, "null"); break;
-        case HTH_JSON_FALSE: tail = text(g, tail, "false"); break;
-        case HTH_JSON_TRUE: tail = text(g, tail, "true"); break;
+        case HTH_JSON_BOOL: tail = text(g, tail, v->integer ? "true" : "false"); break;
         case HTH_JSON_INTEGER:
             snprintf(number, sizeof number, "%lld", (long long)v->integer);
             tail = text(g, tail, number);

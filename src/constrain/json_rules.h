@@ -5,7 +5,7 @@
 #define HTH_CONSTRAIN_JSON_RULES_H
 
 #include "constrain/grammar.h"
-#include "constrain/json_tree.h"
+#include "text/json.h"
 
 /* Digits of a whole number and of a fraction: all of them are exact in a double. */
 enum { HTH_JSON_DIGITS = 15 };

@@ -61,8 +61,8 @@ void hth_schema_join(hth_schema_compiler *c, hth_schema_set *set, const hth_json
 {
     for (uint32_t i = 0; i < set->n; i++)
         if (set->entry[i].schema == schema) return;
-    if (schema->kind == HTH_JSON_TRUE) return;
-    if (schema->kind == HTH_JSON_FALSE) {
+    if (hth_json_is_true(schema)) return;
+    if (schema->kind == HTH_JSON_BOOL) {
         set->never = true;
     } else if (schema->kind != HTH_JSON_OBJECT) {
         hth_schema_fail(c, HEARTH_ERROR_FORMAT, schema, "a schema is an object, true or false");
@@ -338,7 +338,7 @@ uint32_t hth_compile_schema(hth_grammar *g, hth_arena *names, const char *text, 
     hth_json *root;
     hearth_error why;
     uint32_t start = HTH_GRAMMAR_NOTHING;
-    if (hth_json_read(&tree, text, n, &root, &why) == HEARTH_OK) start = hth_compile_schema_tree(g, names, root);
+    if (hth_json_read(&tree, text, n, NULL, &root, &why) == HEARTH_OK) start = hth_compile_schema_tree(g, names, root);
     else hth_grammar_fail(g, why.status, "%s", why.message);
     hth_arena_free(&tree);
     return start;

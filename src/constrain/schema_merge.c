@@ -2,6 +2,8 @@
  * not supported are refused by name here; those that only annotate are ignored, as unknown ones are. */
 #include "constrain/schema.h"
 
+#include "base/decimal.h"
+
 #include <string.h>
 
 /* ---- keywords ------------------------------------------------------------------------------------- */
@@ -53,9 +55,9 @@ static const struct {
 static bool asks_for_nothing(const hth_json *v)
 {
     bool is_one = v->kind == HTH_JSON_INTEGER && v->integer == 1 && hth_str_eq(v->key, "multipleOf");
-    bool is_off = v->kind == HTH_JSON_FALSE && hth_str_eq(v->key, "uniqueItems");
+    bool is_off = v->kind == HTH_JSON_BOOL && !v->integer && hth_str_eq(v->key, "uniqueItems");
     bool is_any =
-        v->kind == HTH_JSON_TRUE && !hth_str_eq(v->key, "uniqueItems") && !hth_str_eq(v->key, "not");
+        hth_json_is_true(v) && !hth_str_eq(v->key, "uniqueItems") && !hth_str_eq(v->key, "not");
     bool is_empty = v->kind == HTH_JSON_OBJECT && v->n == 0 && !hth_str_eq(v->key, "not") &&
                     !hth_str_eq(v->key, "contains");
     return is_one || is_off || is_any || is_empty;
@@ -205,30 +207,34 @@ static unsigned types_of_set(hth_schema_compiler *c, const hth_schema_set *set)
                                                                     : types;
 }
 
+/* A double from 2^53 on has no fraction. */
 static bool is_whole(const hth_json *v)
 {
-    return v->kind == HTH_JSON_INTEGER ||
-           (v->real > -9e15 && v->real < 9e15 && (double)(int64_t)v->real == v->real);
+    return v->kind == HTH_JSON_INTEGER || v->real >= 0x1p53 || v->real <= -0x1p53;
 }
 
 bool hth_schema_has_type(const hth_json *v, unsigned types)
 {
     static const unsigned of_kind[] = {
-        [HTH_JSON_NULL] = HTH_TYPE_NULL,     [HTH_JSON_FALSE] = HTH_TYPE_BOOLEAN,
-        [HTH_JSON_TRUE] = HTH_TYPE_BOOLEAN,  [HTH_JSON_INTEGER] = HTH_TYPE_INTEGER,
-        [HTH_JSON_REAL] = HTH_TYPE_FRACTION, [HTH_JSON_TEXT] = HTH_TYPE_STRING,
-        [HTH_JSON_ARRAY] = HTH_TYPE_ARRAY,   [HTH_JSON_OBJECT] = HTH_TYPE_OBJECT};
+        [HTH_JSON_NULL] = HTH_TYPE_NULL,       [HTH_JSON_BOOL] = HTH_TYPE_BOOLEAN,
+        [HTH_JSON_INTEGER] = HTH_TYPE_INTEGER, [HTH_JSON_REAL] = HTH_TYPE_FRACTION,
+        [HTH_JSON_TEXT] = HTH_TYPE_STRING,     [HTH_JSON_ARRAY] = HTH_TYPE_ARRAY,
+        [HTH_JSON_OBJECT] = HTH_TYPE_OBJECT};
     return types & (v->kind == HTH_JSON_REAL && is_whole(v) ? (unsigned)HTH_TYPE_INTEGER : of_kind[v->kind]);
+}
+
+static bool is_same_number(const hth_json *a, const hth_json *b)
+{
+    hth_decimal x, y;
+    return hth_decimal_read(a->text.bytes, a->text.n, &x) && hth_decimal_read(b->text.bytes, b->text.n, &y) &&
+           x.minus == y.minus && x.exponent == y.exponent && x.n == y.n && memcmp(x.digits, y.digits, x.n) == 0;
 }
 
 /* Whether two values are the same but for what is in them; objects whose members have another order are not. */
 static bool is_alike(const hth_json *a, const hth_json *b, bool with_key)
 {
-    bool numbers = (a->kind == HTH_JSON_INTEGER || a->kind == HTH_JSON_REAL) &&
-                   (b->kind == HTH_JSON_INTEGER || b->kind == HTH_JSON_REAL);
     if (with_key && hth_str_compare(a->key, b->key) != 0) return false;
-    if (numbers && (a->kind != b->kind || a->kind == HTH_JSON_REAL))
-        return !(a->real < b->real) && !(a->real > b->real);
+    if (a->kind == HTH_JSON_REAL && b->kind == HTH_JSON_REAL) return is_same_number(a, b);
     if (a->kind != b->kind || a->n != b->n || a->integer != b->integer) return false;
     return a->kind != HTH_JSON_TEXT || hth_str_compare(a->text, b->text) == 0;
 }
@@ -256,8 +262,7 @@ static uint32_t count_of(hth_schema_compiler *c, const hth_json *schema, const c
 {
     const hth_json *v = hth_json_member(schema, keyword);
     if (!v) return HTH_GRAMMAR_UNBOUNDED;
-    bool is_number = v->kind == HTH_JSON_INTEGER || v->kind == HTH_JSON_REAL;
-    if (!is_number || v->real < 0.0 || (v->real < 9e15 && !is_whole(v))) {
+    if (!hth_json_is_number(v) || v->real < 0.0 || !is_whole(v)) {
         hth_schema_fail(c, HEARTH_ERROR_FORMAT, v, "a whole number from 0 is expected");
         return 0;
     }
@@ -289,7 +294,7 @@ static int64_t round_down(const hth_json *v)
 /* One bound of numbers. is_open: the number itself is excluded. */
 static void bound(hth_schema_compiler *c, hth_schema_facts *f, const hth_json *v, bool is_min, bool is_open)
 {
-    if (v->kind != HTH_JSON_INTEGER && v->kind != HTH_JSON_REAL) {
+    if (!hth_json_is_number(v)) {
         hth_schema_fail(c, HEARTH_ERROR_FORMAT, v, "a number is expected");
         return;
     }
@@ -322,8 +327,8 @@ static void bound_numbers(hth_schema_compiler *c, hth_schema_facts *f, const hth
     for (int is_min = 0; is_min < 2; is_min++) {
         const hth_json *closed = hth_json_member(schema, names[is_min][0]),
                        *open = hth_json_member(schema, names[is_min][1]);
-        bool is_flag = open && (open->kind == HTH_JSON_TRUE || open->kind == HTH_JSON_FALSE);
-        if (closed) bound(c, f, closed, is_min, is_flag && open->kind == HTH_JSON_TRUE);
+        bool is_flag = hth_json_kind_of(open) == HTH_JSON_BOOL;
+        if (closed) bound(c, f, closed, is_min, hth_json_is_true(open));
         if (open && !is_flag) bound(c, f, open, is_min, true);
     }
 }

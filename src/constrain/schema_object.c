@@ -88,7 +88,7 @@ static void list_properties(hth_schema_compiler *c, object *o, const hth_schema_
     }
     for (uint32_t i = 0; i < set->n && hth_grammar_ok(c->g); i++) {
         const hth_json *list = hth_json_member(set->entry[i].schema, "required");
-        bool is_flag = list && (list->kind == HTH_JSON_TRUE || list->kind == HTH_JSON_FALSE); /* of draft 3 */
+        bool is_flag = hth_json_kind_of(list) == HTH_JSON_BOOL; /* of draft 3 */
         if (list && list->kind != HTH_JSON_ARRAY && !is_flag)
             hth_schema_fail(c, HEARTH_ERROR_FORMAT, list, "a list of names is expected");
         for (const hth_json *v = list ? list->child : NULL; v && hth_grammar_ok(c->g); v = v->next) {

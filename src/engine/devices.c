@@ -3,7 +3,6 @@
 #include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/fp_state.h"
-#include "constrain/json_tree.h"
 #include "device/device.h"
 #include "engine/struct_size.h"
 #include "store/disk.h"
@@ -106,8 +105,9 @@ static const struct {
     const char *name;
     bool (*is_built)(void);
 } features[] = {
-    {"vulkan", hth_device_has_vulkan}, {"io_uring", hth_disk_has_uring},
-    {"json", hth_json_is_read},        {"bpe", has_bpe},
+    {"vulkan", hth_device_has_vulkan},
+    {"io_uring", hth_disk_has_uring},
+    {"bpe", has_bpe},
     {"wordpiece", has_wordpiece},
 };
 

@@ -91,7 +91,10 @@ TEST(templates_have_some_ways_of_their_own)
         "[]{}\xEF\xBF\xBDx[1, 2]");
     expect("{{ '9223372036854775807'|fromjson }} {{ '-9223372036854775808'|fromjson }} {{ "
            "'9223372036854775808'|fromjson }}",
-           "9223372036854775807 -9223372036854775808 9.223372036854776e+18");
+           "9223372036854775807 -9223372036854775808 9223372036854775808");
+    expect("{{ '[18446744073709551615,1e400,8.0,1e1]'|fromjson|tojson }} {{ ('-1e400'|fromjson) < 0 }} "
+           "{{ ('18446744073709551615'|fromjson) is integer }} {{ ('1e400'|fromjson) is integer }}",
+           "[18446744073709551615, 1e400, 8.0, 10.0] True True False");
     expect("{{ '\xC3\xA9'|upper }}{{ '\xC3\x89'|lower }}", "\xC3\xA9\xC3\x89"); /* cases of ASCII only */
     expect("{% set l = [1] %}{{ l.append(2) }}{{ l.extend([3]) }}{{ l.insert(0, 9) }}{{ l.insert(-1, 8) }}{{ "
            "l.insert(99, 7) }}{{ l }}"
@@ -186,7 +189,7 @@ TEST(variables_come_as_json)
     static const char *const bad[] = {
         "[]", "{", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "{\"a\":01}", "{\"a\":1.}", "{\"a\":1e}",
         "{\"a\":\"\\x\"}", "{\"a\":\"\\u12\"}", "{\"a\":\"\n\"}", "{\"a\":\"", "{} x", "{\"a\":tru}", "{\"a\":-}",
-        "[1 2]", "{\"a\":1e999}", "{\"a\" 1}", "{\"a\":1 \"b\":2}", "{1:2}",
+        "[1 2]", "{\"a\" 1}", "{\"a\":1 \"b\":2}", "{1:2}",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         in.variables = word(bad[i]);

@@ -182,7 +182,6 @@ static size_t follow(const hth_token_trie *trie, const calls_case *c, const char
 
 TEST(each_format_takes_its_calls_and_nothing_else)
 {
-    if (!texts_need_schemas()) return;
     hth_token_trie *trie = open_trie();
     for (size_t i = 0; i < N_CASE; i++) {
         bool is_complete = false;
@@ -284,7 +283,6 @@ static void walk(const hth_token_trie *trie, const calls_case *c, uint64_t seed)
 
 TEST(what_is_written_under_a_constraint_is_read_again)
 {
-    if (!texts_need_schemas()) return;
     hth_token_trie *trie = open_trie();
     for (size_t i = 0; i < N_CASE; i++)
         for (uint64_t seed = 1; seed <= 20; seed++) walk(trie, &cases[i], seed * 7919);
@@ -295,7 +293,6 @@ TEST(what_is_written_under_a_constraint_is_read_again)
 
 TEST(other_constraints_begin_behind_reasoning)
 {
-    if (!texts_need_schemas()) return;
     hth_token_trie *trie = open_trie();
     static const hth_str thinks = {"</think>", 8}, harmony = {HARMONY, 17};
     const struct {
@@ -321,7 +318,6 @@ TEST(other_constraints_begin_behind_reasoning)
 
 TEST(wrong_functions_are_refused_by_name)
 {
-    if (!texts_need_schemas()) return;
     CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS, "[]", HEARTH_ERROR_FORMAT,
                   "a JSON array with a function is expected");
     CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS, "{}", HEARTH_ERROR_FORMAT,

@@ -1,5 +1,4 @@
 /* GBNF grammars and choices: which texts they allow, and what is refused by line and column. */
-#include "constrain/json_tree.h"
 #include "support/test.h"
 #include "support/texts.h"
 
@@ -84,14 +83,6 @@ TEST(grammars_are_refused_by_line_and_column)
     BAD("root ::= []", ARGUMENT, "allows no text");
     BAD("root ::= (\"a\"?){0,100}", UNSUPPORTED, "can be empty");
     BAD("\nroot ::= \"a\"\n  ::", FORMAT, "line 3 column 3: the name of a rule");
-}
-
-TEST(without_jansson_schemas_are_refused_by_name)
-{
-    if (!hth_json_is_read())
-        CHECK_REFUSED(HEARTH_CONSTRAINT_JSON_SCHEMA, "{}", HEARTH_ERROR_UNSUPPORTED,
-                      "JSON schema: |without jansson");
-    else CHECK_TEXTS(HEARTH_CONSTRAINT_JSON_SCHEMA, "{}", TAKES("1"), REFUSES("a"));
 }
 
 static void check_choices(const char *const *choices, size_t n, const char *text, bool takes)

@@ -61,7 +61,6 @@ static hearth_status grammar(const char *source, const char *text, const char *w
 
 TEST(nested_schemas_end)
 {
-    if (!texts_need_schemas()) return;
     for (size_t n = 10; n <= 10000; n *= 10) {
         FREED char *items = repeated("", "{\"items\":", n, "{}", "}", "");
         hearth_status st = schema(items, "[[[[", "nested more than 128 levels deep");
@@ -75,7 +74,6 @@ TEST(nested_schemas_end)
 
 TEST(deep_texts_end_where_no_level_is_left)
 {
-    if (!texts_need_schemas()) return;
     hth_token_trie *trie = texts_bytes_trie();
     static const char source[] = "{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}";
     static float logits[257];
@@ -95,7 +93,6 @@ TEST(deep_texts_end_where_no_level_is_left)
 
 TEST(schemas_that_explode_are_refused)
 {
-    if (!texts_need_schemas()) return;
     FREED char *choices =
         repeated("{\"allOf\":[true", ",{\"anyOf\":[{\"minLength\":1},{\"maxLength\":9}]}", 40, "", "", "]}");
     CHECK_INT(schema(choices, "\"", "more than"), HEARTH_ERROR_UNSUPPORTED);
@@ -199,5 +196,5 @@ static hearth_status constrain_once(const fault_paths *p, hearth_error *err)
 
 TEST(constraints_survive_failing_allocations)
 {
-    if (texts_need_schemas()) fault_survive("constraint", constrain_once, 60, 0, 0);
+    fault_survive("constraint", constrain_once, 60, 0, 0);
 }

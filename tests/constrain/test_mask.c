@@ -102,7 +102,6 @@ static void walk(const hth_token_trie *trie, const hearth_constraint_options *o,
 
 TEST(masks_are_the_tokens_that_can_follow)
 {
-    if (!texts_need_schemas()) return;
     static const char *const schemas[] = {
         "{}",
         "{\"type\":\"string\"}",
@@ -146,7 +145,6 @@ TEST(masks_are_kept_per_state)
 
 TEST(states_far_from_the_bounds_of_a_repetition_share_a_mask)
 {
-    if (!texts_need_schemas()) return;
     make_vocabulary(7);
     static float logits[N_VOCAB];
     static const char source[] = "{\"type\":\"string\",\"pattern\":\"^[^@]{100,300}$\"}";
@@ -165,7 +163,6 @@ TEST(states_far_from_the_bounds_of_a_repetition_share_a_mask)
 
 TEST(copies_go_their_own_way_while_tables_are_renewed)
 {
-    if (!texts_need_schemas()) return;
     static const char source[] = "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":1000000}}";
     static float logits[257];
     CLOSED(hth_token_trie) *trie = texts_bytes_trie();
@@ -239,7 +236,6 @@ TEST(copies_on_several_threads_draw_what_they_draw_alone)
 
 TEST(ends_of_generation_are_possible_where_a_text_may_end)
 {
-    if (!texts_need_schemas()) return;
     static const char source[] = "{\"type\":\"integer\",\"maximum\":12,\"minimum\":1}";
     float logits[257] = {0};
     CLOSED(hth_token_trie) *trie = texts_bytes_trie();

@@ -8,8 +8,6 @@
 #define BAD(SOURCE, STATUS, WORDS)                                                                           \
     CHECK_REFUSED(HEARTH_CONSTRAINT_JSON_SCHEMA, SOURCE, HEARTH_ERROR_##STATUS, WORDS)
 
-__attribute__((constructor)) static void need_schemas(void) { test_before_each = texts_need_schemas; }
-
 TEST(schema_of_types)
 {
     SCHEMA("{\"type\": \"null\"}", TAKES("null"), REFUSES("", "nul", "nulls", " null", "false"));
@@ -260,8 +258,7 @@ TEST(schemas_are_refused_by_path_and_name)
     BAD("{\"type\":\"object\",\"minProperties\":2,\"properties\":{\"a\":{}}}", UNSUPPORTED, "minProperties");
     BAD("{\"type\":\"object\",\"maxProperties\":1,\"properties\":{\"a\":{},\"b\":{}}}", UNSUPPORTED,
         "maxProperties");
-    BAD("{\"a\":1,\"a\":2}", FORMAT, "JSON schema: line 1 column |no JSON");
-    BAD("{\"a\":1,}", FORMAT, "JSON schema: line 1 column |no JSON");
+    BAD("{\"a\":1,}", FORMAT, "JSON schema: no JSON: line 1 column ");
     BAD("", FORMAT, "no JSON");
     BAD("[]", FORMAT, "#: |a schema is");
 }

@@ -74,15 +74,6 @@ TEST(features_are_what_works)
     hth_gguf_close(file);
     vocab_file_free(&f);
 
-    tiny_model t = tiny_new();
-    CLEANUP(gguf_free) gguf_bytes b = tiny_take(&t);
-    CLOSED(hearth_model) *m =
-        OPENED_BY(hearth_model_open_memory, hearth_model, b.data, b.n, "tiny.gguf", NULL);
-    hearth_constraint *c = NULL;
-    const hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_JSON_SCHEMA, .text = "{}", .n = 2};
-    CHECK_INT(has("json"), hearth_constraint_open(m, &o, &c, NULL) == HEARTH_OK);
-    hearth_constraint_close(c);
-
     hearth_error why = {0};
     hth_disk *disk = NULL;
     if (hth_disk_open_uring(&disk, &why) == HEARTH_OK) disk->ops->close(disk);

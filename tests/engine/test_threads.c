@@ -501,7 +501,7 @@ static bool use_own_model(float *logits)
     hearth_constraint_close(c);
     hearth_session_close(s);
     hearth_model_close(m);
-    return st == HEARTH_OK || st == HEARTH_ERROR_UNSUPPORTED; /* without jansson */
+    return st == HEARTH_OK;
 }
 
 /* Not with a sanitizer, whose allocator a thread of the parent that is just beginning may have locked at the fork. */

@@ -1,15 +1,15 @@
 /* A fuzz target for streamed answers: the first byte chooses the API, the next two what of it is wanted, the rest are
  * tokens: bytes by their tokens, and after 0xFF any other. What is promised of all tokens: each event is a frame of
- * server-sent events, or a line of Ollama's, and holds JSON that jansson takes, so that it is UTF-8 and no name comes
- * twice; the parts together are the text and the reasoning of the answer; each token has its probability once. The
+ * server-sent events, or a line of Ollama's, and holds JSON that is the same when it is read and written again, so that it
+ * is UTF-8 and no name comes twice; the parts together are the text and the reasoning of the answer; each token has its probability once. The
  * answer as a whole is JSON too. Built with libFuzzer by the preset `fuzz`; test_events.c replays seeded ones. */
 #include "base/alloc.h"
 #include "base/random.h"
 #include "engine/engine.h"
 #include "serve/api/choice.h"
 #include "serve/api/progress.h"
+#include "text/json.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,29 +67,28 @@ typedef struct gathered {
     size_t n_prob;
 } gathered;
 
-static void add(buffer *to, const json_t *value)
+static void add(buffer *to, const hth_json *value)
 {
-    if (json_is_string(value)) expect(buffer_add(to, json_string_value(value), json_string_length(value)));
+    if (hth_json_kind_of(value) == HTH_JSON_TEXT) expect(buffer_add(to, value->text.bytes, value->text.n));
 }
 
-static void gather_choices(const json_t *sent, bool is_chat, gathered out[2])
+static void gather_choices(const hth_json *sent, bool is_chat, gathered out[2])
 {
-    const json_t *choices = json_object_get(sent, "choices");
-    for (size_t i = 0; i < json_array_size(choices); i++) {
-        const json_t *c = json_array_get(choices, i), *probs = json_object_get(c, "logprobs");
-        json_int_t index = json_integer_value(json_object_get(c, "index"));
-        expect(json_is_integer(json_object_get(c, "index")) && index >= 0 && index < 2);
-        const json_t *delta = is_chat ? json_object_get(c, "delta") : c;
-        add(&out[index].text, json_object_get(delta, is_chat ? "content" : "text"));
-        add(&out[index].reasoning, json_object_get(delta, "reasoning_content"));
-        out[index].n_prob += json_array_size(json_object_get(probs, is_chat ? "content" : "tokens"));
+    for (const hth_json *c = hth_json_first(hth_json_member(sent, "choices")); c; c = c->next) {
+        const hth_json *probs = hth_json_member(c, "logprobs"), *at = hth_json_member(c, "index");
+        expect(hth_json_kind_of(at) == HTH_JSON_INTEGER && at->integer >= 0 && at->integer < 2);
+        int64_t index = at->integer;
+        const hth_json *delta = is_chat ? hth_json_member(c, "delta") : c;
+        add(&out[index].text, hth_json_member(delta, is_chat ? "content" : "text"));
+        add(&out[index].reasoning, hth_json_member(delta, "reasoning_content"));
+        out[index].n_prob += hth_json_count(hth_json_member(probs, is_chat ? "content" : "tokens"));
     }
 }
 
-static void gather(api a, const json_t *sent, const char *name, gathered out[2])
+static void gather(api a, const hth_json *sent, const char *name, gathered out[2])
 {
-    const char *type = json_string_value(json_object_get(sent, "type"));
-    const json_t *delta = json_object_get(sent, "delta"), *message = json_object_get(sent, "message");
+    const char *type = hth_json_text(hth_json_member(sent, "type"));
+    const hth_json *delta = hth_json_member(sent, "delta"), *message = hth_json_member(sent, "message");
     if (a == RESPONSES || a == MESSAGES) expect(type && name && strcmp(type, name) == 0);
     else expect(!name);
     switch (a) {
@@ -100,32 +99,55 @@ static void gather(api a, const json_t *sent, const char *name, gathered out[2])
         if (strcmp(type, "response.reasoning_text.delta") == 0) add(&out->reasoning, delta);
         break;
     case MESSAGES:
-        add(&out->text, json_object_get(delta, "text"));
-        add(&out->reasoning, json_object_get(delta, "thinking"));
+        add(&out->text, hth_json_member(delta, "text"));
+        add(&out->reasoning, hth_json_member(delta, "thinking"));
         break;
     default:
-        add(&out->text, json_object_get(a == OLLAMA ? message : sent, a == OLLAMA ? "content" : "response"));
-        add(&out->reasoning, json_object_get(a == OLLAMA ? message : sent, "thinking"));
+        add(&out->text, hth_json_member(a == OLLAMA ? message : sent, a == OLLAMA ? "content" : "response"));
+        add(&out->reasoning, hth_json_member(a == OLLAMA ? message : sent, "thinking"));
     }
 }
 
-/* *out: for the caller to free; NULL: it is not wanted. */
-static void expect_object(const char *line, size_t n, json_t **out)
+/* A line without its spaces, but for those in texts. Freed with free. */
+static char *without_spaces(const char *line, size_t *n)
 {
-    json_error_t err;
-    json_t *document = json_loadb(line, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &err);
-    if (!document) fprintf(stderr, "%s: %.*s\n", err.text, (int)n, line);
-    expect(json_is_object(document));
+    char *out = malloc(*n + 1);
+    size_t n_out = 0;
+    bool in_text = false;
+    expect(out != NULL);
+    for (size_t i = 0; i < *n; i++) {
+        if (!in_text && (line[i] == ' ' || line[i] == '\n')) continue;
+        out[n_out++] = line[i];
+        if (line[i] == '"') in_text = !in_text;
+        if (in_text && line[i] == '\\') out[n_out++] = line[++i];
+    }
+    *n = n_out;
+    return out;
+}
+
+/* *out: for the caller to free; NULL: it is not wanted. */
+static void expect_object(const char *line, size_t n, hth_json **out)
+{
+    hearth_error err = {0};
+    size_t n_again = 0;
+    hth_json *document = hth_json_open(line, n, NULL, &err);
+    if (!document) fprintf(stderr, "%s: %.*s\n", err.message, (int)n, line);
+    expect(hth_json_kind_of(document) == HTH_JSON_OBJECT);
+    char *again = hth_json_write(document, false, &n_again), *wanted = without_spaces(line, &n);
+    if (n_again != n || memcmp(again, wanted, n) != 0) fprintf(stderr, "%.*s\n%s\n", (int)n, wanted, again);
+    expect(n_again == n && memcmp(again, wanted, n) == 0);
+    free(wanted);
+    hth_free(again);
     if (out) *out = document;
-    else json_decref(document);
+    else hth_json_close(document);
 }
 
 static void read_json(api a, const char *line, size_t n, const char *name, gathered out[2])
 {
-    json_t *sent;
+    hth_json *sent;
     expect_object(line, n, &sent);
     gather(a, sent, name, out);
-    json_decref(sent);
+    hth_json_close(sent);
 }
 
 /* The bytes up to a line's end, which is passed; NULL: there is none. */
@@ -181,12 +203,12 @@ static void expect_text(const buffer *found, const buffer *wanted)
     expect(json_line_begin(&l));
     json_text(&l.j, "text", wanted->bytes ? wanted->bytes : "", wanted->n);
     expect(json_line_end(&l, &line, &n));
-    json_t *document;
+    hth_json *document;
     expect_object(line, n, &document);
-    const json_t *text = json_object_get(document, "text");
-    expect(json_string_length(text) == found->n &&
-           (found->n == 0 || memcmp(json_string_value(text), found->bytes, found->n) == 0));
-    json_decref(document);
+    const hth_json *text = hth_json_member(document, "text");
+    expect(hth_json_kind_of(text) == HTH_JSON_TEXT && text->text.n == found->n &&
+           (found->n == 0 || memcmp(text->text.bytes, found->bytes, found->n) == 0));
+    hth_json_close(document);
     free(line);
 }
 

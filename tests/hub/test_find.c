@@ -1,6 +1,5 @@
 /* hub/find.c: where models are searched; the folders that are opened are seen through libc's opendir. */
 #include "hub/hub.h"
-#include "hub/json_in.h"
 #include "support/test.h"
 
 #include <dirent.h>
@@ -27,15 +26,14 @@ static bool searches(const char *folder)
 TEST(models_of_ollama_are_where_its_variable_says_or_where_it_puts_them)
 {
     static const char service[] = "/usr/share/ollama/.ollama/models/manifests";
-    bool reads = json_in_is_there(); /* manifests are JSON */
     char own[1100], home[1100];
     snprintf(home, sizeof home, "%s/.ollama/models/manifests", test_scratch("home"));
     snprintf(own, sizeof own, "%s/manifests", test_scratch("own"));
     setenv("HOME", test_scratch("home"), 1);
     unsetenv("OLLAMA_MODELS");
-    CHECK_INT(searches(home), reads);
-    CHECK_INT(searches(service), reads);
+    CHECK(searches(home));
+    CHECK(searches(service));
     setenv("OLLAMA_MODELS", test_scratch("own"), 1);
-    CHECK_INT(searches(own), reads);
+    CHECK(searches(own));
     CHECK(!searches(home) && !searches(service));
 }

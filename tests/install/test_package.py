@@ -103,7 +103,7 @@ def packages_name_what_they_need():
         assert field(name, "Description"), name
     for name in ("hearth", PACKAGES[1]):
         needs = field(name, "Depends")
-        assert all(library in needs for library in ("libc6 (>=", "libpcre2-8-0", "libjansson4")), (name, needs)
+        assert all(library in needs for library in ("libc6 (>=", "libpcre2-8-0", "libutf8proc")), (name, needs)
     assert "libhearth" not in field("hearth", "Depends"), "the program contains the library"
     assert field("libhearth-dev", "Depends") == f"{PACKAGES[1]} (= {VERSION})"
 
@@ -115,7 +115,7 @@ def programs_are_stripped_and_use_shared_libraries():
         sections = output_of("readelf", "-S", "-W", path)
         assert ".debug_info" not in sections and ".symtab" not in sections, path
         dynamic = output_of("readelf", "-d", path)
-        assert "libpcre2-8.so" in dynamic and "libjansson.so" in dynamic and "RUNPATH" not in dynamic, dynamic
+        assert "libpcre2-8.so" in dynamic and "libutf8proc.so" in dynamic and "RUNPATH" not in dynamic, dynamic
 
 
 @packaged
@@ -131,7 +131,7 @@ def pkg_config_names_no_folder_of_the_system():
     assert output_of("pkg-config", "--cflags", "hearth", env=alone).strip() == ""
     assert output_of("pkg-config", "--libs", "hearth", env=alone).strip() == "-lhearth"
     private = output_of("pkg-config", "--static", "--libs", "hearth", env=alone).split()
-    assert private[0] == "-lhearth" and {"-lpcre2-8", "-ljansson", "-pthread"} <= set(private), private
+    assert private[0] == "-lhearth" and {"-lpcre2-8", "-lutf8proc", "-pthread"} <= set(private), private
     assert not [word for word in private if word.startswith("-L")], private
 
 

@@ -147,7 +147,7 @@ def optional_packages_are_optional():
     status, said, _ = run_on("build", 0, env=ENV, **REQUIRED)
     assert status == 0 and "no apt" in said, (status, said)
     for part in ("hearth serve: libllhttp-dev or libhttp-parser-dev", "GPUs: glslc", "WordPiece tokenizers: libutf8proc-dev",
-                 "line editing in chat: libedit-dev", "JSON schemas, hearth pull and hearth serve: libjansson-dev"):
+                 "line editing in chat: libedit-dev", "hearth pull: libcurl4-openssl-dev"):
         assert f"built without {part} is missing\n" in said, (part, said)
     for tool in ("cmake", "ninja", "pkg_config"):
         status, said, _ = run_on("build", 0, env=ENV, **dict(REQUIRED, **{tool: None}))

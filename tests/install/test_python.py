@@ -284,7 +284,7 @@ def machine_and_build_are_listed():
         assert generic.info.cpu == "generic"
     assert "cpu is nonsense" in error_of("argument", hearth.Model, MODEL, cpu="nonsense")
     assert "cache is elsewhere" in error_of("argument", hearth.Model, MODEL, cache="elsewhere")  # model has another one
-    assert list(hearth.features()) == ["vulkan", "io_uring", "json", "bpe", "wordpiece"]
+    assert list(hearth.features()) == ["vulkan", "io_uring", "bpe", "wordpiece"]
     shown = json.loads(subprocess.check_output([os.path.join(BUILD, "hearth"), "devices", "--json"], text=True))["devices"]
     assert [(d.device, d.uuid, d.description, d.memory_bytes) for d in hearth.devices()] == [
         (d["device"], d["uuid"], d["name"], d["memory_bytes"]) for d in shown]

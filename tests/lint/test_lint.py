@@ -454,7 +454,7 @@ def wrong_calls(names, forbidden):
 def wrong_libraries(readelf):
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", readelf)
     return [f"{name}: is linked" for name in needed
-            if not re.match(r"(libc|libpthread|libpcre2-8|libutf8proc|liburing|libjansson|ld-linux.*)\.so", name)]
+            if not re.match(r"(libc|libpthread|libpcre2-8|libutf8proc|liburing|ld-linux.*)\.so", name)]
 
 
 def library_calls(names):
@@ -508,7 +508,7 @@ def the_library_ends_no_process():
 
 
 @case
-def the_library_links_libc_pcre2_utf8proc_liburing_and_jansson_alone():
+def the_library_links_libc_pcre2_utf8proc_and_liburing_alone():
     line = " 0x1 (NEEDED)  Shared library: [%s]\n"
     assert len(wrong_libraries(line % "libm.so.6" + line % "libc.so.6")) == 1
     assert_none(wrong_libraries(output_of("readelf", "-d", library("libhearth.so"))))
@@ -531,9 +531,9 @@ def the_libraries_need_nothing_of_vulkan():
 @case
 def one_file_each_calls_another_library():
     assert library_calls(["memcpy", "hth_alloc", "jpeg_start"]) == {"jpeg_start"}
-    assert_none(wrong_prefixes(sorted(library_calls(called())), ("pcre2_", "utf8proc_", "io_uring_", "json_", "jsonp_", "_GLOBAL_OFFSET_TABLE_")))
+    assert_none(wrong_prefixes(sorted(library_calls(called())), ("pcre2_", "utf8proc_", "io_uring_", "_GLOBAL_OFFSET_TABLE_")))
     for prefix, caller in (("pcre2_", "src/text/pretokenizer_pcre2.c"), ("utf8proc_", "src/text/unicode_utf8proc.c"),
-                           ("io_uring_", "src/store/disk_uring.c"), ("json_load", "src/constrain/json_tree_jansson.c")):
+                           ("io_uring_", "src/store/disk_uring.c")):
         callers = [path for path, text in sources("src").items() if re.search(r"\b%s\w*\s*\(" % prefix, without_comments(text))]
         assert callers == [caller], callers
 

@@ -1,6 +1,5 @@
 /* Follows texts through constraints, for the tests of src/constrain. */
 #include "support/texts.h"
-#include "constrain/json_tree.h"
 #include "support/test.h"
 
 hth_token_trie *texts_bytes_trie(void)
@@ -12,13 +11,6 @@ hth_token_trie *texts_bytes_trie(void)
     hth_token_trie *trie = NULL;
     CHECK_OK(hth_token_trie_open_pieces(pieces, 257, &trie, err));
     return trie;
-}
-
-bool texts_need_schemas(void)
-{
-    if (hth_json_is_read()) return true;
-    test_skip("built without jansson");
-    return false;
 }
 
 size_t texts_follow(const hth_token_trie *trie, const hearth_constraint_options *options, const char *text,

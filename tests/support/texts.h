@@ -8,9 +8,6 @@
 /* Ids 0 to 255 are the bytes; 256 is the end of generation. Freed with hth_token_trie_close. */
 hth_token_trie *texts_bytes_trie(void);
 
-/* False, and the case is skipped, in a build that reads no JSON schemas. */
-bool texts_need_schemas(void);
-
 /* How far a constraint follows a text: its bytes, or fewer; *end: what then holds. */
 size_t texts_follow(const hth_token_trie *trie, const hearth_constraint_options *options, const char *text,
                     size_t n, hearth_constraint_end *end);

@@ -11,28 +11,23 @@
 
 /* ---- variables -------------------------------------------------------------------------------------------- */
 
-/* Variables of the template are single values. */
-static bool check_variable(void *user, const char *key, const json_in *value)
+bool template_variables(fields *f, const hth_json **variables)
 {
-    fields *f = user;
-    json_in_kind kind = json_in_kind_of(value);
-    if (kind != JSON_IN_ARRAY && kind != JSON_IN_OBJECT) return true;
-    return fields_fail(f, "chat_template_kwargs", "%.100s is %s; single values alone are taken", key,
-                       json_kind_words(kind));
-}
-
-bool template_variables(fields *f, const json_in **variables)
-{
-    return fields_object(f, "chat_template_kwargs", variables) &&
-           (!*variables || json_in_each(*variables, check_variable, f));
+    static const char name[] = "chat_template_kwargs";
+    if (!fields_object(f, name, variables)) return false;
+    for (const hth_json *v = hth_json_first(*variables); v; v = v->next)
+        if (v->kind == HTH_JSON_ARRAY || v->kind == HTH_JSON_OBJECT)
+            return fields_fail(f, name, "%.100s is %s; single values alone are taken", v->key.bytes,
+                               json_kind_words(v->kind));
+    return true;
 }
 
 bool effort_read(fields *f, const char *name, chat_variables *out)
 {
     static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
     const char *effort = NULL;
-    size_t n, i = 0, n_word = sizeof words / sizeof *words;
-    if (!fields_text(f, name, &effort, &n)) return false;
+    size_t i = 0, n_word = sizeof words / sizeof *words;
+    if (!fields_word(f, name, &effort)) return false;
     if (!effort) return true;
     while (i < n_word && strcmp(effort, words[i]) != 0) i++;
     if (i == n_word)
@@ -55,33 +50,23 @@ bool continuing_read(fields *f, chat_variables *out)
     return true;
 }
 
-typedef struct variable_writer {
-    json *j;
-    bool ok;
-} variable_writer;
-
-static bool write_variable(void *user, const char *key, const json_in *value)
-{
-    variable_writer *w = user;
-    char *text = json_in_write(value);
-    if (text) json_raw(w->j, key, text, strlen(text));
-    else w->ok = false;
-    free(text);
-    return w->ok;
-}
-
 char *chat_variables_write(const chat_variables *v)
 {
     json_line l;
     char *text;
     size_t n;
     if (!json_line_begin(&l)) return NULL;
-    variable_writer w = {&l.j, true};
+    bool ok = true;
     if (v->thinking != AS_USUAL) json_bool(&l.j, "enable_thinking", v->thinking == THINK);
     if (v->effort) json_word(&l.j, "reasoning_effort", v->effort);
-    if (v->given) json_in_each(v->given, write_variable, &w);
+    for (const hth_json *one = hth_json_first(v->given); one; one = one->next) {
+        char *value = hth_json_write(one, false, &n);
+        if (value) json_raw(&l.j, one->key.bytes, value, n);
+        else ok = false;
+        hth_free(value);
+    }
     if (!json_line_end(&l, &text, &n)) return NULL;
-    if (w.ok) return text;
+    if (ok) return text;
     free(text);
     return NULL;
 }

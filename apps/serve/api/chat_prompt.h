@@ -7,7 +7,7 @@
 
 /* What the template is given beside messages and functions. */
 typedef struct chat_variables {
-    const json_in *given; /* an object of single values, or NULL */
+    const hth_json *given; /* an object of single values, or NULL */
     enum { AS_USUAL, THINK, NO_THINK } thinking;
     const char *effort; /* of reasoning: a word; NULL: not said */
     bool no_answer;     /* the prompt ends behind the messages: no answer begins there */
@@ -15,7 +15,7 @@ typedef struct chat_variables {
 } chat_variables;
 
 /* The field "chat_template_kwargs". */
-bool template_variables(fields *f, const json_in **variables);
+bool template_variables(fields *f, const hth_json **variables);
 /* The variables as JSON, freed with free; NULL: memory ran out. */
 char *chat_variables_write(const chat_variables *v);
 /* The fields add_generation_prompt and continue_final_message of vLLM's chat API. Without them a last message of the

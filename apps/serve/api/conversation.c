@@ -102,8 +102,9 @@ void turn_drop(assistant_turn *t)
 /* ---- contents -------------------------------------------------------------------------------------------- */
 
 /* Whether a list like "text|input_text" has the word. */
-static bool has_word(const char *list, const char *word, size_t n)
+static bool has_word(const char *list, const char *word)
 {
+    size_t n = strlen(word);
     for (const char *at = list; at; at = strchr(at, '|')) {
         if (*at == '|') at++;
         if (strncmp(at, word, n) == 0 && (at[n] == '|' || at[n] == '\0')) return true;
@@ -120,9 +121,9 @@ static bool read_part(fields *f, void *user)
 {
     content_parts *parts = user;
     const char *type, *part;
-    size_t n_type, n;
-    if (!fields_need_text(f, "type", &type, &n_type)) return false;
-    if (!has_word(parts->types, type, n_type))
+    size_t n;
+    if (!fields_need_word(f, "type", &type)) return false;
+    if (!has_word(parts->types, type))
         return fields_fail(f, "type", "parts of type text alone are supported by this server");
     if (!fields_need_text(f, "text", &part, &n)) return false;
     return buffer_add(&parts->text, part, n) || fields_no_memory(f);
@@ -131,18 +132,18 @@ static bool read_part(fields *f, void *user)
 bool content_read(fields *f, const char *name, const char *types, conversation *owner, const char **out,
                   size_t *n)
 {
-    const json_in *v = fields_value(f, name);
+    const hth_json *v = fields_value(f, name);
     content_parts parts = {.types = types};
     *out = "";
     *n = 0;
     if (!fields_ok(f)) return false;
-    if (json_in_kind_of(v) == JSON_IN_TEXT) {
-        *out = json_in_bytes(v, n);
+    if (hth_json_kind_of(v) == HTH_JSON_TEXT) {
+        *out = v->text.bytes, *n = v->text.n;
         return true;
     }
-    if (json_in_kind_of(v) != JSON_IN_ARRAY)
+    if (hth_json_kind_of(v) != HTH_JSON_ARRAY)
         return fields_fail(f, name, "a text or an array of parts is expected, not %s",
-                           json_kind_words(json_in_kind_of(v)));
+                           json_kind_words(hth_json_kind_of(v)));
     bool ok = fields_each(f, name, v, read_part, &parts);
     if (!ok) free(parts.text.bytes);
     if (!ok || !parts.text.bytes) return ok;
@@ -161,10 +162,9 @@ static const struct {
 static bool read_role(fields *f, const char **role)
 {
     const char *text;
-    size_t n;
-    if (!fields_need_text(f, "role", &text, &n)) return false;
+    if (!fields_need_word(f, "role", &text)) return false;
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (n == strlen(roles[i].given) && memcmp(text, roles[i].given, n) == 0) {
+        if (strcmp(text, roles[i].given) == 0) {
             *role = roles[i].role;
             return true;
         }
@@ -188,35 +188,35 @@ void call_write(json *j, const char *id, const char *name, const char *arguments
 static bool read_call(fields *f, void *user)
 {
     json *j = user;
-    const json_in *function, *object = NULL;
+    const hth_json *function, *object = NULL;
     const char *id = "", *name, *arguments = NULL;
     hearth_error err;
     size_t n;
-    if (!fields_text(f, "id", &id, &n) || !fields_object(f, "function", &function)) return false;
+    if (!fields_word(f, "id", &id) || !fields_object(f, "function", &function)) return false;
     if (!function) return fields_fail(f, "function", "an object is expected; the field is missing");
     fields inner = {.object = function, .problem = f->problem};
     snprintf(inner.path, sizeof inner.path, "%.100s.function", f->path);
-    if (!fields_need_text(&inner, "name", &name, &n)) return false;
-    if (json_in_kind_of(fields_value(&inner, "arguments")) == JSON_IN_OBJECT)
+    if (!fields_need_word(&inner, "name", &name)) return false;
+    if (hth_json_kind_of(fields_value(&inner, "arguments")) == HTH_JSON_OBJECT)
         object = fields_value(&inner, "arguments");
     else if (!fields_text(&inner, "arguments", &arguments, &n)) return false;
     if (object) {
-        char *written = json_in_write(object);
+        char *written = hth_json_write(object, false, NULL);
         if (!written) return fields_no_memory(f);
         call_write(j, id, name, NULL, written);
-        free(written);
+        hth_free(written);
         return true;
     }
     if (!arguments || !*arguments) arguments = "{}", n = 2;
-    json_in *parsed = json_in_read(arguments, n, &err);
-    bool ok = json_in_kind_of(parsed) == JSON_IN_OBJECT;
-    json_in_free(parsed);
+    hth_json *parsed = hth_json_open(arguments, n, NULL, &err);
+    bool ok = hth_json_kind_of(parsed) == HTH_JSON_OBJECT;
+    hth_json_close(parsed);
     if (!ok) return fields_fail(&inner, "arguments", "a text with a JSON object is expected");
     call_write(j, id, name, arguments, NULL);
     return true;
 }
 
-static bool read_calls(fields *f, const json_in *calls, json *j)
+static bool read_calls(fields *f, const hth_json *calls, json *j)
 {
     json_open_compact(j, "tool_calls", '[');
     bool ok = fields_each(f, "tool_calls", calls, read_call, j);
@@ -234,19 +234,19 @@ static bool put_text(fields *f, json *j, const char *name, const char *as)
 }
 
 /* Reasoning has one name in most templates, and another in that of gpt-oss. */
-static bool read_members(fields *f, const json_in *calls, json *j)
+static bool read_members(fields *f, const hth_json *calls, json *j)
 {
     return put_text(f, j, "name", "name") && put_text(f, j, "tool_call_id", "tool_call_id") &&
            put_text(f, j, "reasoning_content", "reasoning_content") &&
            put_text(f, j, "reasoning_content", "thinking") &&
-           (json_in_count(calls) == 0 || read_calls(f, calls, j));
+           (hth_json_count(calls) == 0 || read_calls(f, calls, j));
 }
 
 bool images_refuse(fields *f)
 {
-    const json_in *images;
+    const hth_json *images;
     if (!fields_array(f, "images", &images)) return false;
-    return json_in_count(images) == 0 || fields_fail(f, "images", "are not supported by this server");
+    return hth_json_count(images) == 0 || fields_fail(f, "images", "are not supported by this server");
 }
 
 static bool read_message(fields *f, void *user)
@@ -254,7 +254,7 @@ static bool read_message(fields *f, void *user)
     conversation *c = user;
     const char *role = "", *content = "";
     size_t n = 0;
-    const json_in *calls;
+    const hth_json *calls;
     json_line members;
     if (!read_role(f, &role) || !fields_array(f, "tool_calls", &calls) || !images_refuse(f)) return false;
     bool may_lack = strcmp(role, "assistant") == 0;
@@ -263,7 +263,7 @@ static bool read_message(fields *f, void *user)
             return fields_fail(f, "content", "a text is expected; the field is missing");
         if (!content_read(f, "content", "text", c, &content, &n)) return false;
     }
-    bool has_members = json_in_count(calls) > 0 || fields_value(f, "name") ||
+    bool has_members = hth_json_count(calls) > 0 || fields_value(f, "name") ||
                        fields_value(f, "tool_call_id") || fields_value(f, "reasoning_content");
     if (!has_members) return conversation_add(c, role, content, n, NULL) || fields_no_memory(f);
     if (!json_line_begin(&members)) return fields_no_memory(f);
@@ -276,9 +276,9 @@ static bool read_message(fields *f, void *user)
 
 bool messages_each(fields *f, fields_fn *read, conversation *out)
 {
-    const json_in *array;
+    const hth_json *array;
     if (!fields_need_array(f, "messages", &array)) return false;
-    size_t n = json_in_count(array);
+    size_t n = hth_json_count(array);
     if (n == 0 || n > MAX_MESSAGES)
         return fields_fail(f, "messages", "1 to %d messages are expected, not %zu", MAX_MESSAGES, n);
     return fields_each(f, "messages", array, read, out);

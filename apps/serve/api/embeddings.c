@@ -14,7 +14,7 @@ enum { MAX_INPUTS = 2048, PART = 32 }; /* PART: tokens between two steps of the 
 typedef struct embedding {
     task task;
     served_model *served;
-    json_in *document;
+    hth_json *document;
     prompt_list inputs;
     bool as_base64, is_ollama;
     uint32_t n_dim;
@@ -27,7 +27,7 @@ static void free_embedding(embedding *m)
 {
     hearth_embedder_close(m->embedder);
     prompt_list_free(&m->inputs);
-    json_in_free(m->document);
+    hth_json_close(m->document);
     free(m->vectors);
     free(m);
 }
@@ -168,9 +168,8 @@ static bool begin_texts(fields *f, embedding *m)
 static bool read_all(fields *f, embedding *m)
 {
     const char *encoding = "float";
-    size_t n;
     int64_t n_dim = m->served->info.d_model;
-    if (!is_possible(f, m) || !fields_text(f, "encoding_format", &encoding, &n) ||
+    if (!is_possible(f, m) || !fields_word(f, "encoding_format", &encoding) ||
         !fields_int(f, "dimensions", 1, n_dim, &n_dim) ||
         !prompts_read(f, m->served, "input", MAX_INPUTS, &m->inputs))
         return false;
@@ -194,9 +193,9 @@ static void run(served_model *served, call *c, bool is_ollama)
 {
     fields f;
     problem p;
-    json_in *document = fields_read(c, &f, &p);
+    hth_json *document = fields_read(c, &f, &p);
     embedding *m = document ? calloc(1, sizeof *m) : NULL;
-    if (document && !m) problem_set(&p, 503, "", "out of memory"), json_in_free(document);
+    if (document && !m) problem_set(&p, 503, "", "out of memory"), hth_json_close(document);
     if (m)
         *m = (embedding){.task = {.call = c, .go_on = go_on},
                          .served = served,

@@ -1,57 +1,24 @@
-/* Fields of JSON objects. jansson checks the text: UTF-8, escapes, numbers that fit, no key twice; what a document
- * would take in memory is estimated before, because short texts can make many values. */
+/* Fields of JSON objects. */
 #include "serve/api/fields.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-const char *json_kind_words(json_in_kind kind)
+const char *json_kind_words(hth_json_kind kind)
 {
     static const char *const words[] = {
-        [JSON_IN_ABSENT] = "nothing",         [JSON_IN_NULL] = "null",       [JSON_IN_BOOL] = "true or false",
-        [JSON_IN_INTEGER] = "a whole number", [JSON_IN_REAL] = "a number",   [JSON_IN_TEXT] = "a text",
-        [JSON_IN_ARRAY] = "an array",         [JSON_IN_OBJECT] = "an object"};
+        [HTH_JSON_ABSENT] = "nothing",         [HTH_JSON_NULL] = "null",       [HTH_JSON_BOOL] = "true or false",
+        [HTH_JSON_INTEGER] = "a whole number", [HTH_JSON_REAL] = "a number",   [HTH_JSON_TEXT] = "a text",
+        [HTH_JSON_ARRAY] = "an array",         [HTH_JSON_OBJECT] = "an object"};
     return words[kind];
 }
 
 /* ---- the document -------------------------------------------------------------------------------------- */
 
-/* Counts what values will take, by the sizes of jansson 2.14 with their heap blocks. */
-static bool check_size(const char *text, size_t n, problem *p)
+hth_json *fields_read(const call *c, fields *out, problem *p)
 {
-    enum { OBJECT_SIZE = 256, ARRAY_SIZE = 128, VALUE_SIZE = 112 };
-    uint64_t size = n;
-    unsigned depth = 0;
-    bool in_text = false;
-    for (size_t i = 0; i < n; i++) {
-        char c = text[i];
-        if (in_text) {
-            if (c == '\\') i++;
-            else in_text = c != '"';
-            continue;
-        }
-        in_text = c == '"';
-        if (c == '{' || c == '[') {
-            size += c == '{' ? OBJECT_SIZE : ARRAY_SIZE;
-            if (++depth > FIELDS_MAX_DEPTH) {
-                problem_set(p, 400, "", "the body is nested deeper than %d levels, at byte %zu",
-                            FIELDS_MAX_DEPTH, i);
-                return false;
-            }
-        } else if ((c == '}' || c == ']') && depth > 0) {
-            depth--;
-        } else if (c == ',' || c == ':') {
-            size += VALUE_SIZE;
-        }
-    }
-    if (size <= FIELDS_MAX_MEMORY + (uint64_t)n) return true;
-    problem_set(p, 400, "", "the body has too many values");
-    return false;
-}
-
-json_in *fields_read(const call *c, fields *out, problem *p)
-{
+    static const hth_json_limits limits = {.max_depth = FIELDS_MAX_DEPTH, .max_bytes = FIELDS_MAX_MEMORY};
     hearth_error err;
     *p = (problem){0};
     *out = (fields){.problem = p};
@@ -59,17 +26,16 @@ json_in *fields_read(const call *c, fields *out, problem *p)
         problem_set(p, 400, "", "the body is empty; a JSON object is expected");
         return NULL;
     }
-    if (!check_size(c->body, c->n_body, p)) return NULL;
-    json_in *document = json_in_read(c->body, c->n_body, &err);
+    hth_json *document = hth_json_open(c->body, c->n_body, &limits, &err);
     if (!document) {
         if (err.status == HEARTH_ERROR_MEMORY) problem_of_error(p, &err);
-        else problem_set(p, 400, "", "the body is %s", err.message);
+        else problem_set(p, 400, "", "the body%s %s", err.status == HEARTH_ERROR_FORMAT ? " is" : ":", err.message);
         return NULL;
     }
-    if (json_in_kind_of(document) != JSON_IN_OBJECT) {
+    if (hth_json_kind_of(document) != HTH_JSON_OBJECT) {
         problem_set(p, 400, "", "the body is %s; a JSON object is expected",
-                    json_kind_words(json_in_kind_of(document)));
-        json_in_free(document);
+                    json_kind_words(hth_json_kind_of(document)));
+        hth_json_close(document);
         return NULL;
     }
     out->object = document;
@@ -99,27 +65,27 @@ bool fields_no_memory(fields *f)
     return false;
 }
 
-const json_in *fields_value(const fields *f, const char *name)
+const hth_json *fields_value(const fields *f, const char *name)
 {
-    const json_in *v = json_in_member(f->object, name);
-    return json_in_kind_of(v) == JSON_IN_NULL ? NULL : v;
+    const hth_json *v = hth_json_member(f->object, name);
+    return hth_json_kind_of(v) == HTH_JSON_NULL ? NULL : v;
 }
 
-bool fields_need_kind(fields *f, const char *name, json_in_kind kind, const json_in *v)
+bool fields_need_kind(fields *f, const char *name, hth_json_kind kind, const hth_json *v)
 {
-    json_in_kind found = json_in_kind_of(v);
+    hth_json_kind found = hth_json_kind_of(v);
     if (found == kind) return true;
-    if (kind == JSON_IN_INTEGER && found == JSON_IN_REAL)
-        return fields_fail(f, name, "%s is expected, not %g", json_kind_words(kind), json_in_number(v));
+    if (kind == HTH_JSON_INTEGER && found == HTH_JSON_REAL)
+        return fields_fail(f, name, "%s is expected, not %g", json_kind_words(kind), v->real);
     return fields_fail(f, name, "%s is expected, not %s", json_kind_words(kind), json_kind_words(found));
 }
 
 /* False: an error. *value NULL: absent. */
-static bool of_kind(fields *f, const char *name, json_in_kind kind, const json_in **value)
+static bool of_kind(fields *f, const char *name, hth_json_kind kind, const hth_json **value)
 {
     *value = NULL;
     if (!fields_ok(f)) return false;
-    const json_in *v = fields_value(f, name);
+    const hth_json *v = fields_value(f, name);
     if (v && !fields_need_kind(f, name, kind, v)) return false;
     *value = v;
     return true;
@@ -127,18 +93,18 @@ static bool of_kind(fields *f, const char *name, json_in_kind kind, const json_i
 
 bool fields_bool(fields *f, const char *name, bool *value)
 {
-    const json_in *v;
-    if (!of_kind(f, name, JSON_IN_BOOL, &v)) return false;
-    if (v) *value = json_in_bool(v);
+    const hth_json *v;
+    if (!of_kind(f, name, HTH_JSON_BOOL, &v)) return false;
+    if (v) *value = hth_json_is_true(v);
     return true;
 }
 
 bool fields_int(fields *f, const char *name, int64_t least, int64_t most, int64_t *value)
 {
-    const json_in *v;
-    if (!of_kind(f, name, JSON_IN_INTEGER, &v)) return false;
+    const hth_json *v;
+    if (!of_kind(f, name, HTH_JSON_INTEGER, &v)) return false;
     if (!v) return true;
-    int64_t n = json_in_integer(v);
+    int64_t n = v->integer;
     if (n < least || n > most)
         return fields_fail(f, name, "%lld is not from %lld to %lld", (long long)n, (long long)least,
                            (long long)most);
@@ -148,13 +114,13 @@ bool fields_int(fields *f, const char *name, int64_t least, int64_t most, int64_
 
 bool fields_float(fields *f, const char *name, double least, double most, double *value)
 {
-    const json_in *v;
+    const hth_json *v;
     if (!fields_ok(f)) return false;
-    json_in_kind kind = json_in_kind_of(fields_value(f, name));
-    if (kind != JSON_IN_INTEGER && !of_kind(f, name, JSON_IN_REAL, &v)) return false;
+    hth_json_kind kind = hth_json_kind_of(fields_value(f, name));
+    if (kind != HTH_JSON_INTEGER && !of_kind(f, name, HTH_JSON_REAL, &v)) return false;
     v = fields_value(f, name);
     if (!v) return true;
-    double x = json_in_number(v);
+    double x = v->real;
     if (!(x >= least && x <= most)) return fields_fail(f, name, "%g is not from %g to %g", x, least, most);
     *value = x;
     return true;
@@ -162,19 +128,27 @@ bool fields_float(fields *f, const char *name, double least, double most, double
 
 bool fields_text(fields *f, const char *name, const char **text, size_t *n)
 {
-    const json_in *v;
-    if (!of_kind(f, name, JSON_IN_TEXT, &v)) return false;
-    if (v) *text = json_in_bytes(v, n);
+    const hth_json *v;
+    if (!of_kind(f, name, HTH_JSON_TEXT, &v)) return false;
+    if (v) *text = v->text.bytes, *n = v->text.n;
     return true;
 }
 
-bool fields_array(fields *f, const char *name, const json_in **array)
+bool fields_word(fields *f, const char *name, const char **word)
 {
-    return of_kind(f, name, JSON_IN_ARRAY, array);
+    const hth_json *v;
+    if (!of_kind(f, name, HTH_JSON_TEXT, &v)) return false;
+    if (v && !(*word = hth_json_text(v))) return fields_fail(f, name, "U+0000 cannot be in it");
+    return true;
 }
-bool fields_object(fields *f, const char *name, const json_in **object)
+
+bool fields_array(fields *f, const char *name, const hth_json **array)
 {
-    return of_kind(f, name, JSON_IN_OBJECT, object);
+    return of_kind(f, name, HTH_JSON_ARRAY, array);
+}
+bool fields_object(fields *f, const char *name, const hth_json **object)
+{
+    return of_kind(f, name, HTH_JSON_OBJECT, object);
 }
 
 bool fields_need_text(fields *f, const char *name, const char **text, size_t *n)
@@ -184,27 +158,34 @@ bool fields_need_text(fields *f, const char *name, const char **text, size_t *n)
     return *text || fields_fail(f, name, "a text is expected; the field is missing");
 }
 
-bool fields_need_array(fields *f, const char *name, const json_in **array)
+bool fields_need_word(fields *f, const char *name, const char **word)
+{
+    *word = NULL;
+    if (!fields_word(f, name, word)) return false;
+    return *word || fields_fail(f, name, "a text is expected; the field is missing");
+}
+
+bool fields_need_array(fields *f, const char *name, const hth_json **array)
 {
     if (!fields_array(f, name, array)) return false;
     return *array || fields_fail(f, name, "an array is expected; the field is missing");
 }
 
-/* The i-th value of an array, which must be an object. */
-static bool at(fields *f, const char *name, const json_in *array, size_t i, fields *out)
+/* A value of an array, which must be an object. */
+static bool enter(fields *f, const char *name, const hth_json *v, fields *out)
 {
     if (!fields_ok(f)) return false;
-    *out = (fields){.object = json_in_at(array, i), .problem = f->problem};
-    snprintf(out->path, sizeof out->path, "%.60s%s%s[%zu]", f->path, *f->path ? "." : "", name, i);
-    if (json_in_kind_of(out->object) == JSON_IN_OBJECT) return true;
+    *out = (fields){.object = v, .problem = f->problem};
+    snprintf(out->path, sizeof out->path, "%.60s%s%s[%u]", f->path, *f->path ? "." : "", name, v->index);
+    if (hth_json_kind_of(out->object) == HTH_JSON_OBJECT) return true;
     return fields_fail(out, "", "an object is expected, not %s",
-                       json_kind_words(json_in_kind_of(out->object)));
+                       json_kind_words(hth_json_kind_of(out->object)));
 }
 
-bool fields_each(fields *f, const char *name, const json_in *array, fields_fn *fn, void *user)
+bool fields_each(fields *f, const char *name, const hth_json *array, fields_fn *fn, void *user)
 {
     fields one;
-    for (size_t i = 0; i < json_in_count(array); i++)
-        if (!at(f, name, array, i, &one) || !fn(&one, user)) return false;
+    for (const hth_json *v = hth_json_first(array); v; v = v->next)
+        if (!enter(f, name, v, &one) || !fn(&one, user)) return false;
     return fields_ok(f);
 }

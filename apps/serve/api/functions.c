@@ -19,11 +19,11 @@ static bool write_function(fields *f, const function_shape *shape, const char *n
 {
     static const char none[] = "{\"type\": \"object\", \"properties\": {}}";
     const char *description = NULL;
-    const json_in *parameters;
+    const hth_json *parameters;
     size_t n = 0;
     if (!fields_text(f, "description", &description, &n) || !fields_object(f, shape->parameters, &parameters))
         return false;
-    char *schema = parameters ? json_in_write(parameters) : NULL;
+    char *schema = parameters ? hth_json_write(parameters, false, NULL) : NULL;
     if (parameters && !schema) return fields_no_memory(f);
     json_open_compact(j, NULL, '{');
     json_word(j, "type", "function");
@@ -33,7 +33,7 @@ static bool write_function(fields *f, const function_shape *shape, const char *n
     json_raw(j, "parameters", schema ? schema : none, strlen(schema ? schema : none));
     json_close(j, '}');
     json_close(j, '}');
-    free(schema);
+    hth_free(schema);
     return true;
 }
 
@@ -41,8 +41,7 @@ static bool write_function(fields *f, const function_shape *shape, const char *n
 static bool is_function(fields *item, const function_shape *shape)
 {
     const char *type = "function";
-    size_t n;
-    if (!fields_text(item, "type", &type, &n)) return false;
+    if (!fields_word(item, "type", &type)) return false;
     if (strcmp(type, "function") == 0 ||
         (!shape->inside && strcmp(type, "custom") == 0 && fields_value(item, shape->parameters)))
         return true;
@@ -61,17 +60,16 @@ static bool write_item(fields *item, void *user)
     function_writer *w = user;
     const function_shape *shape = w->shape;
     const char *name;
-    size_t n;
     fields f = *item;
     if (!is_function(item, shape)) return fields_ok(item);
     if (shape->inside) {
-        const json_in *inside;
+        const hth_json *inside;
         if (!fields_object(item, shape->inside, &inside)) return false;
         if (!inside) return fields_fail(item, shape->inside, "an object is expected; the field is missing");
         f.object = inside;
         snprintf(f.path, sizeof f.path, "%.80s.%s", item->path, shape->inside);
     }
-    if (!fields_need_text(&f, "name", &name, &n) || !check_name(&f, name, n)) return false;
+    if (!fields_need_word(&f, "name", &name) || !check_name(&f, name, strlen(name))) return false;
     if (w->only && strcmp(name, w->only) != 0) return true;
     w->n++;
     return write_function(&f, shape, name, w->j);
@@ -81,14 +79,14 @@ const function_shape chat_functions = {.field = "tools", .inside = "function", .
 
 bool functions_list(fields *f, const function_shape *shape, const char *only, char **out)
 {
-    const json_in *tools;
+    const hth_json *tools;
     json_line l;
     size_t n;
     char *line;
     *out = NULL;
     if (!fields_array(f, shape->field, &tools)) return false;
-    if (json_in_count(tools) > MAX_FUNCTIONS)
-        return fields_fail(f, shape->field, "%zu tools; at most %d are taken", json_in_count(tools),
+    if (hth_json_count(tools) > MAX_FUNCTIONS)
+        return fields_fail(f, shape->field, "%zu tools; at most %d are taken", hth_json_count(tools),
                            MAX_FUNCTIONS);
     if (!json_array_begin(&l)) return fields_no_memory(f);
     function_writer w = {shape, only, &l.j, 0};
@@ -142,34 +140,32 @@ static bool choose_word(fields *f, const char *word, function_choice *out)
 
 /* {"type": "function", "function": {"name"}}, {"type": "function", "name"}, or allowed tools, of which the mode
  * counts */
-static bool choose_object(fields *f, const json_in *object, function_choice *out)
+static bool choose_object(fields *f, const hth_json *object, function_choice *out)
 {
     fields inner = {.object = object, .path = "tool_choice", .problem = f->problem};
-    const json_in *more = NULL;
+    const hth_json *more = NULL;
     const char *type, *mode = "auto";
-    size_t n;
-    if (!fields_need_text(&inner, "type", &type, &n)) return false;
+    if (!fields_need_word(&inner, "type", &type)) return false;
     bool allowed = strcmp(type, "allowed_tools") == 0;
     if (!allowed && strcmp(type, "function") != 0)
         return fields_fail(&inner, "type", "functions alone are supported, not '%.60s'", type);
     if (!fields_object(&inner, allowed ? "allowed_tools" : "function", &more)) return false;
     if (more) inner.object = more;
-    if (allowed) return fields_text(&inner, "mode", &mode, &n) && choose_word(f, mode, out);
+    if (allowed) return fields_word(&inner, "mode", &mode) && choose_word(f, mode, out);
     out->kind = MUST_CALL;
-    return fields_need_text(&inner, "name", &out->name, &n);
+    return fields_need_word(&inner, "name", &out->name);
 }
 
 bool function_choice_read(fields *f, function_choice *out)
 {
-    const json_in *v = fields_value(f, "tool_choice");
+    const hth_json *v = fields_value(f, "tool_choice");
     bool parallel = true;
-    size_t n;
     *out = (function_choice){.field = "tool_choice"};
     if (!fields_bool(f, "parallel_tool_calls", &parallel)) return false;
     out->one = !parallel;
     if (!v) return true;
-    if (json_in_kind_of(v) == JSON_IN_TEXT) return choose_word(f, json_in_bytes(v, &n), out);
-    if (json_in_kind_of(v) == JSON_IN_OBJECT) return choose_object(f, v, out);
+    if (hth_json_kind_of(v) == HTH_JSON_TEXT) return choose_word(f, v->text.bytes, out);
+    if (hth_json_kind_of(v) == HTH_JSON_OBJECT) return choose_object(f, v, out);
     return fields_fail(f, "tool_choice", "a text or an object is expected, not %s",
-                       json_kind_words(json_in_kind_of(v)));
+                       json_kind_words(hth_json_kind_of(v)));
 }

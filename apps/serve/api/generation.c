@@ -31,11 +31,11 @@ const char *finish_word(finish_reason f)
 
 generation *generation_make(served_model *served, call *c, const answer_format *format, fields *f, problem *p)
 {
-    json_in *document = fields_read(c, f, p);
+    hth_json *document = fields_read(c, f, p);
     generation *g = document ? calloc(1, sizeof *g) : NULL;
     if (document && !g) fields_no_memory(f);
     if (!g) {
-        json_in_free(document);
+        hth_json_close(document);
         call_problem(c, p);
         return NULL;
     }
@@ -62,7 +62,7 @@ void generation_free(generation *g)
     for (size_t i = 0; i < generation_count(g); i++) choice_close(&g->choices[i]);
     prompt_list_free(&g->prompts);
     prompt_scores_close(g->scores);
-    json_in_free(g->document);
+    hth_json_close(g->document);
     free(g->choices);
     free(g->functions);
     free(g->called);

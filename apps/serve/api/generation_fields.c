@@ -49,15 +49,14 @@ typedef struct bias_list {
 } bias_list;
 
 /* -100 bans the token. */
-static bool add_bias(void *user, const char *key, const json_in *value)
+static bool add_bias(bias_list *l, const hth_json *value)
 {
-    bias_list *l = user;
+    const char *key = value->key.bytes;
     char *end;
     unsigned long long id = strtoull(key, &end, 10);
-    json_in_kind kind = json_in_kind_of(value);
     if (*key < '0' || *key > '9' || *end || id >= l->n_vocab)
         return fields_fail(l->f, "logit_bias", "%.40s is no id from 0 to %u", key, l->n_vocab - 1);
-    double x = kind == JSON_IN_INTEGER || kind == JSON_IN_REAL ? json_in_number(value) : 1000.0;
+    double x = hth_json_is_number(value) ? value->real : 1000.0;
     if (!(x >= -100.0 && x <= 100.0))
         return fields_fail(l->f, "logit_bias", "numbers from -100 to 100 are expected");
     l->at[l->n++] =
@@ -67,45 +66,46 @@ static bool add_bias(void *user, const char *key, const json_in *value)
 
 static void read_biases(fields *f, generation *g)
 {
-    const json_in *object;
+    const hth_json *object;
     bias_list l = {.f = f, .n_vocab = g->served->info.n_vocab};
     if (!fields_object(f, "logit_bias", &object) || !object) return;
-    size_t n = json_in_size(object);
+    size_t n = hth_json_count(object);
     if (n > MAX_BIASES) {
         fields_fail(f, "logit_bias", "%zu tokens; at most %d are taken", n, MAX_BIASES);
         return;
     }
     g->biases = l.at = calloc(n + 1, sizeof *l.at);
-    if (!l.at) fields_no_memory(f);
-    else if (json_in_each(object, add_bias, &l)) g->sampler.bias = l.at, g->sampler.n_bias = l.n;
+    if (!l.at) {
+        fields_no_memory(f);
+        return;
+    }
+    for (const hth_json *v = hth_json_first(object); v; v = v->next)
+        if (!add_bias(&l, v)) return;
+    g->sampler.bias = l.at, g->sampler.n_bias = l.n;
 }
 
 /* ---- stop strings ---------------------------------------------------------------------------------------- */
 
-static void add_stop(fields *f, const char *name, const json_in *v, stop_list *to)
+static void add_stop(fields *f, const char *name, const hth_json *v, stop_list *to)
 {
-    size_t n;
-    if (json_in_kind_of(v) != JSON_IN_TEXT) {
+    if (hth_json_kind_of(v) != HTH_JSON_TEXT)
         fields_fail(f, name, "a text or an array of texts is expected");
-        return;
-    }
-    const char *text = json_in_bytes(v, &n);
-    if (n == 0 || n > MAX_STOP_SIZE)
+    else if (v->text.n == 0 || v->text.n > MAX_STOP_SIZE)
         fields_fail(f, name, "texts of 1 to %d bytes are expected", MAX_STOP_SIZE);
-    else to->at[to->n].text = text, to->at[to->n++].n = n;
+    else to->at[to->n].text = v->text.bytes, to->at[to->n++].n = v->text.n;
 }
 
 void stops_read(generation *g, fields *f, const char *name)
 {
-    const json_in *v = fields_value(f, name);
-    size_t n = json_in_count(v);
+    const hth_json *v = fields_value(f, name);
+    size_t n = hth_json_count(v);
     if (!v) return;
-    if (json_in_kind_of(v) != JSON_IN_ARRAY) {
+    if (hth_json_kind_of(v) != HTH_JSON_ARRAY) {
         add_stop(f, name, v, &g->stops);
     } else if (n > MAX_STOPS) {
         fields_fail(f, name, "%zu texts; at most %d are taken", n, MAX_STOPS);
     } else {
-        for (size_t i = 0; i < n; i++) add_stop(f, name, json_in_at(v, i), &g->stops);
+        for (v = hth_json_first(v); v; v = v->next) add_stop(f, name, v, &g->stops);
     }
 }
 
@@ -121,7 +121,7 @@ static void refuse_others(fields *f)
 
 static void read_stream(fields *f, generation *g)
 {
-    const json_in *options;
+    const hth_json *options;
     fields_bool(f, "stream", &g->is_stream);
     if (!fields_object(f, "stream_options", &options) || !options) return;
     fields inner = {.object = options, .problem = f->problem};

@@ -41,10 +41,10 @@ static void write_usage(json *j, const generation *g)
 static void write_input(json *j, const function_call *f)
 {
     hearth_error err;
-    json_in *parsed = f->arguments.n > 0 ? json_in_read(f->arguments.bytes, f->arguments.n, &err) : NULL;
-    if (json_in_kind_of(parsed) == JSON_IN_OBJECT) json_raw(j, "input", f->arguments.bytes, f->arguments.n);
+    hth_json *parsed = f->arguments.n > 0 ? hth_json_open(f->arguments.bytes, f->arguments.n, NULL, &err) : NULL;
+    if (hth_json_kind_of(parsed) == HTH_JSON_OBJECT) json_raw(j, "input", f->arguments.bytes, f->arguments.n);
     else json_open_compact(j, "input", '{'), json_close(j, '}');
-    json_in_free(parsed);
+    hth_json_close(parsed);
 }
 
 static void write_block(json *j, const char *key, const choice *c, const answer_part *p, bool is_whole)
@@ -185,14 +185,13 @@ const answer_format anthropic_format = {.prefix = "msg_",
 static bool read_use(fields *f, assistant_turn *t)
 {
     const char *id, *name;
-    const json_in *input;
-    size_t n;
-    if (!fields_need_text(f, "id", &id, &n) || !fields_need_text(f, "name", &name, &n) ||
+    const hth_json *input;
+    if (!fields_need_word(f, "id", &id) || !fields_need_word(f, "name", &name) ||
         !fields_object(f, "input", &input))
         return false;
-    char *object = input ? json_in_write(input) : NULL;
+    char *object = input ? hth_json_write(input, false, NULL) : NULL;
     bool ok = (!input || object) && turn_call(t, id, name, NULL, object ? object : "{}");
-    free(object);
+    hth_free(object);
     return ok || fields_no_memory(f);
 }
 
@@ -216,12 +215,12 @@ static bool read_assistant_block(fields *f, const char *type, assistant_turn *t,
 static bool read_result(fields *f, conversation *c)
 {
     const char *id, *content = "";
-    size_t n_id, n = 0;
+    size_t n = 0;
     json_line members;
-    if (!fields_need_text(f, "tool_use_id", &id, &n_id)) return false;
+    if (!fields_need_word(f, "tool_use_id", &id)) return false;
     if (fields_value(f, "content") && !content_read(f, "content", "text", c, &content, &n)) return false;
     if (!json_line_begin(&members)) return fields_no_memory(f);
-    json_text(&members.j, "tool_call_id", id, n_id);
+    json_word(&members.j, "tool_call_id", id);
     return conversation_add(c, "tool", content, n, &members) || fields_no_memory(f);
 }
 
@@ -254,14 +253,13 @@ static bool read_block(fields *f, void *user)
 {
     blocks *b = user;
     const char *type;
-    size_t n;
-    if (!fields_need_text(f, "type", &type, &n)) return false;
+    if (!fields_need_word(f, "type", &type)) return false;
     b->has_result |= strcmp(type, "tool_result") == 0;
     return b->is_user ? read_user_block(f, type, b->owner, &b->text)
                       : read_assistant_block(f, type, &b->turn, &b->text);
 }
 
-static bool read_blocks(fields *f, const json_in *array, bool is_user, conversation *c)
+static bool read_blocks(fields *f, const hth_json *array, bool is_user, conversation *c)
 {
     blocks b = {.owner = c, .is_user = is_user, .turn.owner = c};
     assistant_turn *t = &b.turn;
@@ -281,12 +279,12 @@ static bool read_message(fields *f, void *user)
     conversation *c = user;
     const char *role, *text;
     size_t n;
-    const json_in *content = fields_value(f, "content");
-    if (!fields_need_text(f, "role", &role, &n)) return false;
+    const hth_json *content = fields_value(f, "content");
+    if (!fields_need_word(f, "role", &role)) return false;
     bool is_user = strcmp(role, "user") == 0;
     if (!is_user && strcmp(role, "assistant") != 0 && strcmp(role, "system") != 0)
         return fields_fail(f, "role", "user or assistant is expected");
-    if (json_in_kind_of(content) == JSON_IN_ARRAY && strcmp(role, "system") != 0)
+    if (hth_json_kind_of(content) == HTH_JSON_ARRAY && strcmp(role, "system") != 0)
         return read_blocks(f, content, is_user, c);
     return content_read(f, "content", "text", c, &text, &n) &&
            (conversation_add(c,
@@ -320,20 +318,19 @@ static const function_shape functions_shape = {
 /* {"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"} */
 static bool read_choice(fields *f, function_choice *out)
 {
-    const json_in *object;
+    const hth_json *object;
     const char *type;
-    size_t n;
     *out = (function_choice){.field = "tool_choice"};
     if (!fields_object(f, "tool_choice", &object) || !object) return fields_ok(f);
     fields inner = {.object = object, .path = "tool_choice", .problem = f->problem};
-    if (!fields_need_text(&inner, "type", &type, &n) ||
+    if (!fields_need_word(&inner, "type", &type) ||
         !fields_bool(&inner, "disable_parallel_tool_use", &out->one))
         return false;
     if (strcmp(type, "any") == 0) out->kind = MUST_CALL;
     else if (strcmp(type, "none") == 0) out->kind = NO_CALL;
     else if (strcmp(type, "tool") == 0) {
         out->kind = MUST_CALL;
-        return fields_need_text(&inner, "name", &out->name, &n);
+        return fields_need_word(&inner, "name", &out->name);
     } else if (strcmp(type, "auto") != 0) {
         return fields_fail(&inner, "type", "auto, any, tool or none is expected");
     }
@@ -342,12 +339,11 @@ static bool read_choice(fields *f, function_choice *out)
 
 static bool read_thinking(fields *f, chat_variables *v)
 {
-    const json_in *object;
+    const hth_json *object;
     const char *type;
-    size_t n;
     if (!fields_object(f, "thinking", &object) || !object) return fields_ok(f);
     fields inner = {.object = object, .path = "thinking", .problem = f->problem};
-    if (!fields_need_text(&inner, "type", &type, &n)) return false;
+    if (!fields_need_word(&inner, "type", &type)) return false;
     v->thinking = strcmp(type, "disabled") == 0 ? NO_THINK : THINK;
     return true;
 }
@@ -355,7 +351,7 @@ static bool read_thinking(fields *f, chat_variables *v)
 /* A client that asks for an answer of a schema would take any text for one. */
 static bool refuse_formats(fields *f)
 {
-    const json_in *config;
+    const hth_json *config;
     if (fields_value(f, "output_format"))
         return fields_fail(f, "output_format",
                            "answers of a schema are not supported here; /v1/chat/completions has "
@@ -402,10 +398,10 @@ void count_tokens_run(void *user, call *c)
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     char *functions = NULL;
-    json_in *document = fields_read(c, &f, &p);
+    hth_json *document = fields_read(c, &f, &p);
     if (document && read_thinking(&f, &v) && template_variables(&f, &v.given) &&
         functions_list(&f, &functions_shape, NULL, &functions))
         read_messages(&f, &m);
     chat_count(served, c, &m, &v, functions, NULL, &p);
-    json_in_free(document);
+    hth_json_close(document);
 }

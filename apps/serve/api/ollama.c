@@ -112,16 +112,15 @@ void ollama_show_run(void *user, call *c)
     fields f;
     problem p;
     const char *name = NULL;
-    size_t n = 0;
-    json_in *document = fields_read(c, &f, &p);
-    bool ok = document && fields_text(&f, "model", &name, &n);
-    if (ok && !name) ok = fields_text(&f, "name", &name, &n); /* of older clients */
+    hth_json *document = fields_read(c, &f, &p);
+    bool ok = document && fields_word(&f, "model", &name);
+    if (ok && !name) ok = fields_word(&f, "name", &name); /* of older clients */
     if (ok && !name) ok = fields_fail(&f, "model", "a text is expected; the field is missing");
-    if (ok && !served_model_is_called(served, name, n, true)) {
+    if (ok && !served_model_is_called(served, name, strlen(name), true)) {
         problem_no_model(&p, served->engine, name);
         ok = false;
     }
     if (ok) answer_show(c, served);
     else call_problem(c, &p);
-    json_in_free(document);
+    hth_json_close(document);
 }

@@ -26,17 +26,17 @@ static bool begin_line(const generation *g, json_line *l)
 static void write_call(json *j, const function_call *f)
 {
     hearth_error err;
-    json_in *parsed = f->arguments.n > 0 ? json_in_read(f->arguments.bytes, f->arguments.n, &err) : NULL;
+    hth_json *parsed = f->arguments.n > 0 ? hth_json_open(f->arguments.bytes, f->arguments.n, NULL, &err) : NULL;
     json_open_compact(j, NULL, '{');
     json_open_compact(j, "function", '{');
     json_word(j, "name", f->name);
-    char *written = json_in_kind_of(parsed) == JSON_IN_OBJECT ? json_in_write(parsed) : NULL;
+    char *written = hth_json_kind_of(parsed) == HTH_JSON_OBJECT ? hth_json_write(parsed, false, NULL) : NULL;
     if (written) json_raw(j, "arguments", written, strlen(written));
     else json_open_compact(j, "arguments", '{'), json_close(j, '}');
     json_close(j, '}');
     json_close(j, '}');
-    free(written);
-    json_in_free(parsed);
+    hth_free(written);
+    hth_json_close(parsed);
 }
 
 typedef struct piece {
@@ -136,14 +136,13 @@ const answer_format ollama_format = {
 
 static bool read_format(fields *f, generation *g)
 {
-    const json_in *v = fields_value(f, "format");
-    size_t n;
+    const hth_json *v = fields_value(f, "format");
     if (!v) return true;
-    if (json_in_kind_of(v) == JSON_IN_OBJECT) {
+    if (hth_json_kind_of(v) == HTH_JSON_OBJECT) {
         response_format_want_schema(&g->constraint, "format", v);
         return true;
     }
-    const char *word = json_in_kind_of(v) == JSON_IN_TEXT ? json_in_bytes(v, &n) : "?";
+    const char *word = hth_json_kind_of(v) == HTH_JSON_TEXT ? v->text.bytes : "?";
     if (strcmp(word, "json") == 0)
         g->constraint = (wanted_constraint){.kind = HEARTH_CONSTRAINT_JSON_OBJECT, .field = "format"};
     else if (*word) return fields_fail(f, "format", "\"json\" or a schema is expected");
@@ -154,8 +153,8 @@ static bool read_format(fields *f, generation *g)
 static bool read_think(fields *f, chat_variables *v)
 {
     bool on = false;
-    const json_in *think = fields_value(f, "think");
-    if (json_in_kind_of(think) == JSON_IN_TEXT) return effort_read(f, "think", v);
+    const hth_json *think = fields_value(f, "think");
+    if (hth_json_kind_of(think) == HTH_JSON_TEXT) return effort_read(f, "think", v);
     if (!fields_bool(f, "think", &on)) return false;
     if (think) v->thinking = on ? THINK : NO_THINK;
     return true;
@@ -163,7 +162,7 @@ static bool read_think(fields *f, chat_variables *v)
 
 static bool read_all(fields *f, generation *g, chat_variables *v)
 {
-    const json_in *options;
+    const hth_json *options;
     int64_t n_predict = -1;
     g->is_stream = true;
     if (!fields_bool(f, "stream", &g->is_stream) || !read_format(f, g) || !read_think(f, v) ||
@@ -199,11 +198,11 @@ void ollama_chat_run(void *user, call *c)
     problem p;
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
-    const json_in *messages = NULL;
+    const hth_json *messages = NULL;
     const function_choice wanted = {.field = "tools"};
     generation *g = generation_make(served, c, &ollama_format, &f, &p);
     if (!g) return;
-    if (fields_array(&f, "messages", &messages) && json_in_count(messages) == 0) {
+    if (fields_array(&f, "messages", &messages) && hth_json_count(messages) == 0) {
         answer_loaded(g);
         return;
     }

@@ -24,31 +24,30 @@ void prompt_list_free(prompt_list *l)
     *l = (prompt_list){0};
 }
 
-static bool add_ids(fields *f, const served_model *served, const char *name, const json_in *array,
+static bool add_ids(fields *f, const served_model *served, const char *name, const hth_json *array,
                     prompt_list *out)
 {
     uint32_t n_vocab = served->info.n_vocab;
-    size_t n = json_in_count(array);
+    size_t n = hth_json_count(array);
     int32_t *ids = hth_alloc(n, sizeof *ids);
     if (!ids) return fields_no_memory(f);
-    for (size_t i = 0; i < n; i++) {
-        const json_in *v = json_in_at(array, i);
-        int64_t id = json_in_kind_of(v) == JSON_IN_INTEGER ? json_in_integer(v) : -1;
+    for (const hth_json *v = hth_json_first(array); v; v = v->next) {
+        int64_t id = v->kind == HTH_JSON_INTEGER ? v->integer : -1;
         if (id < 0 || id >= (int64_t)n_vocab) {
             hearth_free(ids);
-            return fields_fail(f, name, "[%zu] is no id from 0 to %u", i, n_vocab - 1);
+            return fields_fail(f, name, "[%u] is no id from 0 to %u", v->index, n_vocab - 1);
         }
-        ids[i] = (int32_t)id;
+        ids[v->index] = (int32_t)id;
     }
     return prompt_list_add(out, ids, n, NULL, 0) || fields_no_memory(f);
 }
 
-static bool add_text(fields *f, const served_model *served, const json_in *value, prompt_list *out)
+static bool add_text(fields *f, const served_model *served, const hth_json *value, prompt_list *out)
 {
     hearth_error err;
     int32_t *ids;
-    size_t n_text, n;
-    const char *text = json_in_bytes(value, &n_text);
+    size_t n_text = value->text.n, n;
+    const char *text = value->text.bytes;
     if (hearth_tokenize(served->model, text, n_text, HEARTH_ADD_SPECIAL, &ids, &n, &err) == HEARTH_OK)
         return prompt_list_add(out, ids, n, text, n_text) || fields_no_memory(f);
     problem_of_error(f->problem, &err);
@@ -57,20 +56,19 @@ static bool add_text(fields *f, const served_model *served, const json_in *value
 
 bool prompts_read(fields *f, const served_model *served, const char *name, size_t most, prompt_list *out)
 {
-    const json_in *v = fields_value(f, name);
-    json_in_kind kind = json_in_kind_of(v), first = json_in_kind_of(json_in_at(v, 0));
-    size_t n = json_in_count(v);
+    const hth_json *v = fields_value(f, name);
+    hth_json_kind kind = hth_json_kind_of(v), first = hth_json_kind_of(hth_json_first(v));
+    size_t n = hth_json_count(v);
     if (!fields_ok(f)) return false;
-    if (kind == JSON_IN_TEXT) return add_text(f, served, v, out);
-    if (kind != JSON_IN_ARRAY || n == 0)
+    if (kind == HTH_JSON_TEXT) return add_text(f, served, v, out);
+    if (kind != HTH_JSON_ARRAY || n == 0)
         return fields_fail(f, name, "a text, an array of ids, or an array of one of them is expected");
-    if (first != JSON_IN_TEXT && first != JSON_IN_ARRAY) return add_ids(f, served, name, v, out);
+    if (first != HTH_JSON_TEXT && first != HTH_JSON_ARRAY) return add_ids(f, served, name, v, out);
     if (n > most) return fields_fail(f, name, "%zu texts; at most %zu are taken", n, most);
-    for (size_t i = 0; i < n; i++) {
-        const json_in *one = json_in_at(v, i);
-        bool is_text = json_in_kind_of(one) == JSON_IN_TEXT, is_ids = json_in_count(one) > 0;
+    for (const hth_json *one = hth_json_first(v); one; one = one->next) {
+        bool is_text = one->kind == HTH_JSON_TEXT, is_ids = one->kind == HTH_JSON_ARRAY && one->n > 0;
         if (!is_text && !is_ids)
-            return fields_fail(f, name, "[%zu]: a text or an array of ids is expected", i);
+            return fields_fail(f, name, "[%u]: a text or an array of ids is expected", one->index);
         if (!(is_text ? add_text(f, served, one, out) : add_ids(f, served, name, one, out))) return false;
     }
     return true;

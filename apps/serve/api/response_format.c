@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void response_format_want_schema(wanted_constraint *w, const char *field, const json_in *schema)
+void response_format_want_schema(wanted_constraint *w, const char *field, const hth_json *schema)
 {
     *w = (wanted_constraint){.kind = HEARTH_CONSTRAINT_JSON_SCHEMA, .schema = schema, .field = field};
 }
@@ -12,7 +12,7 @@ void response_format_want_schema(wanted_constraint *w, const char *field, const 
 /* {"name", "schema", "strict"}; the schema is enforced either way. */
 static void read_named_schema(fields *format, const char *inside, wanted_constraint *w)
 {
-    const json_in *named = NULL, *schema = NULL;
+    const hth_json *named = NULL, *schema = NULL;
     if (!fields_object(format, "json_schema", &named)) return;
     fields inner = *format;
     if (named) inner.object = named, inside = "json_schema";
@@ -22,15 +22,14 @@ static void read_named_schema(fields *format, const char *inside, wanted_constra
     else fields_fail(&inner, "schema", "a schema is expected; the field is missing");
 }
 
-bool response_format_read_object(fields *f, const json_in *format, const char *path, const char *inside,
+bool response_format_read_object(fields *f, const hth_json *format, const char *path, const char *inside,
                                  wanted_constraint *w)
 {
     const char *type;
-    size_t n;
-    const json_in *schema;
+    const hth_json *schema;
     fields inner = {.object = format, .problem = f->problem};
     snprintf(inner.path, sizeof inner.path, "%s", path);
-    if (!fields_need_text(&inner, "type", &type, &n)) return false;
+    if (!fields_need_word(&inner, "type", &type)) return false;
     if (strcmp(type, "json_schema") == 0) {
         read_named_schema(&inner, inside, w);
     } else if (strcmp(type, "json_object") == 0) {
@@ -46,7 +45,7 @@ bool response_format_read_object(fields *f, const json_in *format, const char *p
 /* Each names another constraint: two of them contradict each other. */
 bool response_format_read(fields *f, wanted_constraint *w)
 {
-    const json_in *format, *schema;
+    const hth_json *format, *schema;
     const char *grammar = NULL;
     size_t n = 0;
     *w = (wanted_constraint){.field = NULL};
@@ -69,7 +68,7 @@ bool wanted_constraint_open(const wanted_constraint *w, const hearth_model *mode
     char *written = NULL;
     *out = NULL;
     if (!w->field) return true;
-    if (w->schema && !(written = json_in_write(w->schema))) {
+    if (w->schema && !(written = hth_json_write(w->schema, false, NULL))) {
         problem_set(p, 503, "", "out of memory");
         return false;
     }
@@ -80,7 +79,7 @@ bool wanted_constraint_open(const wanted_constraint *w, const hearth_model *mode
                                          .one_call = w->one_call,
                                          .in_reasoning = in_reasoning};
     bool ok = hearth_constraint_open(model, &o, out, &err) == HEARTH_OK;
-    free(written);
+    hth_free(written);
     if (ok) return true;
     *out = NULL;
     problem_of_error(p, &err);

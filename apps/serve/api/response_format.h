@@ -7,7 +7,7 @@
 
 typedef struct wanted_constraint {
     hearth_constraint_kind kind;
-    const json_in *schema; /* JSON_SCHEMA */
+    const hth_json *schema; /* JSON_SCHEMA */
     const char *text;      /* GRAMMAR, CALLS: n bytes */
     size_t n;
     bool one_call;
@@ -18,9 +18,9 @@ typedef struct wanted_constraint {
 bool response_format_read(fields *f, wanted_constraint *out);
 /* An object {"type": "text" | "json_object" | "json_schema", ...}; path: of it, for messages. A schema stands in it or
  * in its member json_schema; inside: the member in which it is missed, NULL: the object itself. */
-bool response_format_read_object(fields *f, const json_in *format, const char *path, const char *inside,
+bool response_format_read_object(fields *f, const hth_json *format, const char *path, const char *inside,
                                  wanted_constraint *out);
-void response_format_want_schema(wanted_constraint *out, const char *field, const json_in *schema);
+void response_format_want_schema(wanted_constraint *out, const char *field, const hth_json *schema);
 
 /* *out: closed by the caller; NULL: all texts are allowed. False: *p says what is wrong. chat may be NULL. */
 bool wanted_constraint_open(const wanted_constraint *w, const hearth_model *model, const hearth_chat *chat,

@@ -85,13 +85,13 @@ static void write_item(json *j, const char *key, choice *c, size_t i, item_statu
 /* ---- the response ------------------------------------------------------------------------------------------- */
 
 /* A member of the request as it came, or a word. */
-static void write_member(json *j, const json_in *object, const char *name, const char *otherwise)
+static void write_member(json *j, const hth_json *object, const char *name, const char *otherwise)
 {
-    const json_in *v = json_in_member(object, name);
-    char *text = v && json_in_kind_of(v) != JSON_IN_NULL ? json_in_write(v) : NULL;
+    const hth_json *v = hth_json_member(object, name);
+    char *text = v && hth_json_kind_of(v) != HTH_JSON_NULL ? hth_json_write(v, false, NULL) : NULL;
     if (text) json_raw(j, name, text, strlen(text));
     else json_raw(j, name, otherwise, strlen(otherwise));
-    free(text);
+    hth_free(text);
 }
 
 static void write_field(json *j, const generation *g, const char *name, const char *otherwise)
@@ -102,7 +102,7 @@ static void write_field(json *j, const generation *g, const char *name, const ch
 /* An object of the request with both of its members, as some clients check. */
 static void write_options(json *j, const generation *g, const char *name, const char *const members[2][2])
 {
-    const json_in *object = json_in_member(g->document, name);
+    const hth_json *object = hth_json_member(g->document, name);
     json_open_compact(j, name, '{');
     for (int i = 0; i < 2; i++) write_member(j, object, members[i][0], members[i][1]);
     json_close(j, '}');
@@ -111,21 +111,20 @@ static void write_options(json *j, const generation *g, const char *name, const 
 /* The functions of the request, with all members. */
 static void write_tools(json *j, const generation *g)
 {
-    const json_in *tools = json_in_member(g->document, "tools");
+    const hth_json *tools = hth_json_member(g->document, "tools");
     json_open_compact(j, "tools", '[');
-    for (size_t i = 0; i < json_in_count(tools); i++) {
+    for (const hth_json *one = hth_json_first(tools); one; one = one->next) {
         static const char *const names[] = {"name", "description", "parameters", "strict"};
-        const json_in *one = json_in_at(tools, i);
-        const char *type = json_in_text(json_in_member(one, "type"));
+        const char *type = hth_json_text(hth_json_member(one, "type"));
         if (!type || strcmp(type, "function") != 0) continue;
         json_open_compact(j, NULL, '{');
         json_word(j, "type", "function");
         for (size_t k = 0; k < 4; k++) {
-            const json_in *v = json_in_member(one, names[k]);
-            char *text = v ? json_in_write(v) : NULL;
+            const hth_json *v = hth_json_member(one, names[k]);
+            char *text = v ? hth_json_write(v, false, NULL) : NULL;
             if (text) json_raw(j, names[k], text, strlen(text));
             else json_put_null(j, names[k]);
-            free(text);
+            hth_free(text);
         }
         json_close(j, '}');
     }
@@ -370,7 +369,7 @@ static bool read_message(fields *f, assistant_turn *t)
     static const char *const roles[] = {"user", "system", "developer"};
     const char *role, *content;
     size_t n;
-    if (!fields_need_text(f, "role", &role, &n) ||
+    if (!fields_need_word(f, "role", &role) ||
         !content_read(f, "content", text_types, t->owner, &content, &n))
         return false;
     if (strcmp(role, "assistant") == 0) {
@@ -391,13 +390,13 @@ static bool read_call(fields *f, assistant_turn *t)
     const char *id, *name, *arguments;
     size_t n;
     hearth_error err;
-    if (!fields_need_text(f, "call_id", &id, &n) || !fields_need_text(f, "name", &name, &n) ||
+    if (!fields_need_word(f, "call_id", &id) || !fields_need_word(f, "name", &name) ||
         !fields_need_text(f, "arguments", &arguments, &n))
         return false;
     if (n == 0) arguments = "{}", n = 2;
-    json_in *parsed = json_in_read(arguments, n, &err);
-    bool ok = json_in_kind_of(parsed) == JSON_IN_OBJECT;
-    json_in_free(parsed);
+    hth_json *parsed = hth_json_open(arguments, n, NULL, &err);
+    bool ok = hth_json_kind_of(parsed) == HTH_JSON_OBJECT;
+    hth_json_close(parsed);
     if (!ok) return fields_fail(f, "arguments", "a text with a JSON object is expected");
     return turn_call(t, id, name, arguments, NULL) || fields_no_memory(f);
 }
@@ -405,13 +404,13 @@ static bool read_call(fields *f, assistant_turn *t)
 static bool read_result(fields *f, assistant_turn *t)
 {
     const char *id, *output;
-    size_t n_id, n;
+    size_t n;
     json_line members;
-    if (!fields_need_text(f, "call_id", &id, &n_id) ||
+    if (!fields_need_word(f, "call_id", &id) ||
         !content_read(f, "output", text_types, t->owner, &output, &n))
         return false;
     if (!turn_end(t) || !json_line_begin(&members)) return fields_no_memory(f);
-    json_text(&members.j, "tool_call_id", id, n_id);
+    json_word(&members.j, "tool_call_id", id);
     return conversation_add(t->owner, "tool", output, n, &members) || fields_no_memory(f);
 }
 
@@ -432,8 +431,7 @@ static bool read_item(fields *f, void *user)
 {
     assistant_turn *t = user;
     const char *type = "message";
-    size_t n;
-    if (!fields_text(f, "type", &type, &n)) return false;
+    if (!fields_word(f, "type", &type)) return false;
     if (strcmp(type, "message") == 0) return read_message(f, t);
     if (strcmp(type, "function_call") == 0) return read_call(f, t);
     if (strcmp(type, "function_call_output") == 0) return read_result(f, t);
@@ -443,21 +441,21 @@ static bool read_item(fields *f, void *user)
 
 static bool read_input(fields *f, conversation *c)
 {
-    const json_in *input = fields_value(f, "input");
+    const hth_json *input = fields_value(f, "input");
     const char *text = NULL;
     size_t n = 0;
     assistant_turn t = {.owner = c};
     if (!fields_text(f, "instructions", &text, &n)) return false;
     if (text && n > 0 && !conversation_add(c, "system", text, n, NULL)) return fields_no_memory(f);
-    if (json_in_kind_of(input) == JSON_IN_TEXT) {
-        text = json_in_bytes(input, &n);
+    if (hth_json_kind_of(input) == HTH_JSON_TEXT) {
+        text = input->text.bytes, n = input->text.n;
         return conversation_add(c, "user", text, n, NULL) || fields_no_memory(f);
     }
-    if (json_in_kind_of(input) != JSON_IN_ARRAY)
+    if (hth_json_kind_of(input) != HTH_JSON_ARRAY)
         return fields_fail(f, "input", "a text or an array of items is expected, not %s",
-                           json_kind_words(json_in_kind_of(input)));
-    if (json_in_count(input) > MAX_MESSAGES)
-        return fields_fail(f, "input", "%zu items; at most %d are taken", json_in_count(input), MAX_MESSAGES);
+                           json_kind_words(hth_json_kind_of(input)));
+    if (hth_json_count(input) > MAX_MESSAGES)
+        return fields_fail(f, "input", "%zu items; at most %d are taken", hth_json_count(input), MAX_MESSAGES);
     bool ok = fields_each(f, "input", input, read_item, &t);
     if (ok && !turn_end(&t)) ok = fields_no_memory(f);
     turn_drop(&t);
@@ -481,7 +479,7 @@ static bool refuse_state(fields *f)
 
 static bool read_effort(fields *f, chat_variables *v)
 {
-    const json_in *reasoning;
+    const hth_json *reasoning;
     if (!fields_object(f, "reasoning", &reasoning)) return false;
     fields inner = {.object = reasoning, .path = "reasoning", .problem = f->problem};
     return !reasoning || effort_read(&inner, "effort", v);
@@ -489,7 +487,7 @@ static bool read_effort(fields *f, chat_variables *v)
 
 static bool read_options(fields *f, generation *g, chat_variables *v)
 {
-    const json_in *text, *format_in = NULL;
+    const hth_json *text, *format_in = NULL;
     int64_t n_top = 0;
     sampling_read(g, f);
     stops_read(g, f, "stop");
@@ -535,10 +533,10 @@ void responses_count_run(void *user, call *c)
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     char *functions = NULL;
-    json_in *document = fields_read(c, &f, &p);
+    hth_json *document = fields_read(c, &f, &p);
     if (document && refuse_state(&f) && read_effort(&f, &v) && template_variables(&f, &v.given) &&
         functions_list(&f, &shape, NULL, &functions))
         read_input(&f, &m);
     chat_count(served, c, &m, &v, functions, "response.input_tokens", &p);
-    json_in_free(document);
+    hth_json_close(document);
 }

@@ -32,7 +32,7 @@ void template_run(void *user, call *c)
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     char *functions = NULL;
-    json_in *document = fields_read(c, &f, &p);
+    hth_json *document = fields_read(c, &f, &p);
     if (document && conversation_read(&f, &m) && continuing_read(&f, &v) &&
         effort_read(&f, "reasoning_effort", &v) && template_variables(&f, &v.given) &&
         functions_list(&f, &chat_functions, NULL, &functions))
@@ -40,5 +40,5 @@ void template_run(void *user, call *c)
     else call_problem(c, &p);
     free(functions);
     conversation_free(&m);
-    json_in_free(document);
+    hth_json_close(document);
 }

@@ -69,7 +69,7 @@ void tokenize_run(void *user, call *c)
     size_t n = 0, n_ids;
     int32_t *ids = NULL;
     bool add_special = false, parse_special = true, with_pieces = false;
-    json_in *document = fields_read(c, &f, &p);
+    hth_json *document = fields_read(c, &f, &p);
     bool ok = document && fields_need_text(&f, "content", &text, &n) &&
               fields_bool(&f, "add_special", &add_special) &&
               fields_bool(&f, "parse_special", &parse_special) &&
@@ -84,21 +84,21 @@ void tokenize_run(void *user, call *c)
         answer_tokens(c, served, ids, n_ids, with_pieces);
     }
     hearth_free(ids);
-    json_in_free(document);
+    hth_json_close(document);
 }
 
 /* ---- to text ------------------------------------------------------------------------------------------- */
 
-static bool add_token(fields *f, const served_model *served, hearth_detokenizer *d, const json_in *v,
-                      size_t i, buffer *text)
+static bool add_token(fields *f, const served_model *served, hearth_detokenizer *d, const hth_json *v,
+                      buffer *text)
 {
     hearth_error err;
     const char *piece;
     size_t n;
     char name[40];
-    snprintf(name, sizeof name, "tokens[%zu]", i);
-    if (!fields_need_kind(f, name, JSON_IN_INTEGER, v)) return false;
-    int64_t id = json_in_integer(v);
+    snprintf(name, sizeof name, "tokens[%u]", v->index);
+    if (!fields_need_kind(f, name, HTH_JSON_INTEGER, v)) return false;
+    int64_t id = v->integer;
     if (id < 0 || id >= (int64_t)served->info.n_vocab)
         return fields_fail(f, name, "the vocabulary has the ids 0 to %u, not %lld", served->info.n_vocab - 1,
                            (long long)id);
@@ -122,19 +122,18 @@ void detokenize_run(void *user, call *c)
     fields f;
     problem p;
     hearth_error err;
-    const json_in *tokens = NULL;
+    const hth_json *tokens = NULL;
     const char *tail;
     size_t n;
     hearth_detokenizer *d = NULL;
     buffer text = {0};
-    json_in *document = fields_read(c, &f, &p);
+    hth_json *document = fields_read(c, &f, &p);
     bool ok = document && fields_need_array(&f, "tokens", &tokens);
     if (ok && hearth_detokenizer_open(served->model, true, true, &d, &err) != HEARTH_OK) {
         problem_of_error(&p, &err);
         ok = false;
     }
-    for (size_t i = 0; ok && i < json_in_count(tokens); i++)
-        ok = add_token(&f, served, d, json_in_at(tokens, i), i, &text);
+    for (const hth_json *v = hth_json_first(tokens); ok && v; v = v->next) ok = add_token(&f, served, d, v, &text);
     if (ok) {
         hearth_detokenizer_flush(d, &tail, &n);
         if (!buffer_add(&text, tail, n)) problem_set(&p, 503, "", "out of memory"), ok = false;
@@ -143,5 +142,5 @@ void detokenize_run(void *user, call *c)
     else call_problem(c, &p);
     free(text.bytes);
     hearth_detokenizer_close(d);
-    json_in_free(document);
+    hth_json_close(document);
 }
