@@ -134,7 +134,7 @@ static void wake(void *user) { exchange_wake(user); }
 
 bool engine_start(engine *e)
 {
-    e->worker = worker_open(wake, server_exchange(e->server));
+    e->worker = worker_open("hearth-opener", wake, server_exchange(e->server));
     if (e->worker && hth_thread_start(&e->thread, run, e, "hearth-engine")) return true;
     worker_close(e->worker);
     e->worker = NULL;

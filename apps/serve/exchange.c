@@ -86,9 +86,18 @@ call *call_make(exchange *x, call_fn *run, void *user, const char *path, char *b
     return c;
 }
 
+void call_read_body(call *c)
+{
+    static const hth_json_limits limits = {.max_depth = CALL_MAX_DEPTH, .max_bytes = CALL_MAX_VALUES};
+    if (c->n_body > 0) c->document = hth_json_open(c->body, c->n_body, &limits, &c->unread);
+    free(c->body);
+    c->body = NULL;
+}
+
 void call_free(call *c)
 {
     if (!c) return;
+    hth_json_close(c->document);
     free(c->body);
     free(c);
 }

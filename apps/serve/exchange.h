@@ -18,12 +18,16 @@
 #ifndef HEARTH_APPS_SERVE_EXCHANGE_H
 #define HEARTH_APPS_SERVE_EXCHANGE_H
 
+#include "serve/worker.h"
+#include "text/json.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum {
+    CALL_MAX_DEPTH = 64, CALL_MAX_VALUES = 64 << 20, /* of a body */
     CALL_PAUSE_BYTES = 256 << 10, /* unsent bytes at which a call is paused; it goes on at half of them */
 };
 
@@ -59,8 +63,10 @@ struct call {
     call_fn *run;
     void *user;       /* which the engine thread may change */
     const char *path; /* of the route, for reports */
-    char *body;       /* [n_body] of the request, and a NUL; freed with the call */
+    char *body;       /* [n_body] of the request, and a NUL; until call_read_body */
     size_t n_body;
+    hth_json *document; /* the body; NULL: unread says why it is none */
+    hearth_error unread;
     unsigned i_key; /* the client's API key, from 1; 0: it has none */
     api_form form;
     uint64_t submit_ns; /* by base/clock.h */
@@ -74,6 +80,8 @@ struct call {
     /* Of the network thread. */
     void *connection;      /* NULL: gone */
     call *next, *previous; /* among all calls that are not over */
+    call *next_reading;    /* among those whose bodies a worker reads */
+    worker_job reading;
     /* Of the queue; once taken, of the engine thread. */
     call *next_queued;
     event last; /* what ends the call needs no memory */
@@ -91,6 +99,9 @@ void exchange_free(exchange *x);
 
 /* ---- the network thread -------------------------------------------------------------------------------- */
 
+/* Reads the body as JSON, of at most CALL_MAX_DEPTH levels and CALL_MAX_VALUES bytes of values. On any thread, before
+ * exchange_submit. */
+void call_read_body(call *c);
 /* body belongs to the call from now on, also if this fails. NULL: out of memory. */
 call *call_make(exchange *x, call_fn *run, void *user, const char *path, char *body, size_t n_body);
 /* False: too many calls wait, or the exchange is closed. The caller still owns the call, and frees it. */

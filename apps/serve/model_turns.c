@@ -32,13 +32,11 @@ static served_model *model_of(const engine *e, call *c)
     const char *name = NULL;
     served_model *m = NULL;
     if (e->n_model == 1) return &e->models[0];
-    hth_json *document = fields_read(c, &f, &p);
-    bool ok = document && fields_word(&f, "model", &name);
+    bool ok = fields_read(c, &f, &p) && fields_word(&f, "model", &name);
     if (ok && !name && c->form == FORM_OLLAMA) ok = fields_word(&f, "name", &name); /* of older clients */
     if (ok) m = name ? engine_find(e, name, strlen(name), true) : default_model(e);
     if (ok && !m) problem_no_model(&p, e, name);
     if (!m) call_problem(c, &p);
-    hth_json_close(document);
     return m;
 }
 

@@ -49,7 +49,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-worker *worker_open(void (*wake)(void *user), void *user)
+worker *worker_open(const char *name, void (*wake)(void *user), void *user)
 {
     worker *w = calloc(1, sizeof *w);
     if (!w) return NULL;
@@ -58,7 +58,7 @@ worker *worker_open(void (*wake)(void *user), void *user)
     w->end = &w->first;
     w->wake = wake;
     w->wake_user = user;
-    if (hth_thread_start(&w->thread, run, w, "hearth-opener")) return w;
+    if (hth_thread_start(&w->thread, run, w, name)) return w;
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
     free(w);

@@ -1,6 +1,6 @@
-/* A thread beside the engine thread, for work that takes long and needs nothing of the scheduler: indexing a
- * vocabulary, compiling the constraint of a request. So no other request waits for it. Jobs run one after the other, in
- * the order in which they come. The engine thread calls all functions. */
+/* A thread for work that takes long and needs nothing of its caller's: beside the engine thread, indexing a vocabulary
+ * and compiling the constraint of a request; beside the network thread, reading large bodies. So no other request waits
+ * for it. Jobs run one after the other, in the order in which they come. One thread calls all functions. */
 #ifndef HEARTH_APPS_SERVE_WORKER_H
 #define HEARTH_APPS_SERVE_WORKER_H
 
@@ -16,8 +16,8 @@ struct worker_job {
     bool has_ended;             /* worker_has_ended tells it */
 };
 
-/* wake(user) is called by the thread when a job has ended. NULL: memory ran out, or the system has no thread. */
-worker *worker_open(void (*wake)(void *user), void *user);
+/* name: of the thread. wake(user) is called by it when a job has ended. NULL: memory ran out, or the system has no thread. */
+worker *worker_open(const char *name, void (*wake)(void *user), void *user);
 /* NULL is allowed. The worker has no jobs. */
 void worker_close(worker *w);
 

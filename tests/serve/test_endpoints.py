@@ -160,6 +160,29 @@ def json_is_read_strictly_and_within_bounds():
 
 
 @case
+def large_bodies_are_read_beside_other_requests():
+    large = json.dumps({"content": "b", "x": list(range(600000))}).encode()
+    head = f"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(large)}\r\n\r\n"
+    with Server() as s:
+        small = s.post("/tokenize", {"content": "b"}).json()
+        check(s.post("/tokenize", large).json() == small, "a large body")
+        error = s.post("/tokenize", large[:-1]).error()
+        check(error["message"].endswith(f"line 1 column {len(large)}: it ends too early"), error)
+        with s.connect() as one:
+            for _ in range(2):
+                one.sendall(head.encode() + large)
+                check(read_answer(one)[0].json() == small, "two on one connection")
+        for wait in (0, 0.01, 0.1):
+            with s.connect() as gone:
+                gone.sendall(head.encode() + large)
+                time.sleep(wait)
+            check(s.post("/tokenize", {"content": "b"}).json() == small, "the client has left")
+        left = s.connect()
+        left.sendall(head.encode() + large)  # the server ends while it reads this
+    left.close()
+
+
+@case
 def templates_are_applied_by_their_rules():
     with Server(model=story_with_template()) as s:
         check(s.get("/props").json()["chat_template"] == CHATML, s.get("/props").json())

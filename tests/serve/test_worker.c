@@ -31,7 +31,7 @@ TEST(jobs_run_in_order_and_wake_their_owner)
 {
     step steps[4] = {{.job.run = run}, {.job.run = run}, {.job.run = run}, {.job.run = run}};
     n_turn = n_wake = 0;
-    worker *w = worker_open(wake, NULL);
+    worker *w = worker_open("worker", wake, NULL);
     for (int i = 0; i < 4; i++) worker_add(w, &steps[i].job);
     for (int i = 0; i < 4; i++) wait_for(w, &steps[i]);
     for (unsigned i = 0; i < 4; i++) CHECK_INT(steps[i].turn, i + 1);
@@ -49,7 +49,7 @@ TEST(a_job_that_waits_is_taken_back_and_one_that_runs_is_not)
     step first = {.job.run = run, .go = &go}, middle = {.job.run = run}, last = {.job.run = run},
          never = {.job.run = run};
     n_turn = n_wake = 0;
-    worker *w = worker_open(wake, NULL);
+    worker *w = worker_open("worker", wake, NULL);
     CHECK(worker_take_back(w, &never.job));
     worker_add(w, &first.job);
     worker_add(w, &middle.job);
@@ -72,7 +72,7 @@ TEST(a_job_that_runs_is_waited_for_at_the_end)
 {
     for (int i = 0; i < 100; i++) {
         step a = {.job.run = run}, b = {.job.run = run};
-        worker *w = worker_open(wake, NULL);
+        worker *w = worker_open("worker", wake, NULL);
         worker_add(w, &a.job);
         worker_add(w, &b.job);
         worker_settle(w, &b.job);

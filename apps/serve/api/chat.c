@@ -178,9 +178,7 @@ void chat_count_run(void *user, call *c)
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     char *functions = NULL;
-    hth_json *document = fields_read(c, &f, &p);
-    if (document && read_variables(&f, &v) && functions_list(&f, &chat_functions, NULL, &functions))
+    if (fields_read(c, &f, &p) && read_variables(&f, &v) && functions_list(&f, &chat_functions, NULL, &functions))
         conversation_read(&f, &m);
     chat_count(served, c, &m, &v, functions, "response.input_tokens", &p);
-    hth_json_close(document);
 }

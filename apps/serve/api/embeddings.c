@@ -14,7 +14,6 @@ enum { MAX_INPUTS = 2048, PART = 32 }; /* PART: tokens between two steps of the 
 typedef struct embedding {
     task task;
     served_model *served;
-    hth_json *document;
     prompt_list inputs;
     bool as_base64, is_ollama;
     uint32_t n_dim;
@@ -27,7 +26,6 @@ static void free_embedding(embedding *m)
 {
     hearth_embedder_close(m->embedder);
     prompt_list_free(&m->inputs);
-    hth_json_close(m->document);
     free(m->vectors);
     free(m);
 }
@@ -193,13 +191,12 @@ static void run(served_model *served, call *c, bool is_ollama)
 {
     fields f;
     problem p;
-    hth_json *document = fields_read(c, &f, &p);
-    embedding *m = document ? calloc(1, sizeof *m) : NULL;
-    if (document && !m) problem_set(&p, 503, "", "out of memory"), hth_json_close(document);
+    bool ok = fields_read(c, &f, &p);
+    embedding *m = ok ? calloc(1, sizeof *m) : NULL;
+    if (ok && !m) problem_set(&p, 503, "", "out of memory");
     if (m)
         *m = (embedding){.task = {.call = c, .go_on = go_on},
                          .served = served,
-                         .document = document,
                          .is_ollama = is_ollama,
                          .begin_ns = hth_clock_ns()};
     if (!m || !read_all(&f, m)) {

@@ -16,30 +16,19 @@ const char *json_kind_words(hth_json_kind kind)
 
 /* ---- the document -------------------------------------------------------------------------------------- */
 
-hth_json *fields_read(const call *c, fields *out, problem *p)
+bool fields_read(const call *c, fields *out, problem *p)
 {
-    static const hth_json_limits limits = {.max_depth = FIELDS_MAX_DEPTH, .max_bytes = FIELDS_MAX_MEMORY};
-    hearth_error err;
     *p = (problem){0};
-    *out = (fields){.problem = p};
-    if (c->n_body == 0) {
-        problem_set(p, 400, "", "the body is empty; a JSON object is expected");
-        return NULL;
-    }
-    hth_json *document = hth_json_open(c->body, c->n_body, &limits, &err);
-    if (!document) {
-        if (err.status == HEARTH_ERROR_MEMORY) problem_of_error(p, &err);
-        else problem_set(p, 400, "", "the body%s %s", err.status == HEARTH_ERROR_FORMAT ? " is" : ":", err.message);
-        return NULL;
-    }
-    if (hth_json_kind_of(document) != HTH_JSON_OBJECT) {
-        problem_set(p, 400, "", "the body is %s; a JSON object is expected",
-                    json_kind_words(hth_json_kind_of(document)));
-        hth_json_close(document);
-        return NULL;
-    }
-    out->object = document;
-    return document;
+    *out = (fields){.object = c->document, .problem = p};
+    if (hth_json_kind_of(c->document) == HTH_JSON_OBJECT) return true;
+    if (c->document)
+        problem_set(p, 400, "", "the body is %s; a JSON object is expected", json_kind_words(c->document->kind));
+    else if (c->n_body == 0) problem_set(p, 400, "", "the body is empty; a JSON object is expected");
+    else if (c->unread.status == HEARTH_ERROR_MEMORY) problem_of_error(p, &c->unread);
+    else
+        problem_set(p, 400, "", "the body%s %s", c->unread.status == HEARTH_ERROR_FORMAT ? " is" : ":",
+                    c->unread.message);
+    return false;
 }
 
 /* ---- fields -------------------------------------------------------------------------------------------- */

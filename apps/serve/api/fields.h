@@ -1,4 +1,4 @@
-/* Reads the JSON body of a request. Unknown fields are ignored, null means absent, and what is wrong is named by its
+/* The fields of the JSON body of a request. Unknown fields are ignored, null means absent, and what is wrong is named by its
  * path: "messages[1].content". After the first error all functions return false and change nothing. */
 #ifndef HEARTH_APPS_SERVE_FIELDS_H
 #define HEARTH_APPS_SERVE_FIELDS_H
@@ -7,8 +7,6 @@
 #include "serve/exchange.h"
 #include "serve/reply.h"
 
-enum { FIELDS_MAX_DEPTH = 64, FIELDS_MAX_MEMORY = 64 << 20 };
-
 /* An object of the document. */
 typedef struct fields {
     const hth_json *object;
@@ -16,9 +14,8 @@ typedef struct fields {
     problem *problem; /* status 0: nothing is wrong so far */
 } fields;
 
-/* Parses the body of a call. NULL: *problem says why. Nesting is at most FIELDS_MAX_DEPTH, and its values
- * take at most FIELDS_MAX_MEMORY. */
-hth_json *fields_read(const call *c, fields *out, problem *problem);
+/* The fields of a call's body; they live as long as the call. False: *problem says why there are none. */
+bool fields_read(const call *c, fields *out, problem *problem);
 
 bool fields_ok(const fields *f);
 /* Notes an error at a field (name "": the object itself). Returns false. */

@@ -31,18 +31,16 @@ const char *finish_word(finish_reason f)
 
 generation *generation_make(served_model *served, call *c, const answer_format *format, fields *f, problem *p)
 {
-    hth_json *document = fields_read(c, f, p);
-    generation *g = document ? calloc(1, sizeof *g) : NULL;
-    if (document && !g) fields_no_memory(f);
+    bool ok = fields_read(c, f, p);
+    generation *g = ok ? calloc(1, sizeof *g) : NULL;
+    if (ok && !g) fields_no_memory(f);
     if (!g) {
-        hth_json_close(document);
         call_problem(c, p);
         return NULL;
     }
     *g = (generation){.served = served,
                       .call = c,
                       .format = format,
-                      .document = document,
                       .created = (int64_t)time(NULL),
                       .sampler = sampling_defaults(),
                       .max_token = format->max_token,
@@ -62,7 +60,6 @@ void generation_free(generation *g)
     for (size_t i = 0; i < generation_count(g); i++) choice_close(&g->choices[i]);
     prompt_list_free(&g->prompts);
     prompt_scores_close(g->scores);
-    hth_json_close(g->document);
     free(g->choices);
     free(g->functions);
     free(g->called);

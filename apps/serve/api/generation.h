@@ -86,7 +86,6 @@ struct generation {
     served_model *served;
     call *call;
     const answer_format *format;
-    hth_json *document; /* which the stop strings are of */
     char name[48];     /* of the answer, for clients */
     int64_t created;
     /* The request. */

@@ -398,10 +398,8 @@ void count_tokens_run(void *user, call *c)
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     char *functions = NULL;
-    hth_json *document = fields_read(c, &f, &p);
-    if (document && read_thinking(&f, &v) && template_variables(&f, &v.given) &&
+    if (fields_read(c, &f, &p) && read_thinking(&f, &v) && template_variables(&f, &v.given) &&
         functions_list(&f, &functions_shape, NULL, &functions))
         read_messages(&f, &m);
     chat_count(served, c, &m, &v, functions, NULL, &p);
-    hth_json_close(document);
 }

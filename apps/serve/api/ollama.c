@@ -112,8 +112,7 @@ void ollama_show_run(void *user, call *c)
     fields f;
     problem p;
     const char *name = NULL;
-    hth_json *document = fields_read(c, &f, &p);
-    bool ok = document && fields_word(&f, "model", &name);
+    bool ok = fields_read(c, &f, &p) && fields_word(&f, "model", &name);
     if (ok && !name) ok = fields_word(&f, "name", &name); /* of older clients */
     if (ok && !name) ok = fields_fail(&f, "model", "a text is expected; the field is missing");
     if (ok && !served_model_is_called(served, name, strlen(name), true)) {
@@ -122,5 +121,4 @@ void ollama_show_run(void *user, call *c)
     }
     if (ok) answer_show(c, served);
     else call_problem(c, &p);
-    hth_json_close(document);
 }

@@ -96,13 +96,13 @@ static void write_member(json *j, const hth_json *object, const char *name, cons
 
 static void write_field(json *j, const generation *g, const char *name, const char *otherwise)
 {
-    write_member(j, g->document, name, otherwise);
+    write_member(j, g->call->document, name, otherwise);
 }
 
 /* An object of the request with both of its members, as some clients check. */
 static void write_options(json *j, const generation *g, const char *name, const char *const members[2][2])
 {
-    const hth_json *object = hth_json_member(g->document, name);
+    const hth_json *object = hth_json_member(g->call->document, name);
     json_open_compact(j, name, '{');
     for (int i = 0; i < 2; i++) write_member(j, object, members[i][0], members[i][1]);
     json_close(j, '}');
@@ -111,7 +111,7 @@ static void write_options(json *j, const generation *g, const char *name, const 
 /* The functions of the request, with all members. */
 static void write_tools(json *j, const generation *g)
 {
-    const hth_json *tools = hth_json_member(g->document, "tools");
+    const hth_json *tools = hth_json_member(g->call->document, "tools");
     json_open_compact(j, "tools", '[');
     for (const hth_json *one = hth_json_first(tools); one; one = one->next) {
         static const char *const names[] = {"name", "description", "parameters", "strict"};
@@ -533,10 +533,8 @@ void responses_count_run(void *user, call *c)
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     char *functions = NULL;
-    hth_json *document = fields_read(c, &f, &p);
-    if (document && refuse_state(&f) && read_effort(&f, &v) && template_variables(&f, &v.given) &&
+    if (fields_read(c, &f, &p) && refuse_state(&f) && read_effort(&f, &v) && template_variables(&f, &v.given) &&
         functions_list(&f, &shape, NULL, &functions))
         read_input(&f, &m);
     chat_count(served, c, &m, &v, functions, "response.input_tokens", &p);
-    hth_json_close(document);
 }

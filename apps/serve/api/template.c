@@ -32,13 +32,11 @@ void template_run(void *user, call *c)
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     char *functions = NULL;
-    hth_json *document = fields_read(c, &f, &p);
-    if (document && conversation_read(&f, &m) && continuing_read(&f, &v) &&
+    if (fields_read(c, &f, &p) && conversation_read(&f, &m) && continuing_read(&f, &v) &&
         effort_read(&f, "reasoning_effort", &v) && template_variables(&f, &v.given) &&
         functions_list(&f, &chat_functions, NULL, &functions))
         render(c, served, &m, &v, functions);
     else call_problem(c, &p);
     free(functions);
     conversation_free(&m);
-    hth_json_close(document);
 }

@@ -69,8 +69,7 @@ void tokenize_run(void *user, call *c)
     size_t n = 0, n_ids;
     int32_t *ids = NULL;
     bool add_special = false, parse_special = true, with_pieces = false;
-    hth_json *document = fields_read(c, &f, &p);
-    bool ok = document && fields_need_text(&f, "content", &text, &n) &&
+    bool ok = fields_read(c, &f, &p) && fields_need_text(&f, "content", &text, &n) &&
               fields_bool(&f, "add_special", &add_special) &&
               fields_bool(&f, "parse_special", &parse_special) &&
               fields_bool(&f, "with_pieces", &with_pieces);
@@ -84,7 +83,6 @@ void tokenize_run(void *user, call *c)
         answer_tokens(c, served, ids, n_ids, with_pieces);
     }
     hearth_free(ids);
-    hth_json_close(document);
 }
 
 /* ---- to text ------------------------------------------------------------------------------------------- */
@@ -127,8 +125,7 @@ void detokenize_run(void *user, call *c)
     size_t n;
     hearth_detokenizer *d = NULL;
     buffer text = {0};
-    hth_json *document = fields_read(c, &f, &p);
-    bool ok = document && fields_need_array(&f, "tokens", &tokens);
+    bool ok = fields_read(c, &f, &p) && fields_need_array(&f, "tokens", &tokens);
     if (ok && hearth_detokenizer_open(served->model, true, true, &d, &err) != HEARTH_OK) {
         problem_of_error(&p, &err);
         ok = false;
@@ -142,5 +139,4 @@ void detokenize_run(void *user, call *c)
     else call_problem(c, &p);
     free(text.bytes);
     hearth_detokenizer_close(d);
-    hth_json_close(document);
 }

@@ -193,8 +193,30 @@ static bool check_head(connection *c, const head *h)
 
 /* ---- endpoints ----------------------------------------------------------------------------------------- */
 
+/* Gives the engine thread a call whose body was read. */
 static void submit(connection *c)
 {
+    active_request *r = c->request;
+    if (exchange_submit(c->server->exchange, r->call)) return;
+    server_drop_call(c->server, r->call);
+    r->call = NULL;
+    reply out = {.retry_after = 1};
+    problem p;
+    problem_set(&p, 429, "", "too many requests wait");
+    reply_problem(&out, &p, r->form);
+    connection_reply(c, &out);
+}
+
+void connection_body_read(server *s, call *made)
+{
+    if (made->connection) submit(made->connection);
+    else server_drop_call(s, made);
+}
+
+/* Reads the body of a call, a large one on a thread of its own: this one has all connections to serve. */
+static void make_call(connection *c)
+{
+    enum { LARGE = 256 << 10 };
     active_request *r = c->request;
     server *s = c->server;
     call *made =
@@ -207,18 +229,15 @@ static void submit(connection *c)
     made->form = r->form;
     made->i_key = r->i_key;
     made->connection = c;
-    if (!exchange_submit(s->exchange, made)) {
-        call_free(made);
-        reply out = {.retry_after = 1};
-        problem p;
-        problem_set(&p, 429, "", "too many requests wait");
-        reply_problem(&out, &p, r->form);
-        connection_reply(c, &out);
-        return;
-    }
     r->call = made;
     server_add_call(s, made);
     connection_set_state(c, CONNECTION_PENDING, 0);
+    if (made->n_body > LARGE) {
+        server_read_body(s, made);
+        return;
+    }
+    call_read_body(made);
+    submit(c);
 }
 
 static void dispatch(connection *c)
@@ -226,7 +245,7 @@ static void dispatch(connection *c)
     active_request *r = c->request;
     reply out = {0};
     if (r->route->run) {
-        submit(c);
+        make_call(c);
         return;
     }
     request q = {.server = c->server, .tail = r->path + r->i_tail, .n_tail = r->n_path - r->i_tail};

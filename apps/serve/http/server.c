@@ -79,6 +79,35 @@ static void remove_call(server *s, call *c)
     if (c->next) c->next->previous = c->previous;
 }
 
+void server_drop_call(server *s, call *c)
+{
+    remove_call(s, c);
+    call_free(c);
+}
+
+static void read_body(worker_job *j) { call_read_body((call *)(void *)((char *)j - offsetof(call, reading))); }
+
+void server_read_body(server *s, call *c)
+{
+    c->reading.run = read_body;
+    c->next_reading = s->reading;
+    s->reading = c;
+    worker_add(s->reader, &c->reading);
+}
+
+/* Calls whose bodies were read go on. */
+static void take_bodies(server *s)
+{
+    for (call **at = &s->reading, *c = *at; c; c = *at) {
+        if (!worker_has_ended(s->reader, &c->reading)) {
+            at = &c->next_reading;
+            continue;
+        }
+        *at = c->next_reading;
+        connection_body_read(s, c);
+    }
+}
+
 void server_for_each_call(const server *s, void (*fn)(void *user, const call *c), void *user)
 {
     for (const call *c = s->calls; c; c = c->next) fn(user, c);
@@ -92,8 +121,7 @@ static void handle_event(server *s, event *e)
     if (client) connection_event(client, e);
     free(e->bytes);
     if (is_last) {
-        remove_call(s, c);
-        call_free(c);
+        server_drop_call(s, c);
     } else {
         free(e);
     }
@@ -166,10 +194,11 @@ static void on_wake(uv_async_t *handle)
         next = e->next;
         handle_event(s, e);
     }
+    take_bodies(s);
     if (atomic_load(&s->stop_asked)) begin_stop(s);
 }
 
-/* From the engine thread. */
+/* From the engine thread, and from the reader. */
 static void wake(void *user)
 {
     server *s = user;
@@ -216,6 +245,8 @@ hearth_status server_open(const server_options *options, server **out, hearth_er
     s->exchange = exchange_open(options->limits.max_waiting, wake, s);
     hearth_status st = s->counters && s->exchange ? HEARTH_OK : hth_fail_memory(err, sizeof *s, "the server");
     if (st == HEARTH_OK) st = open_loop(s, err);
+    if (st == HEARTH_OK && !(s->reader = worker_open("hearth-reader", wake, s)))
+        st = hth_fail(err, HEARTH_ERROR_MEMORY, "the server needs another thread than the system has");
     if (st == HEARTH_OK) *out = s;
     else server_close(s);
     return st;
@@ -232,6 +263,11 @@ void server_close(server *s)
     if (!s) return;
     if (s->is_open) {
         abort_all(s);
+        for (call *c; (c = s->reading); server_drop_call(s, c)) {
+            s->reading = c->next_reading;
+            worker_settle(s->reader, &c->reading);
+        }
+        worker_close(s->reader);
         listeners_close(s);
         uv_run(&s->loop, UV_RUN_NOWAIT); /* connections and listeners are freed by their callbacks */
         uv_walk(&s->loop, close_handle, NULL);

@@ -42,6 +42,8 @@ struct server {
     size_t n_connection;
     size_t n_body_bytes; /* of all bodies */
     call *calls;         /* that are not over, the newest first */
+    worker *reader;      /* of large bodies */
+    call *reading;       /* whose bodies it has, the newest first */
     uint64_t (
         *counters)[SERVER_N_CODE]; /* [n_route + 1] answers by path and status; the last row: no route */
     size_t n_route;
@@ -57,6 +59,10 @@ struct server {
 /* server.c */
 void server_count(server *s, size_t i_route, int status);
 void server_add_call(server *s, call *c);
+/* Frees a call that the engine thread has not. */
+void server_drop_call(server *s, call *c);
+/* Has the reader read a call's body; connection_body_read follows. */
+void server_read_body(server *s, call *c);
 /* A connection is freed. */
 void server_connection_closed(server *s);
 void server_log(server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -68,6 +74,8 @@ void listener_free(listener *l);
 
 /* connection.c: takes a connection of a listener, or refuses it. */
 void connection_accept(listener *l);
+/* The reader has read a body, unless the server stopped before. */
+void connection_body_read(server *s, call *c);
 /* An event of the connection's call. The last one ends the call. */
 void connection_event(connection *c, event *e);
 /* The server stops: a connection without a request closes, others after their answer. */
