@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "chat/template.h"
+#include "text/json.h"
 
 /* Nested evaluations. Each takes a few hundred bytes of stack, all of them at most half of the 256 KiB that a
  * thread may have. */
@@ -82,7 +83,7 @@ typedef struct hth_jinja_pair {
 typedef struct hth_jinja_dict {
     hth_jinja_pair *v; /* in insertion order */
     size_t n, capacity;
-    hth_str source; /* as what it is written in JSON, as long as nothing is added to it; n 0: by its members */
+    hth_str source; /* of arguments of a call: what they are printed as, until a member is added; n 0: by its members */
 } hth_jinja_dict;
 
 typedef struct hth_jinja_args {
@@ -346,6 +347,7 @@ bool hth_jinja_percent_format(hth_jinja *j, hth_jinja_text *format, const hth_ji
 
 /* Texts inside are not template text. */
 bool hth_jinja_from_json(hth_jinja *j, const char *p, size_t n, hth_jinja_value *out);
+bool hth_jinja_from_tree(hth_jinja *j, const hth_json *tree, hth_jinja_value *out);
 
 /* ---- jinja_lex.c -------------------------------------------------------------------------------------- */
 

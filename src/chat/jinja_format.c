@@ -171,9 +171,12 @@ bool hth_jinja_print(hth_jinja *j, const hth_jinja_value *v, hth_jinja_strbuf *b
     case JINJA_DIGITS:
     case JINJA_FLOAT: return put_number(j, b, v);
     case JINJA_TEXT: return hth_jinja_strbuf_text(j, b, v->as.text);
+    case JINJA_DICT:
+        if (v->as.dict->source.n > 0)
+            return hth_jinja_strbuf_bytes(j, b, v->as.dict->source.bytes, v->as.dict->source.n, false);
+        return hth_jinja_repr(j, v, b);
     case JINJA_LIST:
-    case JINJA_TUPLE:
-    case JINJA_DICT: return hth_jinja_repr(j, v, b);
+    case JINJA_TUPLE: return hth_jinja_repr(j, v, b);
     default: return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "%s cannot be printed", hth_jinja_kind_name(v));
     }
 }

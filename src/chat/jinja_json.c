@@ -17,14 +17,12 @@ static bool number_of(hth_jinja *j, const hth_json *v, hth_jinja_value *out)
     return digits != NULL;
 }
 
-static bool value_of(hth_jinja *j, const hth_json *v, hth_jinja_value *out);
-
 static bool list_of(hth_jinja *j, const hth_json *array, hth_jinja_value *out)
 {
     hth_jinja_value item;
     if (!hth_jinja_new_list(j, JINJA_LIST, out)) return false;
     for (const hth_json *v = array->child; v; v = v->next)
-        if (!value_of(j, v, &item) || !hth_jinja_push(j, out->as.list, &item)) return false;
+        if (!hth_jinja_from_tree(j, v, &item) || !hth_jinja_push(j, out->as.list, &item)) return false;
     return true;
 }
 
@@ -33,14 +31,14 @@ static bool dict_of(hth_jinja *j, const hth_json *object, hth_jinja_value *out)
     hth_jinja_value key, item;
     if (!hth_jinja_new_dict(j, JINJA_DICT, out)) return false;
     for (const hth_json *v = object->child; v; v = v->next)
-        if (!hth_jinja_text_of(j, v->key.bytes, v->key.n, false, &key) || !value_of(j, v, &item) ||
+        if (!hth_jinja_text_of(j, v->key.bytes, v->key.n, false, &key) || !hth_jinja_from_tree(j, v, &item) ||
             !hth_jinja_put(j, out->as.dict, &key, &item))
             return false;
     return true;
 }
 
 /* Calls itself for each level, of which hth_json_read has few. */
-static bool value_of(hth_jinja *j, const hth_json *v, hth_jinja_value *out)
+bool hth_jinja_from_tree(hth_jinja *j, const hth_json *v, hth_jinja_value *out)
 {
     if (!hth_jinja_count_steps(j, 1)) return false;
     switch (v->kind) {
@@ -61,5 +59,5 @@ bool hth_jinja_from_json(hth_jinja *j, const char *p, size_t n, hth_jinja_value 
     hearth_error why;
     if (!hth_jinja_count_bytes(j, n)) return false;
     hearth_status st = hth_json_read(j->arena, p, n, &limits, &v, &why);
-    return st == HEARTH_OK ? value_of(j, v, out) : hth_jinja_fail(j, st, "%s", why.message);
+    return st == HEARTH_OK ? hth_jinja_from_tree(j, v, out) : hth_jinja_fail(j, st, "%s", why.message);
 }

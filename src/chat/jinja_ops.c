@@ -160,6 +160,9 @@ static bool join_printed(hth_jinja *j, const hth_jinja_value *a, const hth_jinja
            hth_jinja_strbuf_value(j, &build, out);
 }
 
+/* Arguments of a call are a text as well as an object. */
+static bool is_printed(const hth_jinja_value *v) { return v->kind == JINJA_DICT && v->as.dict->source.n > 0; }
+
 /* ---- comparisons ------------------------------------------------------------------------------------------ */
 
 static bool compare(hth_jinja *j, hth_jinja_op op, const hth_jinja_value *a, const hth_jinja_value *b,
@@ -193,6 +196,8 @@ bool hth_jinja_operate(hth_jinja *j, hth_jinja_op op, const hth_jinja_value *a, 
     if (op == OP_ADD && a->kind == JINJA_TEXT && b->kind == JINJA_TEXT)
         return a->as.text->markup || b->as.text->markup ? concat_markup(j, a->as.text, b->as.text, out)
                                                         : hth_jinja_concat(j, a->as.text, b->as.text, out);
+    if (op == OP_ADD && (is_printed(a) || is_printed(b)) && (a->kind == JINJA_TEXT || b->kind == JINJA_TEXT))
+        return join_printed(j, a, b, out);
     if (op == OP_ADD && is_list(a) && a->kind == b->kind) return join_lists(j, a, b, out);
     if (op == OP_MUL && (a->kind == JINJA_TEXT || is_list(a)) && is_whole(b)) return repeat(j, a, b, out);
     if (op == OP_MUL && (b->kind == JINJA_TEXT || is_list(b)) && is_whole(a)) return repeat(j, b, a, out);

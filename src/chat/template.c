@@ -45,8 +45,24 @@ static bool put_text(hth_jinja *j, hth_jinja_dict *dict, const char *name, hth_s
            hth_jinja_put(j, dict, &key, &v);
 }
 
-/* The arguments of a call, a text, become the object that they spell: templates write it as JSON, which is that text,
- * or go over its members. */
+/* The object that arguments of a call spell. What a model wrote and is none (it was cut, or is an array) is the one
+ * member of an object, so that templates that go over members show it too. */
+static bool object_of(hth_jinja *j, hth_jinja_value *arguments, hth_str text, hth_jinja_value *out)
+{
+    static const hth_json_limits limits = {.max_bytes = HTH_TEMPLATE_MAX_MEMORY / 4};
+    hth_json *v;
+    hth_jinja_value key;
+    hearth_error why;
+    hearth_status st = hth_json_read(j->arena, text.bytes, text.n, &limits, &v, &why);
+    if (st == HEARTH_ERROR_MEMORY) return hth_jinja_fail(j, st, "%s", why.message);
+    if (st == HEARTH_OK && v->kind == HTH_JSON_OBJECT) return hth_jinja_from_tree(j, v, out);
+    return hth_jinja_new_dict(j, JINJA_DICT, out) &&
+           (text.n == 0 || (hth_jinja_text_word(j, "arguments", &key) &&
+                            hth_jinja_put(j, out->as.dict, &key, arguments)));
+}
+
+/* Arguments of a call that are a text become an object, whose members templates may go over. Where they print it, alone
+ * or as JSON, or add it to a text, it is that text. */
 static bool open_arguments(hth_jinja *j, hth_jinja_value *call)
 {
     hth_jinja_pair *f = NULL, *arguments = NULL;
@@ -58,9 +74,7 @@ static bool open_arguments(hth_jinja *j, hth_jinja_value *call)
     if (!arguments || arguments->value.kind != JINJA_TEXT) return true;
     hth_str text = {hth_jinja_bytes(j, arguments->value.as.text), arguments->value.as.text->n};
     if (!text.bytes) return false;
-    if (!hth_jinja_from_json(j, text.bytes, text.n, &v)) return false;
-    if (v.kind != JINJA_DICT)
-        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "the arguments of a call are not a JSON object");
+    if (!object_of(j, &arguments->value, text, &v)) return false;
     v.as.dict->source = text;
     arguments->value = v;
     return true;

@@ -364,7 +364,7 @@ def responses_have_items():
                                    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content[0].type", "text alone"),
                                    ({"text": {"format": {"type": "x"}}}, "text.format.type", "json_schema"),
                                    ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema", "missing"), ({"reasoning": {"effort": "much"}}, "reasoning.effort", "none"),
-                                   ({"input": [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "x"}]}, "input[0].arguments", "JSON object")):
+                                   ({"input": [{"type": "function_call", "call_id": "a", "arguments": "x"}]}, "input[0].name", "missing")):
             answer = s.post("/v1/responses", {**ask, **more})
             check(answer.status == 400 and answer.error()["param"] == param and words in answer.error()["message"], more, answer.raw)
 

@@ -118,7 +118,7 @@ static void write_message(json *j, const choice *c)
     json_open_compact(j, "tool_calls", '[');
     for (size_t i = 0; i < c->n_call; i++) {
         const buffer *arguments = &c->calls[i].arguments;
-        call_write(j, c->calls[i].id, c->calls[i].name, arguments->bytes ? arguments->bytes : "", NULL);
+        call_write(j, c->calls[i].id, c->calls[i].name, arguments->bytes ? arguments->bytes : "", arguments->n);
     }
     json_close(j, ']');
 }

@@ -65,14 +65,14 @@ static bool begin_members(assistant_turn *t)
     return true;
 }
 
-bool turn_call(assistant_turn *t, const char *id, const char *name, const char *arguments, const char *object)
+bool turn_call(assistant_turn *t, const char *id, const char *name, const char *arguments, size_t n)
 {
     if (!t->has_calls) {
         if (!begin_members(t)) return false;
         json_open_compact(&t->members.j, "tool_calls", '[');
         t->has_calls = true;
     }
-    call_write(&t->members.j, id, name, arguments, object);
+    call_write(&t->members.j, id, name, arguments, n);
     return true;
 }
 
@@ -125,7 +125,7 @@ static bool read_part(fields *f, void *user)
     if (!fields_need_word(f, "type", &type)) return false;
     if (!has_word(parts->types, type))
         return fields_fail(f, "type", "parts of type text alone are supported by this server");
-    if (!fields_need_text(f, "text", &part, &n)) return false;
+    if (!fields_need_text(f, strcmp(type, "refusal") == 0 ? type : "text", &part, &n)) return false;
     return buffer_add(&parts->text, part, n) || fields_no_memory(f);
 }
 
@@ -171,55 +171,78 @@ static bool read_role(fields *f, const char **role)
     return fields_fail(f, "role", "one of system, developer, user, assistant, tool, function is expected");
 }
 
-void call_write(json *j, const char *id, const char *name, const char *arguments, const char *object)
+/* ---- calls ------------------------------------------------------------------------------------------------- */
+
+void call_write(json *j, const char *id, const char *name, const char *arguments, size_t n)
 {
     json_open_compact(j, NULL, '{');
     json_word(j, "id", id);
     json_word(j, "type", "function");
     json_open_compact(j, "function", '{');
     json_word(j, "name", name);
-    if (arguments) json_word(j, "arguments", arguments);
-    else json_raw(j, "arguments", object, strlen(object));
+    json_text(j, "arguments", arguments, n);
     json_close(j, '}');
     json_close(j, '}');
 }
 
-/* Arguments are a JSON object, given as a text or, by Ollama's clients, as it is. */
+bool arguments_read(fields *f, const char *name, conversation *owner, const char **text, size_t *n)
+{
+    const hth_json *v = fields_value(f, name);
+    if (!fields_ok(f)) return false;
+    *text = "{}", *n = 2;
+    if (hth_json_kind_of(v) == HTH_JSON_TEXT) {
+        if (v->text.n > 0) *text = v->text.bytes, *n = v->text.n;
+        return true;
+    }
+    if (!v) return true;
+    char *written = hth_json_write(v, true, n), *kept = written ? strdup(written) : NULL;
+    hth_free(written);
+    *text = kept;
+    return conversation_own(owner, kept) || fields_no_memory(f);
+}
+
+void arguments_write_object(json *j, const char *key, const char *arguments, size_t n)
+{
+    hearth_error why;
+    hth_json *v = n > 0 ? hth_json_open(arguments, n, NULL, &why) : NULL;
+    char *object = hth_json_kind_of(v) == HTH_JSON_OBJECT ? hth_json_write(v, false, &n) : NULL;
+    if (object) {
+        json_raw(j, key, object, n);
+    } else {
+        json_open_compact(j, key, '{');
+        if (n > 0) json_text(j, "arguments", arguments, n);
+        json_close(j, '}');
+    }
+    hth_free(object);
+    hth_json_close(v);
+}
+
+typedef struct call_list {
+    conversation *owner;
+    json *j;
+} call_list;
+
 static bool read_call(fields *f, void *user)
 {
-    json *j = user;
-    const hth_json *function, *object = NULL;
-    const char *id = "", *name, *arguments = NULL;
-    hearth_error err;
+    call_list *l = user;
+    const hth_json *function;
+    const char *id = "", *name, *arguments;
     size_t n;
     if (!fields_word(f, "id", &id) || !fields_object(f, "function", &function)) return false;
     if (!function) return fields_fail(f, "function", "an object is expected; the field is missing");
     fields inner = {.object = function, .problem = f->problem};
     snprintf(inner.path, sizeof inner.path, "%.100s.function", f->path);
-    if (!fields_need_word(&inner, "name", &name)) return false;
-    if (hth_json_kind_of(fields_value(&inner, "arguments")) == HTH_JSON_OBJECT)
-        object = fields_value(&inner, "arguments");
-    else if (!fields_text(&inner, "arguments", &arguments, &n)) return false;
-    if (object) {
-        char *written = hth_json_write(object, false, NULL);
-        if (!written) return fields_no_memory(f);
-        call_write(j, id, name, NULL, written);
-        hth_free(written);
-        return true;
-    }
-    if (!arguments || !*arguments) arguments = "{}", n = 2;
-    hth_json *parsed = hth_json_open(arguments, n, NULL, &err);
-    bool ok = hth_json_kind_of(parsed) == HTH_JSON_OBJECT;
-    hth_json_close(parsed);
-    if (!ok) return fields_fail(&inner, "arguments", "a text with a JSON object is expected");
-    call_write(j, id, name, arguments, NULL);
+    if (!fields_need_word(&inner, "name", &name) || !arguments_read(&inner, "arguments", l->owner, &arguments, &n))
+        return false;
+    call_write(l->j, id, name, arguments, n);
     return true;
 }
 
-static bool read_calls(fields *f, const hth_json *calls, json *j)
+static bool read_calls(fields *f, const hth_json *calls, call_list *l)
 {
+    json *j = l->j;
     json_open_compact(j, "tool_calls", '[');
-    bool ok = fields_each(f, "tool_calls", calls, read_call, j);
+    bool ok = fields_each(f, "tool_calls", calls, read_call, l);
     json_close(j, ']');
     return ok;
 }
@@ -234,12 +257,12 @@ static bool put_text(fields *f, json *j, const char *name, const char *as)
 }
 
 /* Reasoning has one name in most templates, and another in that of gpt-oss. */
-static bool read_members(fields *f, const hth_json *calls, json *j)
+static bool read_members(fields *f, const hth_json *calls, conversation *owner, json *j)
 {
     return put_text(f, j, "name", "name") && put_text(f, j, "tool_call_id", "tool_call_id") &&
            put_text(f, j, "reasoning_content", "reasoning_content") &&
            put_text(f, j, "reasoning_content", "thinking") &&
-           (hth_json_count(calls) == 0 || read_calls(f, calls, j));
+           (hth_json_count(calls) == 0 || read_calls(f, calls, &(call_list){owner, j}));
 }
 
 bool images_refuse(fields *f)
@@ -261,13 +284,13 @@ static bool read_message(fields *f, void *user)
     if (fields_value(f, "content") || !may_lack) {
         if (!fields_value(f, "content"))
             return fields_fail(f, "content", "a text is expected; the field is missing");
-        if (!content_read(f, "content", "text", c, &content, &n)) return false;
+        if (!content_read(f, "content", "text|refusal", c, &content, &n)) return false;
     }
     bool has_members = hth_json_count(calls) > 0 || fields_value(f, "name") ||
                        fields_value(f, "tool_call_id") || fields_value(f, "reasoning_content");
     if (!has_members) return conversation_add(c, role, content, n, NULL) || fields_no_memory(f);
     if (!json_line_begin(&members)) return fields_no_memory(f);
-    if (read_members(f, calls, &members.j))
+    if (read_members(f, calls, c, &members.j))
         return conversation_add(c, role, content, n, &members) || fields_no_memory(f);
     char *line;
     if (json_line_end(&members, &line, &n)) free(line);

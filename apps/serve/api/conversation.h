@@ -24,8 +24,7 @@ void conversation_free(conversation *c);
 
 /* Reads the field "messages" of OpenAI's chat API, which Ollama's has as well: roles system, developer (as system),
  * user, assistant, tool and function (as tool); contents that are a text, null, or an array of text parts; calls of
- * functions, their ids, names, reasoning. Arguments of calls are a text, or an object as Ollama has them. False:
- * f->problem says why. */
+ * functions, their ids, names, reasoning. False: f->problem says why. */
 bool conversation_read(fields *f, conversation *out);
 
 /* Calls fn, whose user is the conversation, for each object of the field "messages", which must be there. */
@@ -38,9 +37,13 @@ bool images_refuse(fields *f);
  * "text|input_text"; others are refused by name. *text: the document's, or owned by the conversation. */
 bool content_read(fields *f, const char *name, const char *types, conversation *owner, const char **text,
                   size_t *n);
-/* Writes {"id", "type", "function": {"name", "arguments"}} into an array of calls. Arguments: a text, or NULL and an
- * object. */
-void call_write(json *j, const char *id, const char *name, const char *arguments, const char *object);
+/* Writes {"id", "type", "function": {"name", "arguments"}} into an array of calls; arguments: n bytes of any text. */
+void call_write(json *j, const char *id, const char *name, const char *arguments, size_t n);
+/* The text of the arguments of a call that a client sends back: a text is itself, whatever the model wrote; nothing is
+ * "{}"; another value its JSON, owned by the conversation. */
+bool arguments_read(fields *f, const char *name, conversation *owner, const char **text, size_t *n);
+/* Writes arguments where an API has an object: what is none is the one member of it. */
+void arguments_write_object(json *j, const char *key, const char *arguments, size_t n);
 
 /* An answer of the assistant's that comes in parts: each is set before turn_end adds the message. */
 typedef struct assistant_turn {
@@ -52,8 +55,7 @@ typedef struct assistant_turn {
 } assistant_turn;
 
 /* text and reasoning live as long as the conversation. False: memory ran out. */
-bool turn_call(assistant_turn *t, const char *id, const char *name, const char *arguments,
-               const char *object);
+bool turn_call(assistant_turn *t, const char *id, const char *name, const char *arguments, size_t n);
 /* Adds the message, if there is one. */
 bool turn_end(assistant_turn *t);
 /* Drops it. */

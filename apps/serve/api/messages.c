@@ -37,16 +37,6 @@ static void write_usage(json *j, const generation *g)
     json_close(j, '}');
 }
 
-/* Arguments that the model cut or broke are an empty object here. */
-static void write_input(json *j, const function_call *f)
-{
-    hearth_error err;
-    hth_json *parsed = f->arguments.n > 0 ? hth_json_open(f->arguments.bytes, f->arguments.n, NULL, &err) : NULL;
-    if (hth_json_kind_of(parsed) == HTH_JSON_OBJECT) json_raw(j, "input", f->arguments.bytes, f->arguments.n);
-    else json_open_compact(j, "input", '{'), json_close(j, '}');
-    hth_json_close(parsed);
-}
-
 static void write_block(json *j, const char *key, const choice *c, const answer_part *p, bool is_whole)
 {
     size_t n = is_whole ? p->n : 0;
@@ -65,7 +55,8 @@ static void write_block(json *j, const char *key, const choice *c, const answer_
         json_word(j, "type", "tool_use");
         json_word(j, "id", c->calls[p->from].id);
         json_word(j, "name", c->calls[p->from].name);
-        if (is_whole) write_input(j, &c->calls[p->from]);
+        if (is_whole)
+            arguments_write_object(j, "input", c->calls[p->from].arguments.bytes, c->calls[p->from].arguments.n);
         else json_open_compact(j, "input", '{'), json_close(j, '}');
     }
     json_close(j, '}');
@@ -184,15 +175,12 @@ const answer_format anthropic_format = {.prefix = "msg_",
 /* {"type": "tool_use", "id", "name", "input"} */
 static bool read_use(fields *f, assistant_turn *t)
 {
-    const char *id, *name;
-    const hth_json *input;
+    const char *id, *name, *input;
+    size_t n;
     if (!fields_need_word(f, "id", &id) || !fields_need_word(f, "name", &name) ||
-        !fields_object(f, "input", &input))
+        !arguments_read(f, "input", t->owner, &input, &n))
         return false;
-    char *object = input ? hth_json_write(input, false, NULL) : NULL;
-    bool ok = (!input || object) && turn_call(t, id, name, NULL, object ? object : "{}");
-    hth_free(object);
-    return ok || fields_no_memory(f);
+    return turn_call(t, id, name, input, n) || fields_no_memory(f);
 }
 
 /* Blocks of the assistant's are one message. A second text is added to the first. */

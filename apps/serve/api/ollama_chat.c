@@ -25,18 +25,12 @@ static bool begin_line(const generation *g, json_line *l)
  * it, and a line of the answer has none. */
 static void write_call(json *j, const function_call *f)
 {
-    hearth_error err;
-    hth_json *parsed = f->arguments.n > 0 ? hth_json_open(f->arguments.bytes, f->arguments.n, NULL, &err) : NULL;
     json_open_compact(j, NULL, '{');
     json_open_compact(j, "function", '{');
     json_word(j, "name", f->name);
-    char *written = hth_json_kind_of(parsed) == HTH_JSON_OBJECT ? hth_json_write(parsed, false, NULL) : NULL;
-    if (written) json_raw(j, "arguments", written, strlen(written));
-    else json_open_compact(j, "arguments", '{'), json_close(j, '}');
+    arguments_write_object(j, "arguments", f->arguments.bytes, f->arguments.n);
     json_close(j, '}');
     json_close(j, '}');
-    hth_free(written);
-    hth_json_close(parsed);
 }
 
 typedef struct piece {

@@ -385,33 +385,68 @@ static bool read_message(fields *f, assistant_turn *t)
     return fields_fail(f, "role", "one of user, assistant, system, developer is expected");
 }
 
-static bool read_call(fields *f, assistant_turn *t)
+/* Calls of tools as the API has them, with the member that says what is wanted. A call of a function has it as its
+ * arguments; of others the model sees a call of a function with that member. */
+static const struct {
+    const char *type, *name, *member;
+    bool is_arguments, has_result; /* in the item itself */
+} call_items[] = {
+    {"function_call", NULL, "arguments", true, false},
+    {"mcp_call", NULL, "arguments", true, true},
+    {"custom_tool_call", NULL, "input", false, false},
+    {"local_shell_call", "local_shell", "action", false, false},
+    {"shell_call", "shell", "action", false, false},
+    {"apply_patch_call", "apply_patch", "operation", false, false},
+    {"computer_call", "computer", "action", false, false},
+};
+
+/* Items of tools that the API's own servers run: what they found is in the answer behind them. */
+static const char *const skipped_items[] = {"web_search_call",  "file_search_call",     "code_interpreter_call",
+                                            "mcp_list_tools",   "mcp_approval_request", "mcp_approval_response",
+                                            "image_generation_call", "compaction"};
+
+static bool read_id(fields *f, const char **id)
 {
-    const char *id, *name, *arguments;
-    size_t n;
-    hearth_error err;
-    if (!fields_need_word(f, "call_id", &id) || !fields_need_word(f, "name", &name) ||
-        !fields_need_text(f, "arguments", &arguments, &n))
-        return false;
-    if (n == 0) arguments = "{}", n = 2;
-    hth_json *parsed = hth_json_open(arguments, n, NULL, &err);
-    bool ok = hth_json_kind_of(parsed) == HTH_JSON_OBJECT;
-    hth_json_close(parsed);
-    if (!ok) return fields_fail(f, "arguments", "a text with a JSON object is expected");
-    return turn_call(t, id, name, arguments, NULL) || fields_no_memory(f);
+    *id = NULL;
+    if (!fields_word(f, "call_id", id) || (!*id && !fields_word(f, "id", id))) return false;
+    return *id || fields_fail(f, "call_id", "a text is expected; the field is missing");
 }
 
-static bool read_result(fields *f, assistant_turn *t)
+static bool add_result(fields *f, assistant_turn *t, const char *id, const char *name)
 {
-    const char *id, *output;
-    size_t n;
+    const char *output = "";
+    size_t n = 0;
     json_line members;
-    if (!fields_need_word(f, "call_id", &id) ||
-        !content_read(f, "output", text_types, t->owner, &output, &n))
+    bool is_content = !fields_value(f, name) || hth_json_kind_of(fields_value(f, name)) == HTH_JSON_TEXT ||
+                      hth_json_kind_of(fields_value(f, name)) == HTH_JSON_ARRAY;
+    if (!(is_content ? content_read(f, name, text_types, t->owner, &output, &n)
+                     : arguments_read(f, name, t->owner, &output, &n)))
         return false;
     if (!turn_end(t) || !json_line_begin(&members)) return fields_no_memory(f);
     json_word(&members.j, "tool_call_id", id);
     return conversation_add(t->owner, "tool", output, n, &members) || fields_no_memory(f);
+}
+
+/* A call of call_items[i]. Its arguments are the text of a member, or an object with that member. */
+static bool read_call(fields *f, assistant_turn *t, size_t i)
+{
+    const char *id, *name = call_items[i].name, *arguments;
+    size_t n;
+    json_line l;
+    if (!read_id(f, &id) || (!name && !fields_need_word(f, "name", &name))) return false;
+    if (!arguments_read(f, call_items[i].member, t->owner, &arguments, &n)) return false;
+    if (!call_items[i].is_arguments) {
+        const hth_json *v = fields_value(f, call_items[i].member);
+        char *text;
+        if (!json_line_begin(&l)) return fields_no_memory(f);
+        if (hth_json_kind_of(v) == HTH_JSON_TEXT) json_text(&l.j, call_items[i].member, v->text.bytes, v->text.n);
+        else json_raw(&l.j, call_items[i].member, arguments, n);
+        if (!json_line_end(&l, &text, &n)) return fields_no_memory(f);
+        arguments = text, n -= text[n - 1] == '\n';
+        if (!conversation_own(t->owner, text)) return fields_no_memory(f);
+    }
+    if (!turn_call(t, id, name, arguments, n)) return fields_no_memory(f);
+    return !call_items[i].has_result || add_result(f, t, id, "output");
 }
 
 /* Reasoning belongs to what follows it. */
@@ -433,9 +468,14 @@ static bool read_item(fields *f, void *user)
     const char *type = "message";
     if (!fields_word(f, "type", &type)) return false;
     if (strcmp(type, "message") == 0) return read_message(f, t);
-    if (strcmp(type, "function_call") == 0) return read_call(f, t);
-    if (strcmp(type, "function_call_output") == 0) return read_result(f, t);
     if (strcmp(type, "reasoning") == 0) return read_reasoning(f, t);
+    for (size_t i = 0; i < sizeof call_items / sizeof *call_items; i++)
+        if (strcmp(type, call_items[i].type) == 0) return read_call(f, t, i);
+    for (size_t i = 0; i < sizeof skipped_items / sizeof *skipped_items; i++)
+        if (strcmp(type, skipped_items[i]) == 0) return true;
+    const char *id;
+    size_t n = strlen(type);
+    if (n > 7 && strcmp(type + n - 7, "_output") == 0) return read_id(f, &id) && add_result(f, t, id, "output");
     return fields_fail(f, "type", "items of type '%.60s' are not supported", type);
 }
 
