@@ -1,6 +1,7 @@
 /* Calls whose arguments are JSON: {"name": "f", "arguments": {...}}, in an array too, and names before arguments. The
  * arguments are given as they come. */
 #include "chat/answer_int.h"
+#include "chat/functions.h"
 
 #include "text/utf8.h"
 
@@ -8,17 +9,24 @@
 
 static hth_answer_state head, named_head, arguments, text_arguments, rest, end;
 
-bool hth_answer_begin_call(hth_answer *a, const char *name, size_t n)
+/* Names of this form are taken for calls, whether the function is given or not. */
+static bool is_plain(const char *name, size_t n)
 {
-    while (n > 0 && (*name == ' ' || *name == '\n')) name++, n--;
-    while (n > 0 && (name[n - 1] == ' ' || name[n - 1] == '\n')) n--;
-    bool ok = n > 0 && n < sizeof a->name;
+    bool ok = true;
     for (size_t i = 0; ok && i < n; i++) {
         char c = name[i];
         ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
              c == '-' || c == '.' || c == ':' || c == '/';
     }
-    if (!ok) return false;
+    return ok;
+}
+
+bool hth_answer_begin_call(hth_answer *a, const char *name, size_t n)
+{
+    while (n > 0 && (*name == ' ' || *name == '\n')) name++, n--;
+    while (n > 0 && (name[n - 1] == ' ' || name[n - 1] == '\n')) n--;
+    if (n == 0 || n >= sizeof a->name) return false;
+    if (!is_plain(name, n) && !hth_function_is_given(a->o.tools, (hth_str){name, n}, &a->has_memory)) return false;
     memcpy(a->name, name, n);
     a->name[n] = '\0';
     a->mark = "";

@@ -32,7 +32,7 @@ struct hth_answer {
     const char *mark; /* that opened what may be a call; "": none */
     uint32_t n_call;
     hth_json_scan scan; /* of arguments */
-    char name[72];      /* of the function that is called */
+    char name[520];     /* of the function that is called */
     uint32_t n_argument, n_message;
 };
 

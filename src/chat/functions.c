@@ -25,24 +25,34 @@ static bool takes_text(const hth_json *schema)
     return false;
 }
 
-static bool find_argument(const hth_json *tools, hth_str function, hth_str argument)
+/* The function of that name; NULL: there is none. */
+static const hth_json *find_function(const hth_json *tools, hth_str function)
 {
     for (const hth_json *tool = hth_json_first(tools); tool; tool = tool->next) {
         const hth_json *f = hth_json_member(tool, "function"), *name = hth_json_member(f, "name");
-        if (hth_json_kind_of(name) != HTH_JSON_TEXT || !same(name->text, function)) continue;
-        const hth_json *properties = hth_json_member(hth_json_member(f, "parameters"), "properties");
-        for (const hth_json *p = hth_json_first(properties); p; p = p->next)
-            if (same(p->key, argument)) return takes_text(p);
-        return false;
+        if (hth_json_kind_of(name) == HTH_JSON_TEXT && same(name->text, function)) return f;
     }
-    return false;
+    return NULL;
+}
+
+bool hth_function_is_given(const char *tools, hth_str function, bool *has_memory)
+{
+    hearth_error why = {0};
+    hth_json *list = tools ? hth_json_open(tools, strlen(tools), NULL, &why) : NULL;
+    bool is_given = find_function(list, function) != NULL;
+    if (why.status == HEARTH_ERROR_MEMORY) *has_memory = false;
+    hth_json_close(list);
+    return is_given;
 }
 
 bool hth_function_takes_text(const char *tools, hth_str function, hth_str argument, bool *has_memory)
 {
     hearth_error why = {0};
     hth_json *list = tools ? hth_json_open(tools, strlen(tools), NULL, &why) : NULL;
-    bool is_text = find_argument(list, function, argument);
+    const hth_json *parameters = hth_json_member(find_function(list, function), "parameters");
+    const hth_json *p = hth_json_first(hth_json_member(parameters, "properties"));
+    while (p && !same(p->key, argument)) p = p->next;
+    bool is_text = p && takes_text(p);
     if (why.status == HEARTH_ERROR_MEMORY) *has_memory = false;
     hth_json_close(list);
     return is_text;

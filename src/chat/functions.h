@@ -6,8 +6,10 @@
 #include "base/alloc.h"
 #include "chat/template.h"
 
-/* Whether the schema of a function says that an argument is a text. false also if it says nothing. tools: NULL, or
- * terminated. *has_memory becomes false if memory ran out. */
+/* Whether a function of that name is among them. tools: NULL, or terminated. *has_memory becomes false if memory ran
+ * out. */
+bool hth_function_is_given(const char *tools, hth_str function, bool *has_memory);
+/* Whether the schema of a function says that an argument is a text. false also if it says nothing. */
 bool hth_function_takes_text(const char *tools, hth_str function, hth_str argument, bool *has_memory);
 /* Whether a text is one JSON value. */
 bool hth_is_json(const char *text, size_t n, bool *has_memory);

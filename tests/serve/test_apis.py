@@ -72,6 +72,21 @@ def functions_are_called_where_they_must_be():
 
 
 @case
+def functions_have_any_name():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        def called(name, **more):
+            ask = {"messages": ASK, "max_tokens": 200, "seed": 1, "tool_choice": "required", "parallel_tool_calls": False,
+                   "tools": [{"type": "function", "function": {"name": name, "parameters": CITY}}], **more}
+            return s.post("/v1/chat/completions", ask)
+        for name in ("a b", "gr\u00f6\u00dfe", "mcp:server.tool/x", "mcp__plugin_github__create_pull_request-" * 2):
+            call, = called(name).json()["choices"][0]["message"]["tool_calls"]
+            check(call["function"]["name"] == name, call, name)
+            good_arguments(call["function"]["arguments"])
+        for name in ("", "\u00e9" * 129, "a\nb", 'a"', "a<b", "a\0"):
+            check(called(name).status == 400, name)
+
+
+@case
 def what_is_cut_of_a_call_that_must_be_is_no_text():
     with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
         one = {"messages": ASK, "tools": FUNCTIONS, "seed": 1, "temperature": 1.0}
@@ -360,7 +375,7 @@ def responses_have_items():
                                    ({"conversation": "c"}, "conversation", "send the full input"), ({"background": True}, "background", "send the full input"),
                                    ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type", "item_reference"),
                                    ({"input": [{"role": "king", "content": "a"}]}, "input[0].role", "one of"), ({"input": 3}, "input", "a whole number"),
-                                   ({"input": None}, "input", "nothing"), ({"max_output_tokens": -1}, "max_output_tokens", "0"),
+                                   ({"input": None}, "input", "nothing"), ({"max_output_tokens": -2}, "max_output_tokens", "-1"),
                                    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content[0].type", "text alone"),
                                    ({"text": {"format": {"type": "x"}}}, "text.format.type", "json_schema"),
                                    ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema", "missing"), ({"reasoning": {"effort": "much"}}, "reasoning.effort", "none"),
@@ -439,7 +454,7 @@ def messages_have_blocks():
         for more, param, words in (({"max_tokens": None}, "max_tokens", "missing"), ({"messages": []}, "messages", "1 to 4096"),
                                    ({"messages": [{"role": "king", "content": "a"}]}, "messages[0].role", "user or assistant"),
                                    ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "content[0].type", "image"),
-                                   ({"tool_choice": {"type": "any"}}, "tool_choice", "no functions"), ({"tools": [{"name": "a b"}]}, "tools[0].name", "letters"),
+                                   ({"tool_choice": {"type": "any"}}, "tool_choice", "no functions"), ({"tools": [{"name": "a<b"}]}, "tools[0].name", "characters"),
                                    ({"tools": tools, "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice", "no function 'x'")):
             answer = s.post("/v1/messages", {**ask, **more})
             error = answer.json()

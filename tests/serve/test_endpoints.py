@@ -116,7 +116,7 @@ def wrong_fields_are_named_and_null_means_absent():
                 ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text", "missing"),
                 ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls[0].function", "missing"),
                 ({"messages": [user], "tools": [{}]}, "tools[0].function", "missing"),
-                ({"messages": [user], "tools": [{"function": {"name": "a b"}}]}, "tools[0].function.name", "letters"),
+                ({"messages": [user], "tools": [{"function": {"name": "a<b"}}]}, "tools[0].function.name", "characters"),
                 ({"messages": [user], "tools": [{"type": "custom"}]}, "tools[0].type", "custom"),
                 ({"messages": [user], "add_generation_prompt": 0}, "add_generation_prompt", "true or false"),
                 ({"messages": [user], "chat_template_kwargs": []}, "chat_template_kwargs", "an array"),

@@ -445,15 +445,36 @@ def a_prompt_alone_is_evaluated_or_scored():
 
 
 @case
+def numbers_are_taken_as_other_servers_take_them():
+    with Server("-t", "1", "-c", "64") as s:
+        def text(**more):
+            answer = s.post("/v1/completions", asked(**{"max_tokens": 8, "seed": 3, "temperature": 1.0, **more}))
+            check(answer.status == 200, more, answer.raw)
+            return answer.json()["choices"][0]["text"]
+        usual = text()
+        for more in ({"max_tokens": 8.0}, {"seed": 3.0, "top_k": 4e1}, {"stop": ""}, {"stop": [""]}, {"stop": []}, {"stop": None}, {"functions": []},
+                     {"guided_json": None, "function_call": ""}):
+            check(text(**more) == usual, more)
+        check(text(top_k=-1) == text(top_k=0), "no limit")
+        check(text(top_p=0) == text(top_k=1) == text(temperature=0), "the likeliest token")
+        check(text(max_tokens=-1, stop=["", usual[-3:]]) == usual[:usual.index(usual[-3:])], "no limit but the stop text")
+        number = json.loads(text(max_tokens=60, guided_json={"type": "integer", "minimum": 10, "maximum": 12}))
+        check(10 <= number <= 12, number)
+
+
+@case
 def what_is_wrong_is_named():
-    wrong = [({"temperature": 6}, "temperature"), ({"temperature": "hot"}, "temperature"), ({"top_p": 0}, "top_p"),
-             ({"top_k": -1}, "top_k"), ({"max_tokens": -1}, "max_tokens"), ({"max_tokens": 1.5}, "max_tokens"),
-             ({"presence_penalty": 3}, "presence_penalty"), ({"stop": ""}, "stop"), ({"stop": [1]}, "stop"),
+    wrong = [({"temperature": 6}, "temperature"), ({"temperature": "hot"}, "temperature"), ({"top_p": -0.1}, "top_p"),
+             ({"top_k": -2}, "top_k"), ({"max_tokens": -2}, "max_tokens"), ({"max_tokens": 1.5}, "max_tokens"),
+             ({"presence_penalty": 3}, "presence_penalty"), ({"stop": [1]}, "stop"),
              ({"stop": ["a"] * 17}, "stop"), ({"stop": "a" * 257}, "stop"), ({"n": 9}, "n"), ({"seed": "x"}, "seed"),
              ({"stream": 1}, "stream"), ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
              ({"logprobs": 6}, "logprobs"), ({"logprobs": True}, "logprobs"), ({"suffix": "x"}, "suffix"), ({"echo": 1}, "echo"), ({"prompt": 5}, "prompt"),
              ({"prompt": [1, -1]}, "prompt"), ({"prompt": []}, "prompt"), ({"prompt": None}, "prompt"),
-             ({"prompt": ["a", 1]}, "prompt"), ({"prompt": ["a"] * 65}, "prompt")]
+             ({"prompt": ["a", 1]}, "prompt"), ({"prompt": ["a"] * 65}, "prompt"), ({"guided_json": "{"}, "guided_json"),
+             *(({name: value}, name) for name, value in (
+                 ("guided_regex", "a+"), ("guided_choice", ["a"]), ("guided_grammar", "root ::= x"), ("structured_outputs", {"choice": ["a"]}),
+                 ("functions", [{"name": "f"}]), ("function_call", "auto"), ("ebnf", "x"), ("stop_token_ids", [1]), ("min_tokens", 3)))]
     with Server("-t", "1", "-c", "64", model=story_with_template()) as s:
         for more, param in wrong:
             answer = s.post("/v1/completions", asked(**more))

@@ -144,10 +144,8 @@ const answer_format openai_chat_format = {.prefix = "chatcmpl-",
 
 static bool read_functions(fields *f, generation *g)
 {
-    static const function_shape older = {.field = "functions", .parameters = "parameters"};
     function_choice wanted;
-    return function_choice_read(f, &wanted) &&
-           functions_read(f, fields_value(f, "functions") ? &older : &chat_functions, &wanted, g);
+    return function_choice_read(f, &wanted) && functions_read(f, &chat_functions, &wanted, g);
 }
 
 static bool read_variables(fields *f, chat_variables *v)

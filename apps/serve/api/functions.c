@@ -5,14 +5,17 @@
 #include <string.h>
 
 /* Letters, digits, and - _ . : / */
-static bool check_name(fields *f, const char *name, size_t n)
+/* Whatever clients call their functions, but for what ends a name in the forms in which models write calls. */
+static bool check_name(fields *f, const char *name)
 {
-    static const char others[] = "-_.:/";
-    bool ok = n > 0 && n <= MAX_FUNCTION_NAME;
-    for (size_t i = 0; ok && i < n; i++)
-        ok = (name[i] >= 'a' && name[i] <= 'z') || (name[i] >= 'A' && name[i] <= 'Z') ||
-             (name[i] >= '0' && name[i] <= '9') || strchr(others, name[i]);
-    return ok || fields_fail(f, "name", "1 to %d letters, digits, - and _ are expected", MAX_FUNCTION_NAME);
+    size_t n = 0;
+    bool ok = *name;
+    for (const char *p = name; ok && *p; p++) {
+        n += (*p & 0xC0) != 0x80;
+        ok = (unsigned char)*p >= 0x20 && !strchr("\"\\<>{}\x7f", *p);
+    }
+    return (ok && n <= MAX_FUNCTION_NAME) ||
+           fields_fail(f, "name", "1 to %d characters are expected, and none of \"\\<>{}", MAX_FUNCTION_NAME);
 }
 
 static bool write_function(fields *f, const function_shape *shape, const char *name, json *j)
@@ -69,7 +72,7 @@ static bool write_item(fields *item, void *user)
         f.object = inside;
         snprintf(f.path, sizeof f.path, "%.80s.%s", item->path, shape->inside);
     }
-    if (!fields_need_word(&f, "name", &name) || !check_name(&f, name, strlen(name))) return false;
+    if (!fields_need_word(&f, "name", &name) || !check_name(&f, name)) return false;
     if (w->only && strcmp(name, w->only) != 0) return true;
     w->n++;
     return write_function(&f, shape, name, w->j);

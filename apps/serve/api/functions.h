@@ -4,7 +4,7 @@
 
 #include "serve/api/generation.h"
 
-enum { MAX_FUNCTIONS = 128, MAX_FUNCTION_NAME = 64 };
+enum { MAX_FUNCTIONS = 128, MAX_FUNCTION_NAME = 128 };
 
 /* Where an API has the parts of a function. */
 typedef struct function_shape {

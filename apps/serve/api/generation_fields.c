@@ -22,18 +22,26 @@ static void read_float(fields *f, const char *name, double least, double most, f
     if (fields_float(f, name, least, most, &x)) *value = (float)x;
 }
 
+/* The share of the likeliest tokens: 0 leaves one, as with other servers, where the library has 0 for its default. */
+static void read_share(fields *f, const char *name, float *value)
+{
+    const float least = 1e-6f;
+    read_float(f, name, 0.0, 1.0, value);
+    if (fields_value(f, name) && *value < least) *value = least;
+}
+
 void sampling_read(generation *g, fields *f)
 {
     hearth_sampler_options *o = &g->sampler;
     int64_t top_k = o->top_k, last_n = o->repeat_last_n, seed = -1;
     read_float(f, "temperature", 0.0, 5.0, &o->temperature);
-    read_float(f, "top_p", 1e-6, 1.0, &o->top_p);
+    read_share(f, "top_p", &o->top_p);
     read_float(f, "min_p", 0.0, 1.0, &o->min_p);
-    read_float(f, "typical_p", 1e-6, 1.0, &o->typical_p);
+    read_share(f, "typical_p", &o->typical_p);
     read_float(f, "repeat_penalty", 1e-3, 1e3, &o->repeat_penalty);
     read_float(f, "presence_penalty", -2.0, 2.0, &o->presence_penalty);
     read_float(f, "frequency_penalty", -2.0, 2.0, &o->frequency_penalty);
-    if (fields_int(f, "top_k", 0, INT32_MAX, &top_k)) o->top_k = (int32_t)top_k;
+    if (fields_int(f, "top_k", -1, INT32_MAX, &top_k)) o->top_k = top_k > 0 ? (int32_t)top_k : 0; /* else: off */
     if (fields_int(f, "repeat_last_n", -1, INT32_MAX, &last_n)) o->repeat_last_n = (int32_t)last_n;
     fields_int(f, "seed", INT64_MIN, INT64_MAX, &seed);
     o->seed = seed < 0 ? random_number() >> 1 : (uint64_t)seed; /* half: JSON's readers have signed numbers */
@@ -90,9 +98,9 @@ static void add_stop(fields *f, const char *name, const hth_json *v, stop_list *
 {
     if (hth_json_kind_of(v) != HTH_JSON_TEXT)
         fields_fail(f, name, "a text or an array of texts is expected");
-    else if (v->text.n == 0 || v->text.n > MAX_STOP_SIZE)
-        fields_fail(f, name, "texts of 1 to %d bytes are expected", MAX_STOP_SIZE);
-    else to->at[to->n].text = v->text.bytes, to->at[to->n++].n = v->text.n;
+    else if (v->text.n > MAX_STOP_SIZE)
+        fields_fail(f, name, "texts of at most %d bytes are expected", MAX_STOP_SIZE);
+    else if (v->text.n > 0) to->at[to->n].text = v->text.bytes, to->at[to->n++].n = v->text.n;
 }
 
 void stops_read(generation *g, fields *f, const char *name)
@@ -111,12 +119,45 @@ void stops_read(generation *g, fields *f, const char *name)
 
 /* ---- all -------------------------------------------------------------------------------------------------- */
 
-/* What would change the answer and is not offered is refused by name. */
+/* Values with which a field asks for nothing. */
+static bool is_empty(const hth_json *v)
+{
+    return !v || ((v->kind == HTH_JSON_BOOL || v->kind == HTH_JSON_INTEGER) && v->integer == 0) ||
+           (v->kind == HTH_JSON_TEXT && v->text.n == 0) || (v->kind >= HTH_JSON_ARRAY && v->n == 0);
+}
+
+/* What would change the answer and is not offered is refused by name: fields of OpenAI's protocol, of vLLM and SGLang. */
 static void refuse_others(fields *f)
 {
-    static const char *const names[] = {"suffix", "prediction", "web_search_options", "audio"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (fields_value(f, names[i])) fields_fail(f, names[i], "is not supported");
+    static const struct {
+        const char *name, *instead;
+    } others[] = {
+        {"functions", ": tools is its successor"},
+        {"function_call", ": tool_choice is its successor"},
+        {"structured_outputs", ": response_format and grammar are"},
+        {"guided_regex", ": grammar is"},
+        {"guided_choice", ": a response_format with an enum is"},
+        {"guided_grammar", ": grammar is"},
+        {"guided_whitespace_pattern", ""},
+        {"regex", ": grammar is"},
+        {"ebnf", ": grammar is"},
+        {"structural_tag", ""},
+        {"suffix", ""},
+        {"prediction", ""},
+        {"web_search_options", ""},
+        {"audio", ""},
+        {"use_beam_search", ""},
+        {"logits_processors", ""},
+        {"prompt_logprobs", ""},
+        {"bad_words", ""},
+        {"allowed_token_ids", ""},
+        {"min_tokens", ""},
+        {"stop_token_ids", ""},
+        {"truncate_prompt_tokens", ""},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!is_empty(fields_value(f, others[i].name)))
+            fields_fail(f, others[i].name, "is not supported%s", others[i].instead);
 }
 
 static void read_stream(fields *f, generation *g)
@@ -138,8 +179,8 @@ bool progress_read(generation *g, fields *f)
 bool length_read(generation *g, fields *f, const char *name)
 {
     int64_t n = 0;
-    if (!fields_int(f, name, 0, UINT32_MAX, &n)) return false;
-    if (fields_value(f, name)) g->max_token = (uint32_t)n, g->prompt_only = n == 0;
+    if (!fields_int(f, name, -1, UINT32_MAX, &n)) return false;
+    if (fields_value(f, name)) g->max_token = n > 0 ? (uint32_t)n : 0, g->prompt_only = n == 0; /* -1: no limit */
     return true;
 }
 

@@ -51,9 +51,12 @@ bool response_format_read(fields *f, wanted_constraint *w)
     *w = (wanted_constraint){.field = NULL};
     if (!fields_object(f, "response_format", &format)) return false;
     if (format && !response_format_read_object(f, format, "response_format", "json_schema", w)) return false;
-    if (!fields_object(f, "json_schema", &schema)) return false;
-    if (schema && w->field) return fields_fail(f, "json_schema", "contradicts %s", w->field);
-    if (schema) response_format_want_schema(w, "json_schema", schema);
+    static const char *const schemas[] = {"json_schema", "guided_json"}; /* of llama.cpp, of vLLM */
+    for (int i = 0; i < 2; i++) {
+        if (!fields_object(f, schemas[i], &schema)) return false;
+        if (schema && w->field) return fields_fail(f, schemas[i], "contradicts %s", w->field);
+        if (schema) response_format_want_schema(w, schemas[i], schema);
+    }
     if (!fields_text(f, "grammar", &grammar, &n)) return false;
     if (!grammar || n == 0) return true;
     if (w->field) return fields_fail(f, "grammar", "contradicts %s", w->field);
