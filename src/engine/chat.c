@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/fp_state.h"
 #include "base/log.h"
+#include "chat/normalise.h"
 #include "engine/engine.h"
 #include "engine/chat_int.h"
 #include "engine/struct_size.h"
@@ -167,11 +168,46 @@ static hth_str text_or_empty(const char *text)
 }
 
 /* Renders messages as they are. */
-static hearth_status render_messages(const hearth_chat *chat, const hth_template_input *in, hth_rendered *out,
-                                     hearth_error *err)
+static hearth_status render_as_is(const hearth_chat *chat, const hth_template_input *in, hth_rendered *out,
+                                  hearth_error *err)
 {
     return chat->template ? hth_template_render(chat->template, in, out, err)
                           : hth_chat_format_render(chat->format, in, out, err);
+}
+
+/* Renders messages by a set of rules. Whether the template takes them so, and shows each. */
+static bool render_by(const hearth_chat *chat, const hth_template_input *in, unsigned rules, hth_rendered *out)
+{
+    hth_plain_messages list;
+    hth_template_input other = *in;
+    hearth_error why;
+    bool is_new, ok = false;
+    *out = (hth_rendered){0};
+    if (hth_normalise(in->messages, in->n_message, rules, &list, &is_new, &why) != HEARTH_OK) return false;
+    other.messages = list.at, other.n_message = list.n;
+    if (is_new && render_as_is(chat, &other, out, &why) == HEARTH_OK)
+        ok = hth_shows_messages(out->text, out->n, list.at, list.n);
+    if (!ok) hth_rendered_free(out);
+    hth_plain_messages_free(&list);
+    return ok;
+}
+
+/* Renders messages as they are, or by the fewest rules with which the template takes and shows all of them; else the
+ * answer is that of the messages as they are. */
+static hearth_status render_messages(const hearth_chat *chat, const hth_template_input *in, hth_rendered *out,
+                                     hearth_error *err)
+{
+    hth_rendered other;
+    hearth_status st = render_as_is(chat, in, out, err);
+    bool may_retry = st == HEARTH_ERROR_ARGUMENT || st == HEARTH_ERROR_FORMAT ||
+                     (st == HEARTH_OK && !hth_shows_messages(out->text, out->n, in->messages, in->n_message));
+    for (size_t i = 0; may_retry && i < hth_normal_n_set(); i++) {
+        if (!render_by(chat, in, hth_normal_set(i), &other)) continue;
+        hth_rendered_free(out);
+        *out = other;
+        return HEARTH_OK;
+    }
+    return st;
 }
 
 /* Messages with functions, calls or results, for a template that shows none. */

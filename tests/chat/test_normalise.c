@@ -1,0 +1,132 @@
+/* chat/normalise.c: what each rule makes of a conversation, the order of sets, failures of memory. With templates:
+ * tests/serve/test_templates.py. */
+#include "chat/normalise.h"
+
+#include "support/faults.h"
+#include "support/test.h"
+
+static hth_message of(const char *role, const char *content, const char *members)
+{
+    return (hth_message){{role, strlen(role)}, {content, strlen(content)}, {members, strlen(members)}};
+}
+
+/* "role content members|..." */
+static void check(unsigned rules, const hth_message *m, size_t n, bool is_new, const char *wanted)
+{
+    hth_plain_messages out = {0};
+    bool found_new = false;
+    char text[2000];
+    size_t at = 0;
+    CHECK_OK(hth_normalise(m, n, rules, &out, &found_new, err));
+    for (size_t i = 0; i < out.n; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%.*s %.*s %.*s", i ? "|" : "", (int)out.at[i].role.n,
+                               out.at[i].role.bytes, (int)out.at[i].content.n, out.at[i].content.bytes,
+                               (int)out.at[i].members.n, out.at[i].members.bytes);
+    CHECK_TEXT(text, wanted);
+    CHECK_INT(found_new, is_new);
+    hth_plain_messages_free(&out);
+}
+#define CHECK_RULES(RULES, IS_NEW, WANTED, ...)                                                                \
+    check(RULES, (const hth_message[]){__VA_ARGS__}, sizeof((const hth_message[]){__VA_ARGS__}) / sizeof(hth_message), \
+          IS_NEW, WANTED)
+
+TEST(sets_of_few_rules_come_first)
+{
+    size_t n = hth_normal_n_set();
+    unsigned all = 0;
+    for (size_t i = 0; i < n; i++) {
+        unsigned set = hth_normal_set(i);
+        CHECK(set > 0 && !(set & HTH_NORMAL_LATER && set & HTH_NORMAL_SYSTEM));
+        CHECK(i == 0 || __builtin_popcount(set) >= __builtin_popcount(hth_normal_set(i - 1)));
+        for (size_t k = 0; k < i; k++) CHECK(hth_normal_set(k) != set);
+        all |= set;
+    }
+    CHECK_INT(all, 127);
+    CHECK_INT(hth_normal_set(n), 0);
+}
+
+TEST(messages_of_the_system_move_to_the_user)
+{
+    CHECK_RULES(HTH_NORMAL_LATER | HTH_NORMAL_MERGE, true, "system s |user a\n\nt |assistant b ", of("system", "s", ""),
+                of("user", "a", ""), of("system", "t", ""), of("assistant", "b", ""));
+    CHECK_RULES(HTH_NORMAL_SYSTEM | HTH_NORMAL_MERGE, true, "user s\n\na ", of("system", "s", ""), of("user", "a", ""));
+    CHECK_RULES(HTH_NORMAL_SYSTEM | HTH_NORMAL_MERGE, true, "user s |assistant b ", of("system", "s", ""),
+                of("assistant", "b", ""));
+    CHECK_RULES(HTH_NORMAL_LATER | HTH_NORMAL_MERGE, false, "system s |user a ", of("system", "s", ""), of("user", "a", ""));
+}
+
+TEST(messages_of_one_role_become_one)
+{
+    CHECK_RULES(HTH_NORMAL_MERGE, true, "user a\n\nb\n\nc ", of("user", "a", ""), of("user", "b", ""), of("user", "c", ""));
+    CHECK_RULES(HTH_NORMAL_MERGE, true, "user b |tool x |tool y ", of("user", "", ""), of("user", "b", ""), of("tool", "x", ""),
+                of("tool", "y", ""));
+    CHECK_RULES(HTH_NORMAL_MERGE, true, "assistant a\n\nb {\"tool_calls\": [1]}|assistant c ", of("assistant", "a", ""),
+                of("assistant", "b", "{\"tool_calls\": [1]}"), of("assistant", "c", ""));
+    CHECK_RULES(HTH_NORMAL_MERGE, false, "user a |assistant b ", of("user", "a", ""), of("assistant", "b", ""));
+}
+
+TEST(turns_are_filled_with_empty_messages)
+{
+    CHECK_RULES(HTH_NORMAL_FIRST, true, "user  |assistant a ", of("assistant", "a", ""));
+    CHECK_RULES(HTH_NORMAL_FIRST, true, "system s |user  |assistant a ", of("system", "s", ""), of("assistant", "a", ""));
+    CHECK_RULES(HTH_NORMAL_FIRST, false, "user a |assistant b ", of("user", "a", ""), of("assistant", "b", ""));
+    CHECK_RULES(HTH_NORMAL_ALTERNATE, true, "tool r |assistant  |user a ", of("tool", "r", ""), of("user", "a", ""));
+}
+
+TEST(ids_become_nine_letters_and_calls_keep_their_results)
+{
+    hth_plain_messages out;
+    bool is_new;
+    const hth_message m[] = {of("assistant", "", "{\"tool_calls\":[{\"id\":\"call_1\",\"n\":1e400},{\"id\":\"abcDEF123\"}]}"),
+                             of("tool", "r", "{\"tool_call_id\":\"call_1\"}")};
+    CHECK_OK(hth_normalise(m, 2, HTH_NORMAL_IDS, &out, &is_new, err));
+    CHECK(is_new && out.n == 2);
+    CHECK(hth_str_contains(out.at[0].members, "abcDEF123") && hth_str_contains(out.at[0].members, "1e400"));
+    CHECK(!hth_str_contains(out.at[0].members, "call_1"));
+    char id[10] = "";
+    CHECK_INT(sscanf(out.at[1].members.bytes, "{\"tool_call_id\":\"%9[0-9A-Za-z]\"}", id), 1);
+    CHECK(strlen(id) == 9 && hth_str_contains(out.at[0].members, id));
+    hth_plain_messages_free(&out);
+    CHECK_OK(hth_normalise(&m[1], 0, HTH_NORMAL_IDS, &out, &is_new, err));
+    CHECK(!is_new && out.n == 0);
+    hth_plain_messages_free(&out);
+}
+
+TEST(an_answer_of_several_calls_becomes_several)
+{
+    CHECK_RULES(HTH_NORMAL_SPLIT, true,
+                "assistant a {\"reasoning_content\":\"t\",\"tool_calls\":[{\"id\":\"1\"}]}|tool r {\"tool_call_id\":\"1\"}|"
+                "assistant  {\"tool_calls\":[{\"id\":\"2\"}]}|tool s {\"tool_call_id\":\"2\"}|user b ",
+                of("assistant", "a", "{\"reasoning_content\":\"t\",\"tool_calls\":[{\"id\":\"1\"},{\"id\":\"2\"}]}"),
+                of("tool", "s", "{\"tool_call_id\":\"2\"}"), of("tool", "r", "{\"tool_call_id\":\"1\"}"), of("user", "b", ""));
+    CHECK_RULES(HTH_NORMAL_SPLIT, true,
+                "assistant  {\"tool_calls\":[{\"id\":\"1\"}]}|assistant  {\"tool_calls\":[{\"id\":\"1\"}]}|tool r |"
+                "tool s {\"tool_call_id\":\"3\"}",
+                of("assistant", "", "{\"tool_calls\":[{\"id\":\"1\"},{\"id\":\"1\"}]}"), of("tool", "r", ""),
+                of("tool", "s", "{\"tool_call_id\":\"3\"}"));
+    CHECK_RULES(HTH_NORMAL_SPLIT, false, "assistant a {\"tool_calls\":[{\"id\":\"1\"}]}",
+                of("assistant", "a", "{\"tool_calls\":[{\"id\":\"1\"}]}"));
+}
+
+TEST(what_a_prompt_shows)
+{
+    const hth_message m[] = {of("user", " one, two!\n", ""), of("assistant", "<think>x y</think>\n\nthree", ""),
+                             of("user", "\"\\\"", "")};
+    CHECK(hth_shows_messages("<one, two!> three", 17, m, 3));
+    CHECK(!hth_shows_messages("three one", 9, m, 3) && !hth_shows_messages("one", 3, m, 3));
+    CHECK(hth_shows_messages("", 0, m, 0) && hth_shows_messages("", 0, &m[2], 1));
+}
+
+static hearth_status normalise_all(const fault_paths *p, hearth_error *err)
+{
+    const hth_message m[] = {of("system", "s", ""), of("assistant", "a", "{\"tool_calls\":[{\"id\":\"1\"},{\"id\":\"2\"}]}"),
+                             of("tool", "r", "{\"tool_call_id\":\"1\"}"), of("user", "b", ""), of("system", "t", "")};
+    hth_plain_messages out;
+    bool is_new;
+    (void)p;
+    hearth_status st = hth_normalise(m, 5, 127 - HTH_NORMAL_SYSTEM, &out, &is_new, err);
+    if (st == HEARTH_OK) hth_plain_messages_free(&out);
+    return st;
+}
+
+TEST(every_allocation_may_fail) { fault_survive("normalise", normalise_all, 4, 0, 0); }

@@ -1,0 +1,152 @@
+"""Any conversation with any template: twelve templates, each with a rule of those that people use, and the conversations
+that clients send. Every text stands in the prompt, in order and once, and the prompt of a conversation begins that of a
+longer one where the template alone gives both. Called by CTest with the program's path."""
+
+import json
+import re
+
+from server import MODEL, Server, case, chat_model, check, run_all, scratch
+
+SAYS = "<|{{ m.role }}|>{{ m.content }}<|end|>"
+CALLS = "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }}{{ c.function.arguments | tojson }}{{ c.id }}</tool_call>{% endfor %}"
+RESULT = "{{ m.tool_call_id or '' }}"
+FUNCTIONS = "{% if tools %}<|tools|>{{ tools | tojson }}<tool_call><|end|>{% endif %}"
+
+
+def each(says, before=""):
+    return FUNCTIONS + before + "{% for m in messages %}" + says + "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+
+
+def refuse(condition, why):
+    return "{% if " + condition + " %}{{ raise_exception('" + why + "') }}{% endif %}"
+
+
+ALL = SAYS + CALLS + RESULT
+TEMPLATES = {
+    "takes all": each(ALL),
+    "the system comes first": each(refuse("m.role == 'system' and not loop.first", "the system comes first") + ALL),
+    "no system": each(refuse("m.role == 'system'", "there is no system") + ALL),
+    "turns": each(refuse("m.role in ['user', 'assistant'] and not m.tool_calls and (m.role == 'user') == (ns.last == 'user')", "in turns")
+                  + "{% if m.role in ['user', 'assistant'] and not m.tool_calls %}{% set ns.last = m.role %}{% endif %}" + ALL,
+                  "{% set ns = namespace(last='assistant') %}"),
+    "turns, no system, no functions": re.sub("<tool_call>.*</tool_call>", "", each(
+        refuse("m.role == 'system' or (m.role == 'user') != (loop.index0 % 2 == 0)", "user and assistant in turns") + SAYS)).replace(FUNCTIONS, ""),
+    "ids of nine letters": each(refuse("m.tool_call_id and m.tool_call_id|length != 9", "nine letters") + "{% for c in m.tool_calls or [] %}"
+                                + refuse("c.id|length != 9", "nine letters") + "{% endfor %}" + ALL),
+    "one call": each(refuse("m.tool_calls and m.tool_calls|length != 1", "one call at once") + ALL),
+    "later systems are dropped": each("{% if m.role != 'system' or loop.first %}" + ALL + "{% endif %}"),
+    "the user comes first": each(refuse("loop.first and m.role not in ['user', 'system'] or loop.index0 == 1 and m.role == 'assistant' "
+                                        "and messages[0].role == 'system'", "the user comes first") + ALL),
+    "members": each(SAYS + "{% for c in m.tool_calls or [] %}<tool_call><function={{ c.function.name }}>{% for k, v in c.function.arguments|items %}"
+                    "<parameter={{ k }}>{{ v if v is string else v | tojson }}</parameter>{% endfor %}</function></tool_call>{% endfor %}" + RESULT),
+    "texts": each(SAYS + "{% for c in m.tool_calls or [] %}{{ '<tool_call>' + c.function.name + ' ' + c.function.arguments + '</tool_call>' }}"
+                  "{% endfor %}" + RESULT),
+    "alone": each(refuse("loop.index0 > 0 and messages[loop.index0 - 1].role == m.role and m.role != 'tool'", "one at a time") + ALL),
+}
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def system(text):
+    return {"role": "system", "content": text}
+
+
+def assistant(text, *calls):
+    given = [{"id": f"call_{name}_0123456789abcdef", "type": "function", "function": {"name": name, "arguments": arguments}} for name, arguments in calls]
+    return {"role": "assistant", "content": text, **({"tool_calls": given} if calls else {})}
+
+
+def result(name, text):
+    return {"role": "tool", "tool_call_id": f"call_{name}_0123456789abcdef", "content": text}
+
+
+F = ("look", '{"place": "lima", "n": 12}')
+G = ("hear", '{"sound": "bell"}')
+CUT = ("look", '{"place": "lima sou')
+SHAPES = {
+    "a question": [user("alpha")],
+    "with a system": [system("sigma"), user("alpha"), assistant("beta"), user("gamma")],
+    "the system behind": [user("alpha"), system("sigma")],  # Claude Code's first request
+    "the system again": [system("sigma"), user("alpha"), assistant("beta"), system("tau"), user("gamma")],
+    "two systems": [system("sigma"), system("tau"), user("alpha")],
+    "two of the user": [user("alpha"), user("gamma"), assistant("beta"), user("delta")],
+    "the assistant first": [assistant("beta"), user("alpha")],
+    "the assistant twice": [user("alpha"), assistant("beta"), assistant("epsilon"), user("gamma")],
+    "a call": [system("sigma"), user("alpha"), assistant("", F), result("look", "rho"), assistant("beta"), user("gamma")],
+    "two calls": [user("alpha"), assistant("beta", F, G), result("look", "rho"), result("hear", "phi")],
+    "a call that was cut": [user("alpha"), assistant(None, CUT), result("look", "rho")],
+    "a user who interrupts": [user("alpha"), assistant("", F), result("look", "rho"), user("gamma")],
+}
+
+
+def texts(messages):
+    """What must stand in the prompt, in this order; the calls of one answer may stand before or after their results."""
+    for m in messages:
+        yield from re.findall(r"\w+", m["content"] or "")
+
+
+@case
+def every_text_stands_in_the_prompt_once_and_in_order():
+    for name, template in TEMPLATES.items():
+        with open(MODEL, "rb") as f:
+            path = scratch("m.gguf", chat_model.with_template(f.read(), template))
+        with Server("-t", "1", model=path) as s:
+            for shape, messages in SHAPES.items():
+                answer = s.post("/apply-template", {"messages": messages})
+                check(answer.status == 200, name, shape, answer.raw)
+                prompt, at = answer.json()["prompt"], 0
+                for word in texts(messages):
+                    check(prompt.count(word) == 1 and prompt.find(word, at) >= 0, name, shape, word, prompt)
+                    at = prompt.find(word, at)
+                for m in messages:
+                    for call in m.get("tool_calls", []):
+                        for word in re.findall(r"[a-z]{3,}", call["function"]["arguments"] + " " + call["function"]["name"]):
+                            check(word in prompt, name, shape, word, prompt)
+                tools = [{"type": "function", "function": {"name": "look", "description": "omega"}}]
+                told = s.post("/apply-template", {"messages": messages, "tools": tools})
+                check(told.status == 200 and "omega" in told.json()["prompt"] and "alpha" in told.json()["prompt"], name, shape, told.raw)
+
+
+@case
+def prompts_grow_at_their_end_where_the_template_takes_them():
+    for name in ("takes all", "ids of nine letters", "members", "texts", "the system comes first"):
+        with open(MODEL, "rb") as f:
+            path = scratch("m.gguf", chat_model.with_template(f.read(), TEMPLATES[name]))
+        with Server("-t", "1", model=path) as s:
+            for shape, messages in SHAPES.items():
+                if name == "the system comes first" and any(m["role"] == "system" for m in messages[1:]):
+                    continue
+                before = ""
+                for n in range(1, len(messages) + 1):
+                    prompt = s.post("/apply-template", {"messages": messages[:n], "add_generation_prompt": False}).json()["prompt"]
+                    check(prompt.startswith(before), name, shape, n, prompt, before)
+                    before = prompt
+
+
+@case
+def what_a_template_takes_is_not_changed():
+    with open(MODEL, "rb") as f:
+        path = scratch("m.gguf", chat_model.with_template(f.read(), TEMPLATES["takes all"]))
+    with Server("-t", "1", model=path) as s:
+        for messages in SHAPES.values():
+            wanted = "".join(f"<|{m['role']}|>{m['content'] or ''}<|end|>"
+                             + "".join(f"<tool_call>{c['function']['name']}{c['function']['arguments']}{c['id']}</tool_call>"
+                                       for c in m.get("tool_calls", []))
+                             + m.get("tool_call_id", "") for m in messages)
+            prompt = s.post("/apply-template", {"messages": messages, "add_generation_prompt": False}).json()["prompt"]
+            check(prompt == wanted, prompt, wanted)
+
+
+@case
+def what_no_rule_helps_is_refused_in_the_words_of_the_template():
+    with open(MODEL, "rb") as f:
+        path = scratch("m.gguf", chat_model.with_template(f.read(), each(refuse("'no' in m.content", "never") + ALL)))
+    with Server("-t", "1", model=path) as s:
+        answer = s.post("/apply-template", {"messages": [user("no"), user("no")]})
+        check(answer.status == 400 and "never" in json.dumps(answer.json()), answer.raw)
+
+
+if __name__ == "__main__":
+    run_all(__file__)
