@@ -61,7 +61,7 @@ void models_answer(const request *r, reply *out)
 void model_answer(const request *r, reply *out)
 {
     engine *e = server_user(r->server);
-    const served_model *m = engine_find(e, r->tail, r->n_tail, false);
+    const served_model *m = engine_find(e, r->tail, r->n_tail, true);
     json_line l;
     problem p;
     if (!m) {

@@ -216,6 +216,24 @@ static served_model *run_queue(engine *e, uint64_t *late_ns)
     return next;
 }
 
+static bool is_waited_for(const engine *e, const served_model *m)
+{
+    const call *c = e->waiting;
+    while (c && c->user != m) c = c->next_queued;
+    return c != NULL;
+}
+
+/* Models that a client does not want any more; the next request loads them again. */
+static void unload_leaving(engine *e)
+{
+    for (served_model *m = engine_next_loaded(e, NULL), *next; m; m = next) {
+        next = engine_next_loaded(e, m);
+        if (!m->leaves || served_model_is_busy(m) || is_waited_for(e, m)) continue;
+        m->leaves = false;
+        unload(e, m);
+    }
+}
+
 uint64_t engine_run_calls(engine *e)
 {
     uint64_t late_ns;
@@ -227,6 +245,7 @@ uint64_t engine_run_calls(engine *e)
         if (next && !make_room(e, next)) break;
         if (next) load(e, next);
     } while (next);
+    unload_leaving(e);
     return late_ns;
 }
 

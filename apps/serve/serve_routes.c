@@ -34,10 +34,12 @@ const route serve_routes[] = {
     {.method = HTTP_POST, .path = "/apply-template", .run = template_run},
     {.method = HTTP_GET, .path = "/api/version", .answer = ollama_version_answer},
     {.method = HTTP_GET, .path = "/api/tags", .answer = ollama_tags_answer},
+    {.method = HTTP_GET, .path = "/api/ps", .answer = ollama_ps_answer},
     {.method = HTTP_POST, .path = "/api/show", .run = ollama_show_run},
     {.method = HTTP_POST, .path = "/api/chat", .run = ollama_chat_run},
     {.method = HTTP_POST, .path = "/api/generate", .run = ollama_generate_run},
     {.method = HTTP_POST, .path = "/api/embed", .run = ollama_embed_run},
+    {.method = HTTP_POST, .path = "/api/embeddings", .run = ollama_embeddings_run},
     {0},
 };
 /* clang-format on */

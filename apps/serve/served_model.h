@@ -44,6 +44,7 @@ typedef struct served_model {
     uint64_t used_ns; /* when the last request for it began; 0: none did */
     uint64_t busy_ns; /* when it had requests last, or when writing its cache was put off */
     bool keep_failed; /* its cache could not be written; it is tried again at the end */
+    bool leaves;      /* a client wants it to, once it has no requests */
     bool needs_room;  /* it did not fit beside those that are loaded */
 } served_model;
 

@@ -497,6 +497,55 @@ def ollama_has_lines():
 
 
 @case
+def clients_of_ollama_find_what_they_ask_for():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        version = s.get("/api/version").json()
+        check(tuple(map(int, version["version"].split("."))) >= (0, 13, 4) and version["hearth"], version)
+        model, = s.get("/api/ps").json()["models"]
+        check(model["name"] == "tools" and model["context_length"] == 512 and model["details"]["format"] == "gguf" and model["size"] > 0, model)
+        vector = s.post("/api/embeddings", {"model": "tools", "prompt": "a b"}).json()["embedding"]
+        check(vector == s.post("/api/embed", {"model": "tools", "input": "a b"}).json()["embeddings"][0], vector)
+        check(s.post("/api/embeddings", {"model": "tools", "input": "a"}).status == 400 and s.get("/v1/models/tools:latest").json()["id"] == "tools", "names")
+        ask = {"model": "tools", "messages": ASK, "logprobs": True, "top_logprobs": 2, "options": {"num_predict": 5, "seed": 3}}
+        whole = s.post("/api/chat", {**ask, "stream": False}).json()
+        check(len(whole["logprobs"]) == 5 and all(len(t["top_logprobs"]) == 2 and t["logprob"] <= 0 for t in whole["logprobs"]), whole)
+        parts = [t for line in lines_of(s.post("/api/chat", ask)) for t in line.get("logprobs", [])]
+        check(parts == whole["logprobs"], parts, whole["logprobs"])
+        generate = s.post("/api/generate", {"model": "tools", "prompt": "a", "stream": False, "logprobs": True, "options": {"num_predict": 2}}).json()
+        check(len(generate["logprobs"]) == 2 and "top_logprobs" not in generate["logprobs"][0] or generate["logprobs"][0]["top_logprobs"] == [], generate)
+
+
+@case
+def a_model_leaves_when_a_client_of_ollama_asks_for_it():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        text = s.post("/api/chat", {"model": "tools", "messages": ASK, "stream": False, "options": {"num_predict": 5, "seed": 3}}).json()["message"]
+        for body, path in (({"messages": [], "keep_alive": 0}, "/api/chat"), ({"keep_alive": "0s"}, "/api/generate"), ({"prompt": "", "keep_alive": 0.0}, "/api/generate")):
+            check(s.post(path, {"model": "tools", "stream": False, **body}).json()["done_reason"] == "unload", body)
+            s.wait_for("has left the memory")
+            s.lines.clear()
+            check(s.get("/api/ps").json()["models"] == [] and s.get("/health").status == 200, "none is loaded")
+            check(s.get("/api/tags").json()["models"][0]["name"] == "tools", "it is served")
+            again = s.post("/api/chat", {"model": "tools", "messages": ASK, "stream": False, "options": {"num_predict": 5, "seed": 3}, "keep_alive": "0.5h"})
+            check(again.json()["message"] == text and len(s.get("/api/ps").json()["models"]) == 1, again.raw)
+        check(s.post("/api/chat", {"model": "tools", "messages": [], "keep_alive": -1}).json()["done_reason"] == "load", "for ever")
+        check(s.post("/api/chat", {"model": "tools", "messages": [], "keep_alive": {}}).status == 400, "no time")
+
+
+@case
+def programs_may_leave_the_type_out_and_pages_may_not():
+    body = json.dumps({"model": "tools", "prompt": "a", "stream": False, "options": {"num_predict": 1}}).encode()
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        form = "Content-Type: application/x-www-form-urlencoded"
+        for path, header, status in (("/api/generate", form, 200), ("/api/generate", "content-type:\0", 200), ("/api/generate", "Content-Type: text/plain", 415),
+                                     ("/v1/completions", form, 415), ("/v1/completions", "content-type:\0", 415)):
+            answer = s.post(path, body, [header])
+            check(answer.status == status, path, header, answer.raw)
+        for page in ("Origin: http://localhost", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: none"):
+            check(s.post("/api/generate", body, [form, page]).status in (403, 415), page)
+        check(s.post("/api/generate", body, [form], host="evil.example").status == 403, "another host")
+
+
+@case
 def texts_become_vectors():
     with Server("-t", "1") as s:
         ask = {"model": "m", "input": ["Once upon a time there was a dog.", "A dog"]}

@@ -11,16 +11,18 @@
 
 enum { MAX_INPUTS = 2048, PART = 32 }; /* PART: tokens between two steps of the scheduler */
 
-typedef struct embedding {
+typedef struct embedding embedding;
+struct embedding {
     task task;
     served_model *served;
     prompt_list inputs;
-    bool as_base64, is_ollama;
+    bool as_base64;
+    void (*write)(json *j, const struct embedding *m);
     uint32_t n_dim;
     hearth_embedder *embedder;
     float *vectors; /* [inputs.n][n_dim] */
     uint64_t begin_ns;
-} embedding;
+};
 
 static void free_embedding(embedding *m)
 {
@@ -91,6 +93,9 @@ static void write_ollama(json *j, const embedding *m)
     json_uint(j, "prompt_eval_count", hearth_embedder_n_evaluated(m->embedder));
 }
 
+/* The vector of the only text. */
+static void write_ollama_older(json *j, const embedding *m) { write_vector(j, "embedding", m->vectors, m->n_dim); }
+
 /* ---- evaluation
  * -------------------------------------------------------------------------------------------------- */
 
@@ -113,7 +118,7 @@ static bool go_on(task *t)
         problem_of_error(&p, &err);
         call_problem(t->call, &p);
     } else {
-        if (json_line_begin(&l)) (m->is_ollama ? write_ollama : write_openai)(&l.j, m);
+        if (json_line_begin(&l)) m->write(&l.j, m);
         call_line(t->call, &l);
     }
     free_embedding(m);
@@ -163,21 +168,21 @@ static bool begin_texts(fields *f, embedding *m)
     return has_memory ? st == HEARTH_OK : fields_no_memory(f);
 }
 
-static bool read_all(fields *f, embedding *m)
+static bool read_all(fields *f, embedding *m, const char *field)
 {
     const char *encoding = "float";
     int64_t n_dim = m->served->info.d_model;
     if (!is_possible(f, m) || !fields_word(f, "encoding_format", &encoding) ||
         !fields_int(f, "dimensions", 1, n_dim, &n_dim) ||
-        !prompts_read(f, m->served, "input", MAX_INPUTS, &m->inputs))
+        !prompts_read(f, m->served, field, MAX_INPUTS, &m->inputs))
         return false;
     m->as_base64 = strcmp(encoding, "base64") == 0;
     if (!m->as_base64 && strcmp(encoding, "float") != 0)
         return fields_fail(f, "encoding_format", "float or base64 is expected");
     for (size_t i = 0; i < m->inputs.n; i++) {
-        if (m->inputs.at[i].n == 0) return fields_fail(f, "input", "[%zu] has no tokens", i);
+        if (m->inputs.at[i].n == 0) return fields_fail(f, field, "[%zu] has no tokens", i);
         if (m->inputs.at[i].n > served_model_n_ctx(m->served)) {
-            fields_fail(f, "input", "[%zu] has %zu tokens; the context has %u", i, m->inputs.at[i].n,
+            fields_fail(f, field, "[%zu] has %zu tokens; the context has %u", i, m->inputs.at[i].n,
                         served_model_n_ctx(m->served));
             f->problem->code = "context_length_exceeded";
             return false;
@@ -187,7 +192,7 @@ static bool read_all(fields *f, embedding *m)
     return open_embedder(f, m) && begin_texts(f, m);
 }
 
-static void run(served_model *served, call *c, bool is_ollama)
+static void run(served_model *served, call *c, const char *field, void (*write)(json *j, const embedding *m))
 {
     fields f;
     problem p;
@@ -197,9 +202,9 @@ static void run(served_model *served, call *c, bool is_ollama)
     if (m)
         *m = (embedding){.task = {.call = c, .go_on = go_on},
                          .served = served,
-                         .is_ollama = is_ollama,
+                         .write = write,
                          .begin_ns = hth_clock_ns()};
-    if (!m || !read_all(&f, m)) {
+    if (!m || !read_all(&f, m, field)) {
         call_problem(c, &p);
         if (m) free_embedding(m);
         return;
@@ -208,5 +213,6 @@ static void run(served_model *served, call *c, bool is_ollama)
     served->tasks = &m->task;
 }
 
-void embeddings_run(void *user, call *c) { run(user, c, false); }
-void ollama_embed_run(void *user, call *c) { run(user, c, true); }
+void embeddings_run(void *user, call *c) { run(user, c, "input", write_openai); }
+void ollama_embed_run(void *user, call *c) { run(user, c, "input", write_ollama); }
+void ollama_embeddings_run(void *user, call *c) { run(user, c, "prompt", write_ollama_older); }

@@ -1,4 +1,4 @@
-/* GET /api/version and /api/tags, POST /api/show: what clients of Ollama ask before anything else. */
+/* GET /api/version, /api/tags and /api/ps, POST /api/show: what clients of Ollama ask before anything else. */
 #define _GNU_SOURCE
 #include "serve/api/ollama.h"
 #include "serve/endpoints.h"
@@ -7,11 +7,17 @@
 #include <string.h>
 #include <time.h>
 
+/* Whose API this is like: clients refuse to work with older ones. */
+#define OLLAMA_VERSION "0.13.5"
+
 void ollama_version_answer(const request *r, reply *out)
 {
     json_line l;
     (void)r;
-    if (json_line_begin(&l)) json_word(&l.j, "version", hearth_version());
+    if (json_line_begin(&l)) {
+        json_word(&l.j, "version", OLLAMA_VERSION);
+        json_word(&l.j, "hearth", hearth_version());
+    }
     reply_line(out, &l);
 }
 
@@ -61,6 +67,38 @@ void ollama_tags_answer(const request *r, reply *out)
     json_line l;
     if (!need_model(r, out, FORM_OLLAMA)) return;
     if (json_line_begin(&l)) write_all_models(&l.j, "models", e, write_model);
+    reply_line(out, &l);
+}
+
+/* Those that are loaded. They leave for others, not by the clock. */
+static void write_running(json *j, const served_model *m)
+{
+    json_word(j, "name", m->id);
+    json_word(j, "model", m->id);
+    json_uint(j, "size", m->facts.weight_size);
+    json_word(j, "digest", m->listed);
+    write_details(j, &m->facts);
+    json_word(j, "expires_at", "9999-12-31T23:59:59Z");
+    json_uint(j, "size_vram", 0);
+    json_uint(j, "context_length", m->facts.n_ctx);
+}
+
+void ollama_ps_answer(const request *r, reply *out)
+{
+    engine *e = server_user(r->server);
+    json_line l;
+    if (json_line_begin(&l)) {
+        json_open_compact(&l.j, "models", '[');
+        engine_lock(e);
+        for (size_t i = 0; i < e->n_model; i++) {
+            if (!e->models[i].is_loaded) continue;
+            json_open_compact(&l.j, NULL, '{');
+            write_running(&l.j, &e->models[i]);
+            json_close(&l.j, '}');
+        }
+        engine_unlock(e);
+        json_close(&l.j, ']');
+    }
     reply_line(out, &l);
 }
 

@@ -40,7 +40,7 @@ typedef struct piece {
 } piece;
 
 /* What came: a member message, or response for generate. */
-static void write_piece(json *j, const choice *c, const piece *p)
+static void write_piece(json *j, choice *c, const piece *p)
 {
     bool is_chat = !c->generation->is_plain;
     if (is_chat) json_open_compact(j, "message", '{');
@@ -53,6 +53,8 @@ static void write_piece(json *j, const choice *c, const piece *p)
         json_close(j, ']');
     }
     if (is_chat) json_close(j, '}');
+    if (c->probs.n > c->probs.n_written)
+        logprobs_write_list(j, "logprobs", &c->probs, c->generation->served->model);
 }
 
 static void write_end(json *j, const choice *c)
@@ -108,7 +110,7 @@ static void end_choice(choice *c)
 
 static void answer_whole(generation *g)
 {
-    const choice *c = &g->choices[0];
+    choice *c = &g->choices[0];
     json_line l;
     if (begin_line(g, &l)) {
         write_piece(&l.j, c,
@@ -154,12 +156,27 @@ static bool read_think(fields *f, chat_variables *v)
     return true;
 }
 
+/* keep_alive 0: the model leaves when it has no requests any more. Other times have no effect: a model leaves for
+ * another one. */
+static bool read_keep_alive(fields *f, generation *g)
+{
+    const hth_json *v = fields_value(f, "keep_alive");
+    if (v && !hth_json_is_number(v) && v->kind != HTH_JSON_TEXT)
+        return fields_fail(f, "keep_alive", "a number of seconds or a text as 5m is expected");
+    char *end = NULL;
+    bool is_zero = hth_json_is_number(v) ? !(v->real < 0.0 || v->real > 0.0)
+                                         : v && strtol(v->text.bytes, &end, 10) == 0 && end > v->text.bytes && *end != '.';
+    g->served->leaves = is_zero;
+    return true;
+}
+
 static bool read_all(fields *f, generation *g, chat_variables *v)
 {
     const hth_json *options;
     int64_t n_predict = -1;
     g->is_stream = true;
-    if (!fields_bool(f, "stream", &g->is_stream) || !read_format(f, g) || !read_think(f, v) ||
+    logprobs_read_chat(f, &g->probs);
+    if (!fields_bool(f, "stream", &g->is_stream) || !read_format(f, g) || !read_think(f, v) || !read_keep_alive(f, g) ||
         !fields_object(f, "options", &options))
         return false;
     if (!options) return true;
@@ -171,7 +188,7 @@ static bool read_all(fields *f, generation *g, chat_variables *v)
     return true;
 }
 
-/* Clients ask so that a model is loaded, which it is. */
+/* Clients ask so that a model is loaded, which it is, or that it leaves. */
 static void answer_loaded(generation *g)
 {
     json_line l;
@@ -179,7 +196,7 @@ static void answer_loaded(generation *g)
     if (begin_line(g, &l)) {
         write_piece(&l.j, &(choice){.generation = g}, &(piece){.n_text = 0});
         json_bool(&l.j, "done", true);
-        json_word(&l.j, "done_reason", "load");
+        json_word(&l.j, "done_reason", g->served->leaves ? "unload" : "load");
     }
     call_line(c, &l);
     generation_free(g);
@@ -196,7 +213,7 @@ void ollama_chat_run(void *user, call *c)
     const function_choice wanted = {.field = "tools"};
     generation *g = generation_make(served, c, &ollama_format, &f, &p);
     if (!g) return;
-    if (fields_array(&f, "messages", &messages) && hth_json_count(messages) == 0) {
+    if (fields_array(&f, "messages", &messages) && hth_json_count(messages) == 0 && read_keep_alive(&f, g)) {
         answer_loaded(g);
         return;
     }

@@ -80,6 +80,15 @@ static void copy_names(char *out, size_t size, text_part names)
     memcpy(out, names.text, names.n);
 }
 
+/* What `curl -d` sends, or no type at all, as examples of Ollama's have it: from a program, as a page of another site
+ * could send it too. */
+static bool may_lack_type(const head *h, api_form form)
+{
+    text_part type = h->field[HEAD_CONTENT_TYPE];
+    bool is_page = h->n_field[HEAD_ORIGIN] > 0 || h->n_field[HEAD_FETCH_SITE] > 0;
+    return form == FORM_OLLAMA && !is_page && (!type.text || text_is(text_trim(type), "application/x-www-form-urlencoded"));
+}
+
 static bool is_json(text_part type)
 {
     const char *semicolon = type.text ? memchr(type.text, ';', type.n) : NULL;
@@ -147,7 +156,7 @@ static bool check_body(connection *c, const head *h)
     bool needs_engine = c->request->route->run != NULL;
     if (h->n_field[HEAD_EXPECT] > 0 && !text_is(h->field[HEAD_EXPECT], "100-continue")) {
         connection_refuse(c, 417, "", "100-continue alone can be expected");
-    } else if (needs_engine && !is_json(h->field[HEAD_CONTENT_TYPE])) {
+    } else if (needs_engine && !is_json(h->field[HEAD_CONTENT_TYPE]) && !may_lack_type(h, c->request->form)) {
         connection_refuse(c, 415, "", "the Content-Type must be application/json");
     } else if (!h->chunked && h->content_length > limits->max_body) {
         connection_refuse(c, 413, "", "the body has %llu bytes; %zu are allowed",

@@ -11,6 +11,7 @@ static const char *const field_names[N_HEAD_FIELD] = {
     [HEAD_AUTHORIZATION] = "authorization",
     [HEAD_API_KEY] = "x-api-key",
     [HEAD_ORIGIN] = "origin",
+    [HEAD_FETCH_SITE] = "sec-fetch-site",
     [HEAD_EXPECT] = "expect",
     [HEAD_REQUEST_ID] = "x-request-id",
     [HEAD_REQUEST_HEADERS] = "access-control-request-headers",

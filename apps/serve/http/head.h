@@ -20,6 +20,7 @@ typedef enum head_field {
     HEAD_AUTHORIZATION,
     HEAD_API_KEY, /* x-api-key, of clients of Anthropic's interface */
     HEAD_ORIGIN,
+    HEAD_FETCH_SITE, /* sec-fetch-site, of browsers */
     HEAD_EXPECT,
     HEAD_REQUEST_ID,      /* x-request-id */
     HEAD_REQUEST_HEADERS, /* access-control-request-headers */
