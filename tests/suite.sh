@@ -224,6 +224,9 @@ peers)
         HEARTH_TEST_REPORT=$PWD/build/peers/cases.tsv python3 tests/peers/peers.py build build/peers "${SEED:-1}"
         note "suites of others, against build/hearth serve"
         HEARTH_TEST_REPORT=$PWD/build/peers/cases.tsv python3 tests/peers/serving.py build build/peers
+        note "templates of llama.cpp"
+        HEARTH_TEST_REPORT=$PWD/build/peers/cases.tsv python3 tests/peers/templates.py build/hearth \
+            build/peers/llama.cpp/models/templates
         folders=build/peers
     fi
     ;;

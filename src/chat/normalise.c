@@ -1,4 +1,4 @@
-/* The rules, each a pass over the list of messages. */
+/* The rules, each a pass over the list of messages, and which sets of them are worth a try. */
 #include "chat/normalise.h"
 
 #include "base/hash.h"
@@ -7,34 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_RULE = 7, ID_SIZE = 9 };
-
-/* ---- sets ---------------------------------------------------------------------------------------------- */
-
-static unsigned count(unsigned set) { return (unsigned)__builtin_popcount(set); }
-
-static bool moves(unsigned set) { return set & (HTH_NORMAL_LATER | HTH_NORMAL_SYSTEM); }
-
-/* Where a role is changed, messages of one role may follow each other; one of the two rules of the system is enough. */
-static bool is_possible(unsigned set)
-{
-    return set > 0 && (!moves(set) || set & HTH_NORMAL_MERGE) && !(set & HTH_NORMAL_LATER && set & HTH_NORMAL_SYSTEM);
-}
-
-size_t hth_normal_n_set(void)
-{
-    size_t n = 0;
-    for (unsigned set = 0; set < 1u << N_RULE; set++) n += is_possible(set);
-    return n;
-}
-
-unsigned hth_normal_set(size_t i)
-{
-    for (unsigned n_rule = 1; n_rule <= N_RULE; n_rule++)
-        for (unsigned set = 1; set < 1u << N_RULE; set++)
-            if (count(set) == n_rule && is_possible(set) && i-- == 0) return set;
-    return 0;
-}
+enum { N_RULE = 10, ALL_RULES = (1 << N_RULE) - 1, ID_SIZE = 9 };
 
 /* ---- lists --------------------------------------------------------------------------------------------- */
 
@@ -220,6 +193,27 @@ static bool split_calls(list *l, const hth_message *m, size_t n, bool *changed)
     return true;
 }
 
+/* ---- contents -------------------------------------------------------------------------------------------- */
+
+static bool change_content(list *l, hth_normal_rule rule, hth_message *m, bool *changed)
+{
+    bool has_calls = calls_of(members_of(l, m)) != NULL;
+    if (l->st != HEARTH_OK) return false;
+    if (rule == HTH_NORMAL_APART && has_calls && m->content.n > 0) {
+        hth_message text = {.role = m->role, .content = m->content};
+        m->content.n = 0;
+        *changed = true;
+        if (!add(l, text)) return false;
+    } else if (rule == HTH_NORMAL_NONE && has_calls && m->content.n == 0) {
+        m->content.bytes = NULL;
+        *changed = true;
+    } else if (rule == HTH_NORMAL_FILL && !has_calls && m->content.n == 0 && (is_of(m, "user") || is_of(m, "assistant"))) {
+        m->content = (hth_str){"...", 3};
+        *changed = true;
+    }
+    return add(l, *m);
+}
+
 /* ---- all ----------------------------------------------------------------------------------------------- */
 
 /* What a rule makes of the i-th message of a list. */
@@ -242,20 +236,22 @@ static bool apply_to(list *l, hth_normal_rule rule, const hth_message *m, size_t
             if (!add(l, empty_of("user"))) return false;
         }
         return add(l, copy);
-    default:
+    case HTH_NORMAL_ALTERNATE:
         if (is_of(&copy, "user") && i > 0 && is_of(&m[i - 1], "tool")) {
             *changed = true;
             if (!add(l, empty_of("assistant"))) return false;
         }
         return add(l, copy);
+    default: return change_content(l, rule, &copy, changed);
     }
 }
 
-hearth_status hth_normalise(const hth_message *messages, size_t n, unsigned rules, hth_plain_messages *out,
-                            bool *is_new, hearth_error *err)
+/* *changed: the rules that changed something. */
+static hearth_status apply(const hth_message *messages, size_t n, unsigned rules, hth_plain_messages *out,
+                           unsigned *changed, hearth_error *err)
 {
     *out = (hth_plain_messages){0};
-    unsigned idle = 0;
+    *changed = 0;
     list from = {.at = (hth_message *)(uintptr_t)messages, .n = n};
     for (unsigned rule = 1; rule < 1u << N_RULE; rule <<= 1) {
         list to = {.arena = &out->arena, .err = err};
@@ -268,13 +264,59 @@ hearth_status hth_normalise(const hth_message *messages, size_t n, unsigned rule
             hth_plain_messages_free(out);
             return to.st;
         }
-        if (!is_other) idle |= rule;
+        if (is_other) *changed |= rule;
         from = to;
     }
     out->at = from.at;
     out->n = from.n;
-    *is_new = idle == 0 || (idle == HTH_NORMAL_MERGE && moves(rules)); /* it need not be needed behind those */
     return HEARTH_OK;
+}
+
+static bool moves(unsigned set) { return set & (HTH_NORMAL_LATER | HTH_NORMAL_SYSTEM); }
+
+hearth_status hth_normalise(const hth_message *messages, size_t n, unsigned rules, hth_plain_messages *out,
+                            bool *is_new, hearth_error *err)
+{
+    unsigned changed;
+    hearth_status st = apply(messages, n, rules, out, &changed, err);
+    unsigned idle = rules & ~changed;
+    *is_new = idle == 0 || (idle == HTH_NORMAL_MERGE && moves(rules)); /* it need not be needed behind those */
+    return st;
+}
+
+/* ---- sets ---------------------------------------------------------------------------------------------- */
+
+/* Where a role is changed, messages of one role may follow each other; one of the two rules of the system is enough. */
+static bool is_possible(unsigned set)
+{
+    return (!moves(set) || set & HTH_NORMAL_MERGE) && !(set & HTH_NORMAL_LATER && set & HTH_NORMAL_SYSTEM);
+}
+
+/* A rule that changes nothing, alone or behind all others, is in no set. */
+hearth_status hth_normal_begin(const hth_message *messages, size_t n, hth_normal_sets *out, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    *out = (hth_normal_sets){.n_rule = 1};
+    for (unsigned i = 0; i < N_RULE + 2 && st == HEARTH_OK; i++) {
+        unsigned rules = i < N_RULE ? 1u << i : ALL_RULES & ~(i == N_RULE ? HTH_NORMAL_LATER : HTH_NORMAL_SYSTEM), changed;
+        hth_plain_messages made;
+        st = apply(messages, n, rules, &made, &changed, err);
+        if (st != HEARTH_OK) break;
+        hth_plain_messages_free(&made);
+        out->possible |= changed;
+    }
+    if (moves(out->possible)) out->possible |= HTH_NORMAL_MERGE;
+    return st;
+}
+
+unsigned hth_normal_next(hth_normal_sets *sets)
+{
+    for (; sets->n_rule <= N_RULE; sets->n_rule++, sets->last = 0)
+        while (sets->last < ALL_RULES) {
+            unsigned set = ++sets->last;
+            if ((unsigned)__builtin_popcount(set) == sets->n_rule && !(set & ~sets->possible) && is_possible(set)) return set;
+        }
+    return 0;
 }
 
 /* ---- what a prompt shows ------------------------------------------------------------------------------- */
@@ -302,11 +344,37 @@ static hth_str piece_of(const hth_message *m)
     return (hth_str){"", 0};
 }
 
+static bool has_text(const char *text, size_t n, hth_str piece)
+{
+    for (size_t at = 0; at + piece.n <= n; at++)
+        if (memcmp(text + at, piece.bytes, piece.n) == 0) return true;
+    return false;
+}
+
+/* Whether a text has the names of a message's calls and a piece of their arguments. */
+static bool shows_calls(const char *text, size_t n, const hth_message *m)
+{
+    hearth_error why;
+    bool ok = true;
+    hth_json *members = m->members.n > 0 ? hth_json_open(m->members.bytes, m->members.n, NULL, &why) : NULL;
+    const hth_json *calls = calls_of(members);
+    for (const hth_json *call = hth_json_first(calls); call && ok; call = call->next) {
+        const hth_json *f = hth_json_member(call, "function"), *name = hth_json_member(f, "name"),
+                       *arguments = hth_json_member(f, "arguments");
+        ok = hth_json_kind_of(name) != HTH_JSON_TEXT || has_text(text, n, name->text);
+        if (ok && hth_json_kind_of(arguments) == HTH_JSON_TEXT)
+            ok = has_text(text, n, piece_of(&(hth_message){.content = arguments->text}));
+    }
+    hth_json_close(members);
+    return ok;
+}
+
 bool hth_shows_messages(const char *text, size_t n_text, const hth_message *messages, size_t n)
 {
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
         hth_str piece = piece_of(&messages[i]);
+        if (!shows_calls(text + at, n_text - at, &messages[i])) return false;
         while (at + piece.n <= n_text && memcmp(text + at, piece.bytes, piece.n) != 0) at++;
         if (at + piece.n > n_text) return false;
         at += piece.n;

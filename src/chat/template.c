@@ -45,6 +45,14 @@ static bool put_text(hth_jinja *j, hth_jinja_dict *dict, const char *name, hth_s
            hth_jinja_put(j, dict, &key, &v);
 }
 
+/* Bytes that are NULL are None. */
+static bool put_content(hth_jinja *j, hth_jinja_dict *message, hth_str content)
+{
+    hth_jinja_value key, none = hth_jinja_none();
+    if (content.bytes) return put_text(j, message, "content", content, false);
+    return hth_jinja_text_word(j, "content", &key) && hth_jinja_put(j, message, &key, &none);
+}
+
 /* The object that arguments of a call spell. What a model wrote and is none (it was cut, or is an array) is the one
  * member of an object, so that templates that go over members show it too. */
 static bool object_of(hth_jinja *j, hth_jinja_value *arguments, hth_str text, hth_jinja_value *out)
@@ -109,7 +117,7 @@ static bool set_messages(hth_jinja *j)
                                   "message %zu: a role is a word of at most 64 letters, digits, - and _", i);
         if (!hth_jinja_new_dict(j, JINJA_DICT, &message) ||
             !put_text(j, message.as.dict, "role", m->role, true) ||
-            !put_text(j, message.as.dict, "content", m->content, false) ||
+            !put_content(j, message.as.dict, m->content) ||
             !put_members(j, message.as.dict, m->members) || !hth_jinja_push(j, list.as.list, &message))
             return false;
     }

@@ -175,37 +175,47 @@ static hearth_status render_as_is(const hearth_chat *chat, const hth_template_in
                           : hth_chat_format_render(chat->format, in, out, err);
 }
 
-/* Renders messages by a set of rules. Whether the template takes them so, and shows each. */
-static bool render_by(const hearth_chat *chat, const hth_template_input *in, unsigned rules, hth_rendered *out)
+/* Renders messages by a set of rules. Whether the template takes them so; *shows: it shows all of them. */
+static bool render_by(const hearth_chat *chat, const hth_template_input *in, unsigned rules, hth_rendered *out,
+                      bool *shows)
 {
     hth_plain_messages list;
     hth_template_input other = *in;
     hearth_error why;
     bool is_new, ok = false;
-    *out = (hth_rendered){0};
+    *out = (hth_rendered){0}, *shows = false;
     if (hth_normalise(in->messages, in->n_message, rules, &list, &is_new, &why) != HEARTH_OK) return false;
     other.messages = list.at, other.n_message = list.n;
-    if (is_new && render_as_is(chat, &other, out, &why) == HEARTH_OK)
-        ok = hth_shows_messages(out->text, out->n, list.at, list.n);
-    if (!ok) hth_rendered_free(out);
+    if (is_new) ok = render_as_is(chat, &other, out, &why) == HEARTH_OK;
+    if (ok) *shows = hth_shows_messages(out->text, out->n, list.at, list.n);
     hth_plain_messages_free(&list);
     return ok;
 }
 
-/* Renders messages as they are, or by the fewest rules with which the template takes and shows all of them; else the
- * answer is that of the messages as they are. */
+/* Renders messages as they are, or by the fewest rules with which the template takes and shows all of them; else by the
+ * fewest with which it takes them, or as they are. */
 static hearth_status render_messages(const hearth_chat *chat, const hth_template_input *in, hth_rendered *out,
                                      hearth_error *err)
 {
+    enum { MAX_TRY = 64 };
     hth_rendered other;
     hearth_status st = render_as_is(chat, in, out, err);
     bool may_retry = st == HEARTH_ERROR_ARGUMENT || st == HEARTH_ERROR_FORMAT ||
                      (st == HEARTH_OK && !hth_shows_messages(out->text, out->n, in->messages, in->n_message));
-    for (size_t i = 0; may_retry && i < hth_normal_n_set(); i++) {
-        if (!render_by(chat, in, hth_normal_set(i), &other)) continue;
-        hth_rendered_free(out);
-        *out = other;
-        return HEARTH_OK;
+    hth_normal_sets sets;
+    hearth_error why;
+    bool shows = false;
+    if (!may_retry || hth_normal_begin(in->messages, in->n_message, &sets, &why) != HEARTH_OK) return st;
+    unsigned rules = hth_normal_next(&sets);
+    for (int n_try = 0; n_try < MAX_TRY && rules && !shows; rules = hth_normal_next(&sets)) {
+        if (!render_by(chat, in, rules, &other, &shows)) continue;
+        n_try++;
+        if (shows || st != HEARTH_OK) { /* the first one that is taken, unless a later one shows all */
+            hth_rendered_free(out);
+            *out = other, st = HEARTH_OK;
+        } else {
+            hth_rendered_free(&other);
+        }
     }
     return st;
 }

@@ -32,17 +32,20 @@ static void check(unsigned rules, const hth_message *m, size_t n, bool is_new, c
 
 TEST(sets_of_few_rules_come_first)
 {
-    size_t n = hth_normal_n_set();
-    unsigned all = 0;
-    for (size_t i = 0; i < n; i++) {
-        unsigned set = hth_normal_set(i);
-        CHECK(set > 0 && !(set & HTH_NORMAL_LATER && set & HTH_NORMAL_SYSTEM));
-        CHECK(i == 0 || __builtin_popcount(set) >= __builtin_popcount(hth_normal_set(i - 1)));
-        for (size_t k = 0; k < i; k++) CHECK(hth_normal_set(k) != set);
-        all |= set;
+    const hth_message m[] = {of("assistant", "a", "{\"tool_calls\":[{\"id\":\"1\"},{\"id\":\"2\"}]}"),
+                             of("tool", "r", "{\"tool_call_id\":\"1\"}"), of("user", "", ""), of("system", "t", "")};
+    hth_normal_sets sets;
+    unsigned n = 0, all = 0, last = 0, set;
+    CHECK_OK(hth_normal_begin(m, 4, &sets, err));
+    CHECK_INT(sets.possible, 1023);
+    for (; (set = hth_normal_next(&sets)) != 0; n++, all |= set, last = set) {
+        CHECK(!(set & HTH_NORMAL_LATER && set & HTH_NORMAL_SYSTEM));
+        CHECK(__builtin_popcount(set) > __builtin_popcount(last) || (__builtin_popcount(set) == __builtin_popcount(last) && set > last));
     }
-    CHECK_INT(all, 127);
-    CHECK_INT(hth_normal_set(n), 0);
+    CHECK_INT(n, 2 * 4 * 64 - 1);
+    CHECK_INT(all, 1023);
+    CHECK_OK(hth_normal_begin(&(hth_message){{"user", 4}, {"a", 1}, {"", 0}}, 1, &sets, err));
+    CHECK(sets.possible == 0 && hth_normal_next(&sets) == 0);
 }
 
 TEST(messages_of_the_system_move_to_the_user)
@@ -71,6 +74,22 @@ TEST(turns_are_filled_with_empty_messages)
     CHECK_RULES(HTH_NORMAL_FIRST, true, "system s |user  |assistant a ", of("system", "s", ""), of("assistant", "a", ""));
     CHECK_RULES(HTH_NORMAL_FIRST, false, "user a |assistant b ", of("user", "a", ""), of("assistant", "b", ""));
     CHECK_RULES(HTH_NORMAL_ALTERNATE, true, "tool r |assistant  |user a ", of("tool", "r", ""), of("user", "a", ""));
+}
+
+TEST(texts_beside_calls_move_or_are_none)
+{
+    static const char calls[] = "{\"tool_calls\":[{\"id\":\"1\"}]}";
+    hth_plain_messages out;
+    bool is_new;
+    CHECK_RULES(HTH_NORMAL_APART, true, "assistant a |assistant  {\"tool_calls\":[{\"id\":\"1\"}]}", of("assistant", "a", calls));
+    CHECK_RULES(HTH_NORMAL_APART, false, "assistant a ", of("assistant", "a", ""));
+    CHECK_RULES(HTH_NORMAL_FILL, true, "user ... |assistant ... ", of("user", "", ""), of("assistant", "", ""));
+    CHECK_RULES(HTH_NORMAL_FILL, false, "assistant  {\"tool_calls\":[{\"id\":\"1\"}]}|tool  ", of("assistant", "", calls),
+                of("tool", "", ""));
+    const hth_message m[] = {of("assistant", "", calls), of("assistant", "a", calls), of("user", "", "")};
+    CHECK_OK(hth_normalise(m, 3, HTH_NORMAL_NONE, &out, &is_new, err));
+    CHECK(is_new && !out.at[0].content.bytes && out.at[1].content.bytes && out.at[2].content.bytes);
+    hth_plain_messages_free(&out);
 }
 
 TEST(ids_become_nine_letters_and_calls_keep_their_results)
@@ -114,6 +133,9 @@ TEST(what_a_prompt_shows)
                              of("user", "\"\\\"", "")};
     CHECK(hth_shows_messages("<one, two!> three", 17, m, 3));
     CHECK(!hth_shows_messages("three one", 9, m, 3) && !hth_shows_messages("one", 3, m, 3));
+    const hth_message call = of("assistant", "", "{\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 12}\"}}]}");
+    CHECK(hth_shows_messages("<f {\"a\"}>", 9, &call, 1) && !hth_shows_messages("<f>", 3, &call, 1));
+    CHECK(!hth_shows_messages("a", 1, &call, 1));
     CHECK(hth_shows_messages("", 0, m, 0) && hth_shows_messages("", 0, &m[2], 1));
 }
 
@@ -124,7 +146,7 @@ static hearth_status normalise_all(const fault_paths *p, hearth_error *err)
     hth_plain_messages out;
     bool is_new;
     (void)p;
-    hearth_status st = hth_normalise(m, 5, 127 - HTH_NORMAL_SYSTEM, &out, &is_new, err);
+    hearth_status st = hth_normalise(m, 5, 1023 - HTH_NORMAL_SYSTEM, &out, &is_new, err);
     if (st == HEARTH_OK) hth_plain_messages_free(&out);
     return st;
 }
