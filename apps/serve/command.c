@@ -358,7 +358,13 @@ static int run(const args *a)
     int status =
         list_models(a, &format, &models, &err) == HEARTH_OK ? check_single(a, &models) : report(&err);
     e.models = models.at, e.n_model = models.n;
-    for (size_t i = 0; i < models.n; i++) models.at[i].engine = &e;
+    for (size_t i = 0; i < models.n; i++) {
+        models.at[i].engine = &e;
+        problem_hide_folder(models.at[i].path);
+        problem_hide_folder(models.at[i].kept);
+    }
+    static const char *const files[] = {"draft", "predictors", "thresholds", "template", "kv-dir"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) problem_hide_folder(args_text(a, files[i], NULL));
     if (status == 0) status = open_and_serve(a, &e);
     model_list_free(&models);
     chat_format_free(&format);

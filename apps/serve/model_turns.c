@@ -115,16 +115,12 @@ static void refuse_all(engine *e, const served_model *m, const problem *p)
     }
 }
 
-/* Clients learn the reason, not where the file is. */
 static void describe_failure(problem *p, const served_model *m, const hearth_error *err)
 {
     problem reason;
-    size_t n = m->path ? strlen(m->path) : 0;
-    const char *text = err->message;
     problem_of_error(&reason, err);
-    if (n > 0 && strncmp(text, m->path, n) == 0 && text[n] == ':') text += n + 1 + (text[n + 1] == ' ');
     problem_set(p, reason.status == 500 ? 503 : reason.status, "model", "the model %s cannot be loaded: %s",
-                m->id, text);
+                m->id, reason.message);
 }
 
 /* Loads a model, or ends the calls that wait for it; or finds that others have to leave first. */

@@ -53,6 +53,31 @@ void problem_set(problem *p, int status, const char *param, const char *format, 
     va_end(list);
 }
 
+static struct {
+    char folder[1024]; /* with the slash at its end */
+    size_t n;
+} hidden[72];
+static size_t n_hidden;
+
+void problem_hide_folder(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    size_t n = slash ? (size_t)(slash + 1 - path) : 0;
+    bool is_known = n < 2 || n >= sizeof hidden->folder || n_hidden == sizeof hidden / sizeof *hidden;
+    for (size_t i = 0; !is_known && i < n_hidden; i++)
+        is_known = hidden[i].n == n && memcmp(hidden[i].folder, path, n) == 0;
+    if (is_known) return;
+    memcpy(hidden[n_hidden].folder, path, n);
+    hidden[n_hidden++].n = n;
+}
+
+static void hide_folders(char *message)
+{
+    for (size_t i = 0; i < n_hidden; i++)
+        for (char *at; (at = strstr(message, hidden[i].folder));)
+            memmove(at, at + hidden[i].n, strlen(at + hidden[i].n) + 1);
+}
+
 void problem_of_error(problem *p, const hearth_error *err)
 {
     int status = 500;
@@ -61,6 +86,7 @@ void problem_of_error(problem *p, const hearth_error *err)
         err->status == HEARTH_ERROR_CONTEXT || err->status == HEARTH_ERROR_FORMAT)
         status = 400;
     problem_set(p, status, "", "%s", with_options(err->message).text);
+    hide_folders(p->message);
     if (err->status == HEARTH_ERROR_CONTEXT) p->code = "context_length_exceeded";
 }
 

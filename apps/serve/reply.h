@@ -41,6 +41,8 @@ void problem_set(problem *p, int status, const char *param, const char *format, 
     __attribute__((format(printf, 4, 5)));
 /* By the status of a failed call of the library. */
 void problem_of_error(problem *p, const hearth_error *err);
+/* The folder of a file, which problem_of_error leaves out of what clients get. Before the server runs; NULL: no file. */
+void problem_hide_folder(const char *path);
 
 /* The member "error": {"message", "type", "param", "code"}. */
 void problem_write(json *j, const problem *p);
