@@ -445,6 +445,26 @@ def a_prompt_alone_is_evaluated_or_scored():
 
 
 @case
+def control_tokens_are_known_by_their_names():
+    with Server("-t", "1", "-c", "64") as s:
+        def ask(prompt, **more):
+            answer = s.post("/v1/completions", asked(**{"prompt": prompt, "max_tokens": 8, "seed": 3, **more})).json()
+            return answer["usage"], answer["choices"][0]
+        plain, marked = ask("ab")[0]["prompt_tokens"], ask("a<s>b")[0]["prompt_tokens"]
+        check(marked == ask("a<s>b", parse_special=True)[0]["prompt_tokens"], "the usual")
+        check(plain <= marked < ask("a<s>b", parse_special=False)[0]["prompt_tokens"], plain, marked)
+        texts = [s.post("/v1/embeddings", {"input": "a<s>b", **more}).json()["usage"]["prompt_tokens"] for more in ({}, {"parse_special": False})]
+        check(texts[0] < texts[1], texts)
+        forced = {"logit_bias": {"1": 100}, "temperature": 0}
+        usage, choice = ask("a", **forced)
+        check(usage["completion_tokens"] == 8 and choice["text"] == "" and choice["finish_reason"] == "length", choice)
+        for more in ({}, {"stream": True}):
+            answer = s.post("/v1/completions", asked(prompt="a", max_tokens=8, stop=["x", "<s>"], **forced, **more))
+            choice = (answer.json() if not more else [e for e in events_of(answer) if e["choices"]][-1])["choices"][0]
+            check(choice["text"] == "" and choice["finish_reason"] == "stop", choice)
+
+
+@case
 def numbers_are_taken_as_other_servers_take_them():
     with Server("-t", "1", "-c", "64") as s:
         def text(**more):

@@ -3,6 +3,7 @@
 #include "serve/api/choice.h"
 
 #include "common/sampling.h"
+#include "engine/engine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -140,11 +141,38 @@ void choice_close(choice *c)
     free(c->probs.at);
 }
 
+/* The stop string that is the name of a control token; it is no part of the text. NULL: none. */
+static const hth_stop *stop_of_token(const generation *g, int32_t token)
+{
+    size_t n;
+    const hth_tokenizer *t = g->served->model->tokenizer;
+    if (g->stops.n == 0 || token < 0 || hth_token_piece(t, token, false, &n) == NULL || n > 0) return NULL;
+    const char *name = hth_token_piece(t, token, true, &n);
+    for (size_t i = 0; i < g->stops.n; i++)
+        if (g->stops.at[i].n == n && memcmp(g->stops.at[i].text, name, n) == 0) return &g->stops.at[i];
+    return NULL;
+}
+
+static void stop_by(choice *c, const hth_stop *stop)
+{
+    hearth_error err;
+    if (hearth_answer_finish(c->answer, &err) != HEARTH_OK) c->generation->is_broken = true;
+    if (c->is_stopped) return; /* what was held back has another one */
+    release_text(c, c->text.n);
+    c->is_stopped = true;
+    c->stop = stop;
+}
+
 void choice_take(choice *c, int32_t token, const float *logits)
 {
     generation *g = c->generation;
     hearth_error why;
+    const hth_stop *stop = stop_of_token(g, token);
     c->n_generated++;
+    if (stop) {
+        stop_by(c, stop);
+        return;
+    }
     if (!logprobs_add(&c->probs, logits, g->served->info.n_vocab, token) ||
         hearth_answer_push(c->answer, token, &why) != HEARTH_OK)
         g->is_broken = true;

@@ -42,13 +42,13 @@ static bool add_ids(fields *f, const served_model *served, const char *name, con
     return prompt_list_add(out, ids, n, NULL, 0) || fields_no_memory(f);
 }
 
-static bool add_text(fields *f, const served_model *served, const hth_json *value, prompt_list *out)
+static bool add_text(fields *f, const served_model *served, const hth_json *value, unsigned flags, prompt_list *out)
 {
     hearth_error err;
     int32_t *ids;
     size_t n_text = value->text.n, n;
     const char *text = value->text.bytes;
-    if (hearth_tokenize(served->model, text, n_text, HEARTH_ADD_SPECIAL, &ids, &n, &err) == HEARTH_OK)
+    if (hearth_tokenize(served->model, text, n_text, flags, &ids, &n, &err) == HEARTH_OK)
         return prompt_list_add(out, ids, n, text, n_text) || fields_no_memory(f);
     problem_of_error(f->problem, &err);
     return false;
@@ -59,8 +59,10 @@ bool prompts_read(fields *f, const served_model *served, const char *name, size_
     const hth_json *v = fields_value(f, name);
     hth_json_kind kind = hth_json_kind_of(v), first = hth_json_kind_of(hth_json_first(v));
     size_t n = hth_json_count(v);
-    if (!fields_ok(f)) return false;
-    if (kind == HTH_JSON_TEXT) return add_text(f, served, v, out);
+    bool parses = true;
+    if (!fields_bool(f, "parse_special", &parses)) return false;
+    unsigned flags = HEARTH_ADD_SPECIAL | (parses ? (unsigned)HEARTH_PARSE_SPECIAL : 0u);
+    if (kind == HTH_JSON_TEXT) return add_text(f, served, v, flags, out);
     if (kind != HTH_JSON_ARRAY || n == 0)
         return fields_fail(f, name, "a text, an array of ids, or an array of one of them is expected");
     if (first != HTH_JSON_TEXT && first != HTH_JSON_ARRAY) return add_ids(f, served, name, v, out);
@@ -69,7 +71,7 @@ bool prompts_read(fields *f, const served_model *served, const char *name, size_
         bool is_text = one->kind == HTH_JSON_TEXT, is_ids = one->kind == HTH_JSON_ARRAY && one->n > 0;
         if (!is_text && !is_ids)
             return fields_fail(f, name, "[%u]: a text or an array of ids is expected", one->index);
-        if (!(is_text ? add_text(f, served, one, out) : add_ids(f, served, name, one, out))) return false;
+        if (!(is_text ? add_text(f, served, one, flags, out) : add_ids(f, served, name, one, out))) return false;
     }
     return true;
 }
