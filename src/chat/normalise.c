@@ -38,7 +38,10 @@ static bool add(list *l, hth_message m)
     return true;
 }
 
-static hth_message empty_of(const char *role) { return (hth_message){.role = {role, strlen(role)}, .content = {"", 0}}; }
+static hth_message empty_of(const char *role)
+{
+    return (hth_message){.role = {role, strlen(role)}, .content = {"", 0}};
+}
 
 static bool is_of(const hth_message *m, const char *role) { return hth_str_eq(m->role, role); }
 
@@ -171,7 +174,8 @@ static size_t split(list *l, const hth_message *m, size_t n, hth_json *tree, hth
         if (!is_first) calls->next = NULL, calls->parent = &alone;
         if (!write_members(l, is_first ? tree : &alone, &one.members) || !add(l, one)) return 0;
         for (size_t i = 1; i <= n_result; i++) {
-            if (placed[i] || (next && !answers(l, &m[i], call))) continue; /* the last call gets what answers none */
+            if (placed[i] || (next && !answers(l, &m[i], call)))
+                continue; /* the last call gets what answers none */
             placed[i] = true;
             if (!add(l, m[i])) return 0;
         }
@@ -207,7 +211,8 @@ static bool change_content(list *l, hth_normal_rule rule, hth_message *m, bool *
     } else if (rule == HTH_NORMAL_NONE && has_calls && m->content.n == 0) {
         m->content.bytes = NULL;
         *changed = true;
-    } else if (rule == HTH_NORMAL_FILL && !has_calls && m->content.n == 0 && (is_of(m, "user") || is_of(m, "assistant"))) {
+    } else if (rule == HTH_NORMAL_FILL && !has_calls && m->content.n == 0 &&
+               (is_of(m, "user") || is_of(m, "assistant"))) {
         m->content = (hth_str){"...", 3};
         *changed = true;
     }
@@ -280,7 +285,8 @@ hearth_status hth_normalise(const hth_message *messages, size_t n, unsigned rule
     unsigned changed;
     hearth_status st = apply(messages, n, rules, out, &changed, err);
     unsigned idle = rules & ~changed;
-    *is_new = idle == 0 || (idle == HTH_NORMAL_MERGE && moves(rules)); /* it need not be needed behind those */
+    /* Behind a rule that changes roles it need not find any. */
+    *is_new = idle == 0 || (idle == HTH_NORMAL_MERGE && moves(rules));
     return st;
 }
 
@@ -298,8 +304,9 @@ hearth_status hth_normal_begin(const hth_message *messages, size_t n, hth_normal
     hearth_status st = HEARTH_OK;
     *out = (hth_normal_sets){.n_rule = 1};
     for (unsigned i = 0; i < N_RULE + 2 && st == HEARTH_OK; i++) {
-        unsigned rules = i < N_RULE ? 1u << i : ALL_RULES & ~(i == N_RULE ? HTH_NORMAL_LATER : HTH_NORMAL_SYSTEM), changed;
+        unsigned rules = 1u << i, changed;
         hth_plain_messages made;
+        if (i >= N_RULE) rules = ALL_RULES & ~(i == N_RULE ? HTH_NORMAL_LATER : HTH_NORMAL_SYSTEM);
         st = apply(messages, n, rules, &made, &changed, err);
         if (st != HEARTH_OK) break;
         hth_plain_messages_free(&made);
@@ -314,7 +321,9 @@ unsigned hth_normal_next(hth_normal_sets *sets)
     for (; sets->n_rule <= N_RULE; sets->n_rule++, sets->last = 0)
         while (sets->last < ALL_RULES) {
             unsigned set = ++sets->last;
-            if ((unsigned)__builtin_popcount(set) == sets->n_rule && !(set & ~sets->possible) && is_possible(set)) return set;
+            if ((unsigned)__builtin_popcount(set) == sets->n_rule && !(set & ~sets->possible) &&
+                is_possible(set))
+                return set;
         }
     return 0;
 }

@@ -6,12 +6,12 @@
 #include "chat/functions.h"
 
 typedef enum hth_normal_rule {
-    HTH_NORMAL_IDS = 1,       /* ids of calls become nine letters and digits, as Mistral's templates want them */
-    HTH_NORMAL_LATER = 2,     /* messages of the system behind the first message are the user's */
-    HTH_NORMAL_SYSTEM = 4,    /* all messages of the system are the user's, for templates without such a role */
-    HTH_NORMAL_MERGE = 8,     /* messages of one role in a row become one, with an empty line between their texts */
-    HTH_NORMAL_FIRST = 16,    /* before a first message of the assistant's comes an empty one of the user's */
-    HTH_NORMAL_SPLIT = 32,    /* an answer of several calls becomes one for each, and its result follows it */
+    HTH_NORMAL_IDS = 1,    /* ids of calls become nine letters and digits, as Mistral's templates want them */
+    HTH_NORMAL_LATER = 2,  /* messages of the system behind the first message are the user's */
+    HTH_NORMAL_SYSTEM = 4, /* all messages of the system are the user's, for templates without such a role */
+    HTH_NORMAL_MERGE = 8,  /* messages of one role in a row become one, an empty line between their texts */
+    HTH_NORMAL_FIRST = 16, /* before a first message of the assistant's comes an empty one of the user's */
+    HTH_NORMAL_SPLIT = 32, /* an answer of several calls becomes one for each, and its result follows it */
     HTH_NORMAL_ALTERNATE = 64, /* between a result and the user comes an empty message of the assistant's */
     HTH_NORMAL_APART = 128,    /* a text beside calls is a message of its own before them */
     HTH_NORMAL_NONE = 256,     /* an empty text beside calls is None */
@@ -24,7 +24,8 @@ typedef struct hth_normal_sets {
 } hth_normal_sets;
 
 /* FORMAT: members are no JSON object; MEMORY. */
-hearth_status hth_normal_begin(const hth_message *messages, size_t n, hth_normal_sets *out, hearth_error *err);
+hearth_status hth_normal_begin(const hth_message *messages, size_t n, hth_normal_sets *out,
+                               hearth_error *err);
 /* The next one; 0: there is none. */
 unsigned hth_normal_next(hth_normal_sets *sets);
 

@@ -44,8 +44,8 @@ typedef struct hth_json_limits {
 
 /* Reads n bytes, all of them one value; the tree lies in the arena and needs the text no more. limits: NULL, or as
  * above. FORMAT: no JSON; UNSUPPORTED: a limit; MEMORY. Messages of FORMAT: "no JSON: line 1 column 2: ...". */
-hearth_status hth_json_read(hth_arena *arena, const char *text, size_t n, const hth_json_limits *limits, hth_json **out,
-                            hearth_error *err);
+hearth_status hth_json_read(hth_arena *arena, const char *text, size_t n, const hth_json_limits *limits,
+                            hth_json **out, hearth_error *err);
 
 /* The same with a memory of its own, freed by hth_json_close. NULL: an error. */
 hth_json *hth_json_open(const char *text, size_t n, const hth_json_limits *limits, hearth_error *err);
@@ -63,7 +63,10 @@ static inline bool hth_json_is_number(const hth_json *v)
     return hth_json_kind_of(v) == HTH_JSON_INTEGER || hth_json_kind_of(v) == HTH_JSON_REAL;
 }
 
-static inline bool hth_json_is_true(const hth_json *v) { return hth_json_kind_of(v) == HTH_JSON_BOOL && v->integer; }
+static inline bool hth_json_is_true(const hth_json *v)
+{
+    return hth_json_kind_of(v) == HTH_JSON_BOOL && v->integer;
+}
 
 /* The first value of an array or object, whose others follow by `next`; NULL: there is none. */
 static inline const hth_json *hth_json_first(const hth_json *v) { return v ? v->child : NULL; }

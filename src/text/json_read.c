@@ -50,7 +50,7 @@ static int32_t read_hex(const char *p)
 {
     int32_t v = 0;
     for (int i = 0; i < 4; i++) {
-        int digit = p[i] >= '0' && p[i] <= '9'                   ? p[i] - '0'
+        int digit = p[i] >= '0' && p[i] <= '9'                 ? p[i] - '0'
                     : (p[i] | 32) >= 'a' && (p[i] | 32) <= 'f' ? (p[i] | 32) - 'a' + 10
                                                                : -1;
         if (digit < 0) return -1;
@@ -95,7 +95,8 @@ static bool read_text(reader *r, hth_str *out)
             if (!read_escape(r, &to)) return false;
             continue;
         }
-        if ((unsigned char)*r->at < 0x20) return fail(r, "a control character in a text is written as an escape");
+        if ((unsigned char)*r->at < 0x20)
+            return fail(r, "a control character in a text is written as an escape");
         size_t n = hth_text_utf8_decode(r->at, (size_t)(r->end - r->at), &cp);
         if (n == 0) return fail(r, "a text is no UTF-8");
         memmove(to, r->at, n);
@@ -202,7 +203,8 @@ static bool read_opening(reader *r, hth_json *v)
 {
     v->kind = *r->at++ == '{' ? HTH_JSON_OBJECT : HTH_JSON_ARRAY;
     if (++r->depth > r->limits.max_depth) {
-        r->st = hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED, "it is nested more than %u levels deep", r->limits.max_depth);
+        r->st = hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED, "it is nested more than %u levels deep",
+                         r->limits.max_depth);
         return false;
     }
     r->parent = v, r->last = NULL;
@@ -281,13 +283,14 @@ static bool read_value(reader *r)
     v->key = key;
     if (!read_bare(r, v) || !close_values(r)) return false;
     if (!r->parent || !r->last) return true; /* the end, or the first value of what was opened */
-    if (*r->at != ',') return fail(r, closing(r->parent) == '}' ? "',' or '}' is expected" : "',' or ']' is expected");
+    if (*r->at != ',')
+        return fail(r, closing(r->parent) == '}' ? "',' or '}' is expected" : "',' or ']' is expected");
     r->at++;
     return true;
 }
 
-hearth_status hth_json_read(hth_arena *arena, const char *text, size_t n, const hth_json_limits *limits, hth_json **out,
-                            hearth_error *err)
+hearth_status hth_json_read(hth_arena *arena, const char *text, size_t n, const hth_json_limits *limits,
+                            hth_json **out, hearth_error *err)
 {
     static const char mark[] = "\xEF\xBB\xBF"; /* U+FEFF, which some editors write before a text */
     reader r = {.arena = arena, .original = text, .err = err};

@@ -25,7 +25,8 @@ static void put_text(writer *w, hth_str text)
         unsigned char c = (unsigned char)text.bytes[i];
         const char *known = c ? strchr(from, c) : NULL;
         if (known) put(w, (const char[]){'\\', escapes[known - from]}, 2);
-        else if (c < 0x20 || c == 0x7f) put(w, (const char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+        else if (c < 0x20 || c == 0x7f)
+            put(w, (const char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
         else put_char(w, (char)c);
     }
     put_char(w, '"');
