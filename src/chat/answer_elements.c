@@ -49,7 +49,7 @@ static void give_argument(hth_answer *a, size_t key, size_t n_key, size_t value,
 {
     const hth_str name = {a->name, strlen(a->name)}, k = {a->held + key, n_key};
     const char *text = a->held + value;
-    bool is_text = hth_function_takes_text(a->o.tools, name, k, &a->has_memory);
+    bool is_text = hth_function_takes_text(a->o.tools, name, k, (hth_str){text, n_value}, &a->has_memory);
     const char *word = is_text ? NULL : python_word(text, n_value);
     give_word(a, a->n_argument++ ? ", " : "{");
     give_quoted(a, a->held + key, n_key);

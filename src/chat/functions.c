@@ -15,14 +15,47 @@ static bool is_word(const hth_json *v, const char *word)
     return hth_json_kind_of(v) == HTH_JSON_TEXT && hth_str_eq(v->text, word);
 }
 
-/* The type of a schema is "string", or a list that has it. */
-static bool takes_text(const hth_json *schema)
+/* References and combinations that a model's file or a client nests deeper say nothing here. */
+enum { MAX_NESTED = 16 };
+
+const hth_json *hth_schema_target(const hth_json *root, const hth_json *schema)
 {
-    const hth_json *type = hth_json_member(schema, "type");
-    if (hth_json_kind_of(type) != HTH_JSON_ARRAY) return is_word(type, "string");
-    for (const hth_json *v = type->child; v; v = v->next)
+    const hth_json *ref;
+    for (int i = 0; schema && (ref = hth_json_member(schema, "$ref")) != NULL; i++)
+        schema = i < MAX_NESTED && ref->kind == HTH_JSON_TEXT ? hth_json_at(root, ref->text) : NULL;
+    return schema;
+}
+
+static bool is_value(const hth_json *v, const hth_str *value)
+{
+    return hth_json_kind_of(v) == HTH_JSON_TEXT && (!value || same(v->text, *value));
+}
+
+static bool takes_text(const hth_json *root, const hth_json *schema, const hth_str *value, int depth)
+{
+    static const char *const combined[] = {"anyOf", "oneOf", "allOf"};
+    static const char *const of_texts[] = {"pattern", "minLength", "maxLength", "format"};
+    schema = hth_schema_target(root, schema);
+    const hth_json *values = hth_json_member(schema, "enum"), *type = hth_json_member(schema, "type");
+    const hth_json *only = hth_json_member(schema, "const");
+    if (only) return is_value(only, value);
+    for (const hth_json *v = hth_json_first(values); v; v = v->next)
+        if (is_value(v, value)) return true;
+    if (values) return false;
+    if (is_word(type, "string")) return true;
+    for (size_t i = 0; !type && i < sizeof of_texts / sizeof *of_texts; i++)
+        if (hth_json_member(schema, of_texts[i])) return true;
+    for (const hth_json *v = hth_json_kind_of(type) == HTH_JSON_ARRAY ? type->child : NULL; v; v = v->next)
         if (is_word(v, "string")) return true;
+    for (size_t i = 0; depth < MAX_NESTED && i < sizeof combined / sizeof *combined; i++)
+        for (const hth_json *v = hth_json_first(hth_json_member(schema, combined[i])); v; v = v->next)
+            if (takes_text(root, v, value, depth + 1)) return true;
     return false;
+}
+
+bool hth_schema_takes_text(const hth_json *root, const hth_json *schema, const hth_str *value)
+{
+    return takes_text(root, schema, value, 0);
 }
 
 /* The function of that name; NULL: there is none. */
@@ -45,14 +78,14 @@ bool hth_function_is_given(const char *tools, hth_str function, bool *has_memory
     return is_given;
 }
 
-bool hth_function_takes_text(const char *tools, hth_str function, hth_str argument, bool *has_memory)
+bool hth_function_takes_text(const char *tools, hth_str function, hth_str argument, hth_str value, bool *has_memory)
 {
     hearth_error why = {0};
     hth_json *list = tools ? hth_json_open(tools, strlen(tools), NULL, &why) : NULL;
     const hth_json *parameters = hth_json_member(find_function(list, function), "parameters");
-    const hth_json *p = hth_json_first(hth_json_member(parameters, "properties"));
+    const hth_json *p = hth_json_first(hth_json_member(hth_schema_target(parameters, parameters), "properties"));
     while (p && !same(p->key, argument)) p = p->next;
-    bool is_text = p && takes_text(p);
+    bool is_text = p && hth_schema_takes_text(parameters, p, &value);
     if (why.status == HEARTH_ERROR_MEMORY) *has_memory = false;
     hth_json_close(list);
     return is_text;

@@ -5,12 +5,18 @@
 
 #include "base/alloc.h"
 #include "chat/template.h"
+#include "text/json.h"
 
 /* Whether a function of that name is among them. tools: NULL, or terminated. *has_memory becomes false if memory ran
  * out. */
 bool hth_function_is_given(const char *tools, hth_str function, bool *has_memory);
-/* Whether the schema of a function says that an argument is a text. false also if it says nothing. */
-bool hth_function_takes_text(const char *tools, hth_str function, hth_str argument, bool *has_memory);
+/* Whether the schema of a function says that a value of an argument is a text. false also if it says nothing. */
+bool hth_function_takes_text(const char *tools, hth_str function, hth_str argument, hth_str value, bool *has_memory);
+/* The schema behind references, which begin at root; NULL: they lead nowhere. */
+const hth_json *hth_schema_target(const hth_json *root, const hth_json *schema);
+/* Whether a schema takes texts: by its type, its values, or one of the schemas that it combines. value: whether it takes
+ * this one as a text; NULL: any. */
+bool hth_schema_takes_text(const hth_json *root, const hth_json *schema, const hth_str *value);
 /* Whether a text is one JSON value. */
 bool hth_is_json(const char *text, size_t n, bool *has_memory);
 /* FORMAT: a text, which may be NULL or empty, is no JSON, or neither an array nor an object as is expected; name: its field. MEMORY;

@@ -1,6 +1,7 @@
 /* Grammars of calls of functions, as the formats of chat/call_format.h write them, and of what an answer has before
  * its constrained part. */
 #include "chat/call_format.h"
+#include "chat/functions.h"
 #include "constrain/constraint.h"
 #include "constrain/json_rules.h"
 
@@ -102,27 +103,13 @@ static uint32_t add_until(calls_compiler *c, uint32_t tail, const char *mark)
 
 /* ---- arguments ------------------------------------------------------------------------------------------------ */
 
-static bool is_word(const hth_json *v, const char *word)
-{
-    return v && v->kind == HTH_JSON_TEXT && hth_str_eq(v->text, word);
-}
-
-/* As chat/functions.h reads it: the type is "string", or a list that has it. */
-static bool takes_text(const hth_json *schema)
-{
-    const hth_json *type = hth_json_member(schema, "type");
-    if (!type || type->kind != HTH_JSON_ARRAY) return is_word(type, "string");
-    for (const hth_json *v = type->child; v; v = v->next)
-        if (is_word(v, "string")) return true;
-    return false;
-}
-
 /* A value and what ends it. */
-static uint32_t add_value(calls_compiler *c, uint32_t tail, const hth_json *schema, const char *close)
+static uint32_t add_value(calls_compiler *c, uint32_t tail, const hth_json *parameters, const hth_json *schema,
+                          const char *close)
 {
-    const hth_json *list = hth_json_member(schema, "enum");
-    if (!takes_text(schema)) {
-        tail = hth_grammar_call(c->g, tail, hth_compile_schema_tree(c->g, c->names, schema));
+    const hth_json *list = hth_json_member(hth_schema_target(parameters, schema), "enum");
+    if (!hth_schema_takes_text(parameters, schema, NULL)) {
+        tail = hth_grammar_call(c->g, tail, hth_compile_schema_tree(c->g, c->names, parameters, schema));
         return add_marked(c, tail, close);
     }
     if (!list || list->kind != HTH_JSON_ARRAY) return add_until(c, tail, close);
@@ -160,7 +147,7 @@ static uint32_t add_elements(calls_compiler *c, uint32_t tail, const hth_json *p
         tail = add_marked(c, head, m->before_key);
         tail = hth_grammar_text(c->g, tail, p->key.bytes, p->key.n);
         tail = add_marked(c, tail, m->after_key);
-        tail = add_value(c, tail, p, m->close);
+        tail = add_value(c, tail, parameters, p, m->close);
         tail = hth_grammar_byte(c->g, tail, '\n');
         if (!is_required(parameters, p->key)) tail = hth_grammar_repeat_since(c->g, head, tail, 0, 1);
     }
@@ -171,7 +158,7 @@ static uint32_t add_elements(calls_compiler *c, uint32_t tail, const hth_json *p
 static uint32_t add_object(calls_compiler *c, uint32_t tail, const hth_json *parameters)
 {
     bool is_open = !parameters || parameters->kind != HTH_JSON_OBJECT || parameters->n == 0;
-    uint32_t rule = is_open ? c->rules.object : hth_compile_schema_tree(c->g, c->names, parameters);
+    uint32_t rule = is_open ? c->rules.object : hth_compile_schema_tree(c->g, c->names, parameters, parameters);
     return hth_grammar_call(c->g, tail, rule);
 }
 

@@ -306,7 +306,7 @@ static void compile_item(hth_schema_compiler *c, uint32_t i)
     else hth_grammar_end_rule(c->g, add_value(c, tail, &set));
 }
 
-uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_json *root)
+uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_json *root, const hth_json *schema)
 {
     hth_schema_compiler *c = hth_alloc(1, sizeof *c);
     uint32_t start = HTH_GRAMMAR_NOTHING;
@@ -321,7 +321,7 @@ uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_jso
     c->names = names;
     c->root = root;
     hth_json_rules_add(&c->rules, g);
-    hth_schema_join(c, &set, root);
+    hth_schema_join(c, &set, schema);
     start = hth_schema_rule(c, &set);
     while (c->n_done < c->n_item && hth_grammar_ok(g)) compile_item(c, c->n_done++);
     if (names->failed) hth_grammar_fail(g, HEARTH_ERROR_MEMORY, "there is no memory for it");
@@ -338,7 +338,7 @@ uint32_t hth_compile_schema(hth_grammar *g, hth_arena *names, const char *text, 
     hth_json *root;
     hearth_error why;
     uint32_t start = HTH_GRAMMAR_NOTHING;
-    if (hth_json_read(&tree, text, n, NULL, &root, &why) == HEARTH_OK) start = hth_compile_schema_tree(g, names, root);
+    if (hth_json_read(&tree, text, n, NULL, &root, &why) == HEARTH_OK) start = hth_compile_schema_tree(g, names, root, root);
     else hth_grammar_fail(g, why.status, "%s", why.message);
     hth_arena_free(&tree);
     return start;

@@ -74,60 +74,16 @@ static void check_keywords(hth_schema_compiler *c, const hth_json *schema)
 
 /* ---- references and allOf ------------------------------------------------------------------------------ */
 
-/* One part of a pointer (RFC 6901, percent-encoded as in a URI); false: it is not this name. */
-static bool is_part(const char *part, size_t n, hth_str name)
-{
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++, k++) {
-        char byte = part[i];
-        if (byte == '~' && i + 1 < n && (part[i + 1] == '0' || part[i + 1] == '1')) {
-            byte = part[++i] == '0' ? '~' : '/';
-        } else if (byte == '%' && i + 2 < n) {
-            unsigned value = 0;
-            for (size_t d = 1; d <= 2; d++) {
-                char h = (char)(part[i + d] | 0x20);
-                bool is_digit = h >= '0' && h <= '9', is_letter = h >= 'a' && h <= 'f';
-                if (!is_digit && !is_letter) return false;
-                value = value << 4 | (unsigned)(is_digit ? h - '0' : h - 'a' + 10);
-            }
-            byte = (char)value;
-            i += 2;
-        }
-        if (k >= name.n || name.bytes[k] != byte) return false;
-    }
-    return k == name.n;
-}
-
-static bool is_index(const char *part, size_t n, uint32_t index)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < n && value <= UINT32_MAX; i++) {
-        if (part[i] < '0' || part[i] > '9') return false;
-        value = value * 10 + (uint64_t)(part[i] - '0');
-    }
-    return n > 0 && value == index;
-}
-
 /* The schema that a reference in this document names; NULL after a failure. */
 static const hth_json *target_of(hth_schema_compiler *c, const hth_json *ref)
 {
-    const hth_json *at = c->root;
     if (ref->kind != HTH_JSON_TEXT || ref->text.n == 0 || ref->text.bytes[0] != '#' ||
         (ref->text.n > 1 && ref->text.bytes[1] != '/')) {
         hth_schema_fail(c, HEARTH_ERROR_UNSUPPORTED, ref,
                         "only references within the schema (#/...) are supported");
         return NULL;
     }
-    const char *p = ref->text.bytes + 1, *end = ref->text.bytes + ref->text.n;
-    while (p < end && at) {
-        const char *part = ++p;
-        while (p < end && *p != '/') p++;
-        const hth_json *v = at->child;
-        bool is_array = at->kind == HTH_JSON_ARRAY;
-        size_t n = (size_t)(p - part);
-        while (v && !(is_array ? is_index(part, n, v->index) : is_part(part, n, v->key))) v = v->next;
-        at = v;
-    }
+    const hth_json *at = hth_json_at(c->root, ref->text);
     if (!at)
         hth_schema_fail(c, HEARTH_ERROR_ARGUMENT, ref, "there is no %.*s in the schema",
                         hth_schema_clip(ref->text, 100), ref->text.bytes);

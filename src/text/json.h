@@ -80,6 +80,9 @@ static inline const hth_json *hth_json_member(const hth_json *object, const char
     return v;
 }
 
+/* The value that a pointer as "#/a/0/b" names from root on; NULL: there is none, or it is no such pointer. */
+const hth_json *hth_json_at(const hth_json *root, hth_str pointer);
+
 /* A text in which no byte is zero, terminated; NULL: it is something else. */
 static inline const char *hth_json_text(const hth_json *v)
 {

@@ -15,7 +15,7 @@
 #define DS_CALL_END HTH_DEEPSEEK_CLOSE
 #define DS_SEP HTH_DEEPSEEK_SEP
 
-static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"find\", \"parameters\": "
+static const char typed[] = "[{\"type\": \"function\", \"function\": {\"name\": \"find\", \"parameters\": "
                             "{\"type\": \"object\", \"properties\": "
                             "{\"text\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}, \"any\": "
                             "{\"type\": [\"null\", \"string\"]}}}}}]";
@@ -344,4 +344,35 @@ TEST(templates_without_functions_get_texts)
     }
     copy[1].members = (hth_str){"{\"tool_calls\": [{}]}", 20};
     CHECK(hth_plain_messages_make(copy, 3, (hth_str){"", 0}, &m, &why) == HEARTH_ERROR_FORMAT);
+}
+
+/* ---- types of arguments ---------------------------------------------------------------------------------------- */
+
+TEST(a_text_is_a_text_where_the_schema_says_so)
+{
+    static const char typed[] =
+        "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"$defs\":{"
+        "\"Code\":{\"type\":\"string\"},\"Alias\":{\"$ref\":\"#/$defs/Code\"},\"Loop\":{\"$ref\":\"#/$defs/Loop\"},"
+        "\"Deep\":{\"anyOf\":[{\"$ref\":\"#/$defs/Deep\"}]}},\"properties\":{"
+        "\"string\":{\"type\":\"string\"},\"list\":{\"type\":[\"null\",\"string\"]},\"ref\":{\"$ref\":\"#/$defs/Code\"},"
+        "\"alias\":{\"$ref\":\"#/$defs/Alias\"},\"any\":{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#/$defs/Code\"}]},"
+        "\"one\":{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"string\"}]},\"all\":{\"allOf\":[{\"$ref\":\"#/$defs/Code\"}]},"
+        "\"enum\":{\"enum\":[\"12\",7]},\"const\":{\"const\":\"12\"},\"pattern\":{\"pattern\":\"^1\"},\"size\":{\"minLength\":1},"
+        "\"date\":{\"format\":\"date\"},"
+        "\"integer\":{\"type\":\"integer\"},\"nothing\":{},\"numbers\":{\"enum\":[12,7]},\"other\":{\"enum\":[\"13\"]},"
+        "\"else\":{\"const\":12},\"nowhere\":{\"$ref\":\"#/$defs/None\"},\"loop\":{\"$ref\":\"#/$defs/Loop\"},"
+        "\"deep\":{\"$ref\":\"#/$defs/Deep\"},\"bad\":{\"$ref\":7},\"true\":true}}}}]";
+    static const char *const texts[] = {"string", "list", "ref", "alias", "any", "one", "all", "enum", "const", "pattern", "size", "date"};
+    static const char *const others[] = {"integer", "nothing", "numbers", "other", "else", "nowhere", "loop", "deep", "bad", "true", "missing"};
+    bool has_memory = true;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (!hth_function_takes_text(typed, (hth_str){"f", 1}, (hth_str){texts[i], strlen(texts[i])}, (hth_str){"12", 2}, &has_memory))
+            test_fail(__FILE__, __LINE__, "%s takes a text", texts[i]);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (hth_function_takes_text(typed, (hth_str){"f", 1}, (hth_str){others[i], strlen(others[i])}, (hth_str){"12", 2}, &has_memory))
+            test_fail(__FILE__, __LINE__, "%s takes no text", others[i]);
+    CHECK(!hth_function_takes_text(typed, (hth_str){"g", 1}, (hth_str){"string", 6}, (hth_str){"12", 2}, &has_memory));
+    CHECK(!hth_function_takes_text(NULL, (hth_str){"f", 1}, (hth_str){"string", 6}, (hth_str){"12", 2}, &has_memory));
+    CHECK(hth_function_is_given(typed, (hth_str){"f", 1}, &has_memory) && !hth_function_is_given(typed, (hth_str){"g", 1}, &has_memory));
+    CHECK(has_memory);
 }

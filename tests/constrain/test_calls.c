@@ -316,6 +316,34 @@ TEST(other_constraints_begin_behind_reasoning)
     hth_token_trie_close(trie);
 }
 
+/* References begin at the parameters, in forms of elements too. */
+TEST(arguments_as_elements_follow_references)
+{
+    static const char text[] =
+        "[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"r\":{\"$ref\":\"#/$defs/C\"},"
+        "\"n\":{\"$ref\":\"#/$defs/N\"},\"e\":{\"anyOf\":[{\"$ref\":\"#/$defs/C\"}]}},\"required\":[\"r\",\"n\"],"
+        "\"$defs\":{\"C\":{\"type\":\"string\"},\"N\":{\"enum\":[12]}}}}}]";
+    static const struct {
+        const char *text;
+        bool takes;
+    } some[] = {{"<tool_call>\n<function=f>\n<parameter=r>\n1 \"\n</parameter>\n<parameter=n>\n12\n</parameter>\n</function>\n</tool_call>", true},
+                {"<tool_call>\n<function=f>\n<parameter=r>\n\n</parameter>\n<parameter=n>\n12\n</parameter>\n<parameter=e>\n7\n</parameter>\n"
+                 "</function>\n</tool_call>", true},
+                {"<tool_call>\n<function=f>\n<parameter=r>\n1\n</parameter>\n<parameter=n>\n13", false}};
+    const hth_constraint_context context = {.calls = hth_call_format_detect((hth_str){"<function= <parameter=", 22})};
+    const hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_CALLS, .text = text, .n = strlen(text)};
+    hth_token_trie *trie = open_trie();
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        hearth_constraint *k = NULL;
+        size_t at = 0, n;
+        CHECK_OK(hth_constraint_open(trie, &o, &context, &k, err));
+        while (k && some[i].text[at] && hearth_constraint_accept(k, token_at(some[i].text + at, &n), NULL) == HEARTH_OK) at += n;
+        CHECK_INT(some[i].text[at] == '\0' && hearth_constraint_get_end(k) != HEARTH_CONSTRAINT_GOES_ON, some[i].takes);
+        hearth_constraint_close(k);
+    }
+    hth_token_trie_close(trie);
+}
+
 TEST(wrong_functions_are_refused_by_name)
 {
     CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS, "[]", HEARTH_ERROR_FORMAT,
