@@ -23,6 +23,21 @@ void hth_answer_take(hth_answer *a, size_t n)
     a->at = 0;
 }
 
+void hth_answer_set_aside(hth_answer *a, size_t n)
+{
+    if (n > a->opened_capacity - a->n_opened) {
+        size_t capacity = 2 * (a->n_opened + n);
+        char *bigger = hth_realloc(a->opened, capacity, 1);
+        if (bigger) a->opened = bigger, a->opened_capacity = capacity;
+        else a->has_memory = false;
+    }
+    if (a->has_memory && n > 0) {
+        memcpy(a->opened + a->n_opened, a->held, n);
+        a->n_opened += n;
+    }
+    hth_answer_take(a, n);
+}
+
 void hth_answer_go(hth_answer *a, hth_answer_state *state)
 {
     a->state = state;
@@ -129,10 +144,16 @@ hth_answer_step hth_answer_text(hth_answer *a)
         hth_answer_take(a, n);
         return HTH_STEP_WAIT;
     }
-    hth_answer_give(a, HEARTH_ANSWER_TEXT, a->held, trimmed(a, at));
-    hth_answer_take(a, at + strlen(marks[which]));
+    size_t n = trimmed(a, at), n_mark = at - n + strlen(marks[which]);
+    hth_answer_give(a, HEARTH_ANSWER_TEXT, a->held, n);
+    hth_answer_take(a, n);
     a->skip_space = true;
-    if (which == CALL_OPEN) a->mark = f->mark, hth_answer_go(a, hth_answer_call);
+    if (which == CALL_OPEN) {
+        hth_answer_set_aside(a, n_mark);
+        hth_answer_go(a, hth_answer_call);
+    } else {
+        hth_answer_take(a, n_mark);
+    }
     return HTH_STEP_DONE;
 }
 
@@ -175,7 +196,7 @@ hearth_status hth_answer_open(const hth_answer_options *o, hth_answer **out, hea
     hth_answer *a = *out = hth_alloc(1, sizeof *a);
     if (!a) return hth_fail_memory(err, sizeof *a, "an answer");
     bool harmony = o->calls && o->calls->style == HTH_CALL_HARMONY;
-    *a = (hth_answer){.o = *o, .skip_space = o->in_reasoning && o->reasoning, .mark = "", .has_memory = true};
+    *a = (hth_answer){.o = *o, .skip_space = o->in_reasoning && o->reasoning, .has_memory = true};
     a->state = harmony            ? hth_answer_harmony
                : !o->reasoning    ? hth_answer_text
                : !o->in_reasoning ? begin
@@ -187,6 +208,7 @@ void hth_answer_close(hth_answer *a)
 {
     if (!a) return;
     hth_free(a->held);
+    hth_free(a->opened);
     hth_free(a);
 }
 

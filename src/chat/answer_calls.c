@@ -29,7 +29,7 @@ bool hth_answer_begin_call(hth_answer *a, const char *name, size_t n)
     if (!is_plain(name, n) && !hth_function_is_given(a->o.tools, (hth_str){name, n}, &a->has_memory)) return false;
     memcpy(a->name, name, n);
     a->name[n] = '\0';
-    a->mark = "";
+    a->n_opened = 0;
     a->n_call++;
     a->n_argument = 0;
     a->scan = (hth_json_scan){0};
@@ -39,8 +39,8 @@ bool hth_answer_begin_call(hth_answer *a, const char *name, size_t n)
 
 hth_answer_step hth_answer_no_call(hth_answer *a)
 {
-    hth_answer_give(a, HEARTH_ANSWER_TEXT, a->mark, strlen(a->mark));
-    a->mark = "";
+    hth_answer_give(a, HEARTH_ANSWER_TEXT, a->opened, a->n_opened);
+    a->n_opened = 0;
     a->has_text = true;
     a->skip_space = false;
     hth_answer_go(a, hth_answer_text);
@@ -256,14 +256,23 @@ static hth_answer_step named_head(hth_answer *a)
 hth_answer_step hth_answer_call(hth_answer *a)
 {
     const hth_call_format *f = a->o.calls;
-    hth_answer_take(a, hth_answer_space(a, 0));
+    hth_answer_set_aside(a, hth_answer_space(a, 0));
     if (a->n == 0 && !a->final) return HTH_STEP_WAIT;
-    if (f->style == HTH_CALL_JSON && a->n > 0 && a->held[0] == '[') hth_answer_take(a, 1);
+    if (f->style == HTH_CALL_JSON && a->n > 0 && a->held[0] == '[') hth_answer_set_aside(a, 1);
     hth_answer_go(a, f->style == HTH_CALL_JSON    ? head
                      : f->style == HTH_CALL_NAMED ? named_head
                      : f->style == HTH_CALL_PAIRS ? hth_answer_pairs
                                                   : hth_answer_elements);
     return HTH_STEP_DONE;
+}
+
+/* An object without marks around it is a call only with arguments, and by the name of a given function: an answer may be
+ * JSON with a name, too. */
+static bool may_be_call(hth_answer *a, const json_head *h)
+{
+    const hth_str name = {a->held + h->name, h->n_name};
+    if (h->end == HEAD_BAD || (h->end == HEAD_WHOLE && h->n_arguments == 0)) return false;
+    return h->n_name == 0 || !a->o.tools || hth_function_is_given(a->o.tools, name, &a->has_memory);
 }
 
 hth_answer_step hth_answer_bare_call(hth_answer *a)
@@ -272,8 +281,9 @@ hth_answer_step hth_answer_bare_call(hth_answer *a)
     if (space == a->n && !a->final) return HTH_STEP_WAIT;
     if (space < a->n && a->held[space] == '{') {
         json_head h = read_head(a);
-        if (h.end == HEAD_WAIT && !a->final) return HTH_STEP_WAIT;
-        if (h.end != HEAD_BAD && h.end != HEAD_WAIT) {
+        bool is_possible = may_be_call(a, &h);
+        if (h.end == HEAD_WAIT && is_possible && !a->final) return HTH_STEP_WAIT;
+        if (h.end != HEAD_WAIT && is_possible) {
             hth_answer_go(a, head);
             return HTH_STEP_DONE;
         }
@@ -281,8 +291,7 @@ hth_answer_step hth_answer_bare_call(hth_answer *a)
     int mark = hth_answer_has(a, space, a->o.calls->mark);
     if (mark < 0) return HTH_STEP_WAIT;
     if (mark > 0) {
-        a->mark = a->o.calls->mark;
-        hth_answer_take(a, space + strlen(a->mark));
+        hth_answer_set_aside(a, space + strlen(a->o.calls->mark));
         hth_answer_go(a, hth_answer_call);
         return HTH_STEP_DONE;
     }

@@ -29,7 +29,8 @@ struct hth_answer {
     bool has_text;    /* text was given */
     bool skip_space;  /* white space that comes next is no text */
     bool has_memory;  /* false: memory ran out */
-    const char *mark; /* that opened what may be a call; "": none */
+    char *opened; /* [n_opened] what opened that which may be a call: a mark, with the white space around it */
+    size_t n_opened, opened_capacity;
     uint32_t n_call;
     hth_json_scan scan; /* of arguments */
     char name[520];     /* of the function that is called */
@@ -39,6 +40,8 @@ struct hth_answer {
 /* Gives bytes to the caller. */
 void hth_answer_give(hth_answer *a, hearth_answer_kind kind, const char *text, size_t n);
 void hth_answer_take(hth_answer *a, size_t n);              /* drops n held bytes */
+/* Drops n held bytes, which are text if no call comes. */
+void hth_answer_set_aside(hth_answer *a, size_t n);
 void hth_answer_go(hth_answer *a, hth_answer_state *state); /* the next state */
 /* Length of the white space at `from`. */
 size_t hth_answer_space(const hth_answer *a, size_t from);

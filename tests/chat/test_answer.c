@@ -15,7 +15,7 @@
 #define DS_CALL_END HTH_DEEPSEEK_CLOSE
 #define DS_SEP HTH_DEEPSEEK_SEP
 
-static const char typed[] = "[{\"type\": \"function\", \"function\": {\"name\": \"find\", \"parameters\": "
+static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"find\", \"parameters\": "
                             "{\"type\": \"object\", \"properties\": "
                             "{\"text\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}, \"any\": "
                             "{\"type\": [\"null\", \"string\"]}}}}}]";
@@ -118,7 +118,10 @@ static const answer_case cases[] = {
      "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": \\\"\\u00e4\\\\n\\\"}\"}</tool_call>",
      "C[f]A[{\"a\": \"\xC3\xA4\\n\"}]"},
     {"hermes, no JSON", HERMES, true, false, "<tool_call>\nfind(1)</tool_call>x",
-     "T[<tool_call>find(1)</tool_call>x]"},
+     "T[<tool_call>\nfind(1)</tool_call>x]"},
+    {"hermes, words about marks", HERMES, true, false, "Use <tool_call> to call.\n\n`</tool_call>` ends.",
+     "T[Use <tool_call> to call.\n\n`</tool_call>` ends.]"},
+    {"hermes, a mark at the end", HERMES, true, false, "x \n<tool_call> ", "T[x \n<tool_call> ]"},
     {"hermes, no name", HERMES, true, false, "<tool_call>{\"a\": 1}</tool_call>",
      "T[<tool_call>{\"a\": 1}</tool_call>]"},
     {"hermes, cut in the arguments", HERMES, true, false,
@@ -151,7 +154,7 @@ static const answer_case cases[] = {
      "C[f]A[{\"a\": \"b\"}]C[g]A[{}]"},
     {"elements, cut", CODER, true, false, "<tool_call>\n<function=f>\n<parameter=a>\nb",
      "C[f]A[{\"a\": \"b\"}]"},
-    {"elements, none of them", CODER, true, false, "<tool_call>\nwhat", "T[<tool_call>what]"},
+    {"elements, none of them", CODER, true, false, "<tool_call>\nwhat", "T[<tool_call>\nwhat]"},
 
     {"pairs", GLM, true, false,
      "Ok\n<tool_call>find\n<arg_key>text</arg_key>\n<arg_value>a\nb</arg_value>\n<arg_key>n</"
@@ -174,7 +177,11 @@ static const answer_case cases[] = {
     {"deepseek 3.1", DEEPSEEK_31, true, false,
      DS_BEGIN DS_CALL "f" DS_SEP "{\"a\": 1}" DS_CALL_END DS_CALL "g" DS_SEP "{}" DS_CALL_END DS_END,
      "C[f]A[{\"a\": 1}]C[g]A[{}]"},
-    {"llama", LLAMA, true, false, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "C[f]A[{\"a\": 1}]"},
+    {"llama", LLAMA, true, false, "{\"name\": \"find\", \"parameters\": {\"a\": 1}}", "C[find]A[{\"a\": 1}]"},
+    {"llama, JSON with a name", LLAMA, true, false, "{\"name\": \"Bob\", \"age\": 30}", "T[{\"name\": \"Bob\", \"age\": 30}]"},
+    {"llama, a name behind", LLAMA, true, false, "{\"age\": 30, \"name\": \"Bob\"}", "T[{\"age\": 30, \"name\": \"Bob\"}]"},
+    {"llama, no arguments", LLAMA, true, false, "{\"title\": 1, \"name\": \"find\"}", "T[{\"title\": 1, \"name\": \"find\"}]"},
+    {"llama, another function", LLAMA, true, false, "{\"name\": \"f\", \"parameters\": {}}", "T[{\"name\": \"f\", \"parameters\": {}}]"},
     {"llama, mark", LLAMA, true, false,
      "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", "
      "\"parameters\": {\"b\": 2}}",

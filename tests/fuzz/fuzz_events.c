@@ -233,6 +233,7 @@ static generation *begin(exchange *x, const uint8_t *wanted, bool is_stream)
     call *c = call_make(x, NULL, NULL, "/", strdup("{}"), 2);
     expect(c != NULL);
     c->form = forms[a];
+    call_read_body(c);
     expect(exchange_submit(x, c) && exchange_take(x) == c);
     generation *g = generation_make(&served, c, formats[a], &f, &p);
     int32_t *ids = hth_alloc(2, sizeof *ids);
