@@ -57,7 +57,7 @@ static void stream_run(void *user, call *c)
 {
     setup *t = user;
     char text[PART + 1];
-    unsigned long n = strtoul(c->body, NULL, 10);
+    unsigned long n = (unsigned long)c->document->integer;
     t->n_run++;
     bool ok = call_begin_stream(c);
     for (unsigned long i = 0; ok && i < n && !call_is_cancelled(c); i++) {
