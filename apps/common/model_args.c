@@ -71,6 +71,22 @@ const option_spec sampling_options[] = {
     OPT_FLOAT("frequency-penalty", 0, "X", -100, 100, "subtract X for each time seen; default 0", ADVANCED),
     OPT_INT("repeat-last-n", 0, "N", -1, 1048576, "how far back lately reaches; -1: all; default 64",
             ADVANCED),
+    OPT_FLOAT("top-nsigma", 0, "X", 0, 1000, "leave out logits X standard deviations below the largest; default 0: off",
+              ADVANCED),
+    OPT_FLOAT("xtc-probability", 0, "X", 0, 1, "leave out the likeliest tokens but one, so often; default 0: off", ADVANCED),
+    OPT_FLOAT("xtc-threshold", 0, "X", 0, 1, "tokens of at least this probability; above 0.5: off; default 0.1", ADVANCED),
+    OPT_FLOAT("dynatemp-range", 0, "X", 0, 100, "the temperature changes by up to X with the entropy; default 0: off",
+              ADVANCED),
+    OPT_FLOAT("dynatemp-exp", 0, "X", 0.01, 100, "its exponent; default 1", ADVANCED),
+    OPT_FLOAT("dry-multiplier", 0, "X", 0, 1000, "weaken tokens that would lengthen a repetition; default 0: off", ADVANCED),
+    OPT_FLOAT("dry-base", 0, "X", 1, 100, "times this for each token more; default 1.75", ADVANCED),
+    OPT_INT("dry-allowed-length", 0, "N", 1, 1048576, "longest repetition that is free; default 2", ADVANCED),
+    OPT_INT("dry-penalty-last-n", 0, "N", -1, 1048576, "tokens looked at; -1: a context; 0: off; default -1", ADVANCED),
+    OPT_TEXT("dry-sequence-breaker", 0, "TEXT", "no repetition goes across it; instead of line end : \" *; may be given often",
+             .flags = OPTION_REPEATS | OPTION_ADVANCED),
+    OPT_INT("mirostat", 0, "N", 0, 2, "hold the surprise of the text: version 1 or 2; default 0: off", ADVANCED),
+    OPT_FLOAT("mirostat-ent", 0, "X", 0.01, 100, "the surprise, in bits; default 5", ADVANCED),
+    OPT_FLOAT("mirostat-lr", 0, "X", 0.0001, 10, "how fast it is reached; default 0.1", ADVANCED),
     OPT_TEXT("logit-bias", 0, "ID=X", "add X to the logit of a token; may be given often",
              .flags = OPTION_REPEATS | OPTION_ADVANCED),
     OPT_UINT("seed", 's', "N", 0, 18446744073709551615.0, "same seed, same text; default, or -1: random",
@@ -413,7 +429,7 @@ void warn_of_context(const hearth_model *model, uint32_t n_ctx)
 
 /* ---- samplers ------------------------------------------------------------------------ */
 
-enum { MAX_BIAS = 200 };
+enum { MAX_BIAS = 200, MAX_BREAKER = 64 };
 
 static int parse_bias(const args *a, const hearth_model *model, hearth_logit_bias *bias, size_t *n)
 {
@@ -458,6 +474,27 @@ bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sam
     o.presence_penalty = (float)args_float(a, "presence-penalty", (double)o.presence_penalty);
     o.frequency_penalty = (float)args_float(a, "frequency-penalty", (double)o.frequency_penalty);
     o.repeat_last_n = (int32_t)args_int(a, "repeat-last-n", o.repeat_last_n);
+    o.top_n_sigma = (float)args_float(a, "top-nsigma", 0.0);
+    o.xtc_probability = (float)args_float(a, "xtc-probability", 0.0);
+    o.xtc_threshold = (float)args_float(a, "xtc-threshold", (double)o.xtc_threshold);
+    o.dynatemp_range = (float)args_float(a, "dynatemp-range", 0.0);
+    o.dynatemp_exponent = (float)args_float(a, "dynatemp-exp", 0.0);
+    o.dry_multiplier = (float)args_float(a, "dry-multiplier", 0.0);
+    o.dry_base = (float)args_float(a, "dry-base", 0.0);
+    o.dry_allowed_length = (int32_t)args_int(a, "dry-allowed-length", 0);
+    o.dry_last_n = (int32_t)args_int(a, "dry-penalty-last-n", o.dry_last_n);
+    o.mirostat = (int32_t)args_int(a, "mirostat", 0);
+    o.mirostat_tau = (float)args_float(a, "mirostat-ent", 0.0);
+    o.mirostat_eta = (float)args_float(a, "mirostat-lr", 0.0);
+    const char *breakers[MAX_BREAKER], *text;
+    while ((text = args_text_at(a, "dry-sequence-breaker", o.n_dry_breaker)) != NULL) {
+        if (o.n_dry_breaker == MAX_BREAKER) {
+            *status = usage_error("--dry-sequence-breaker: more than %d", MAX_BREAKER);
+            return false;
+        }
+        breakers[o.n_dry_breaker++] = text;
+    }
+    if (o.n_dry_breaker > 0) o.dry_breakers = breakers;
     o.seed = sampler_seed(a);
     sampling_finish(&o);
     hearth_status st = hearth_sampler_open(model, &o, sampler, &err);

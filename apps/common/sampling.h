@@ -8,7 +8,7 @@
 hearth_sampler_options sampling_defaults(void);
 
 /* Options with the numbers of users become those of the library: a share of 0 keeps one token, as the smallest share
- * does, and no penalty looks at 0 tokens. */
+ * does, XTC takes all above a probability of 0, and no penalty looks at 0 tokens. */
 void sampling_finish(hearth_sampler_options *o);
 
 #endif

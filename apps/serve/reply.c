@@ -99,6 +99,7 @@ static const char *type_of(int status)
     case 408: return "timeout_error";
     case 429: return "rate_limit_error";
     case 503: return "unavailable_error";
+    case 501: return "invalid_request_error";
     default: return status >= 500 ? "server_error" : "invalid_request_error";
     }
 }

@@ -19,8 +19,8 @@ typedef struct hearth_logit_bias {
  * not use the sampler. */
 typedef void hearth_sampler_fn(void *user, float *logits, size_t n_vocab);
 
-/* Applied in this order: bias, penalties, fn, top-k, typical, top-p, min-p, temperature, draw. Zero turns each of them
- * off: {.temperature = 0.7f} draws from all tokens. */
+/* Applied in this order: bias, penalties, DRY, fn, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, draw. Zero
+ * turns each of them off: {.temperature = 0.7f} draws from all tokens. With mirostat, none between fn and temperature. */
 typedef struct hearth_sampler_options {
     size_t size;             /* of this struct: Versions in hearth.h */
     float temperature;       /* 0: greedy (the largest logit, the lowest id among equals); at most 100 */
@@ -37,6 +37,20 @@ typedef struct hearth_sampler_options {
     size_t n_bias;
     hearth_sampler_fn *fn; /* NULL: none */
     void *user;            /* passed to fn: valid until the sampler and its clones are closed */
+    float top_n_sigma;        /* logits this many standard deviations below the largest are left out; 0: off */
+    float xtc_probability;    /* with which the likeliest tokens are left out, but for the last one of them; 0: off */
+    float xtc_threshold;      /* those of at least this probability; 0: 0.1, above 0.5: off */
+    float dynatemp_range;     /* the temperature lies that far around it, by the entropy; 0: off */
+    float dynatemp_exponent;  /* 0: 1 */
+    float dry_multiplier;     /* penalty of a token that would lengthen a repetition; 0: off */
+    float dry_base;           /* times this for each token more that is repeated; 0: 1.75 */
+    int32_t dry_allowed_length; /* of a repetition without penalty; 0: 2 */
+    int32_t dry_last_n;       /* tokens that are looked at, at most 1048576; 0 and -1: a context of the model's training */
+    int32_t mirostat;         /* 1 or 2: the version; 0: off */
+    float mirostat_tau;       /* the surprise that texts are held at, in bits; 0: 5 */
+    float mirostat_eta;       /* how fast; 0: 0.1 */
+    const char *const *dry_breakers; /* [n_dry_breaker] texts that no repetition goes across; NULL: "\n", ":", "\"", "*" */
+    size_t n_dry_breaker;
 } hearth_sampler_options;
 
 /* Returns zeros, and size: greedy.

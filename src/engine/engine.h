@@ -332,5 +332,8 @@ void hth_engine_close_trie(hearth_model *m);
 
 /* text.c: fails with tokenizer_error if the file's vocabulary is not supported. */
 hearth_status hth_engine_need_tokenizer(const hearth_model *m, hearth_error *err);
+/* dry_breakers.c: a sampler that was opened with these options penalises repetitions. ARGUMENT, MEMORY. */
+hearth_status hth_engine_use_dry(const hearth_model *m, const hearth_sampler_options *o, hearth_sampler *s,
+                                 hearth_error *err);
 
 #endif

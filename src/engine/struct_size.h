@@ -18,7 +18,7 @@
     X(hearth_answer_options, user, user)                                                                     \
     X(hearth_session_options, selector, selector)                                                            \
     X(hearth_embedder_options, pooling, pooling)                                                             \
-    X(hearth_sampler_options, user, user)                                                                    \
+    X(hearth_sampler_options, n_dry_breaker, n_dry_breaker)                                                  \
     X(hearth_generate_options, user, user)                                                                   \
     X(hearth_usage, generate_seconds, generate_seconds)                                                      \
     X(hearth_constraint_options, chat, chat)                                                                 \

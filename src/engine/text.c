@@ -187,5 +187,12 @@ hearth_status hearth_sampler_open(const hearth_model *m, const hearth_sampler_op
     hearth_status st = hth_engine_read_options(&hth_size_of_hearth_sampler_options, options, &o, err);
     if (st == HEARTH_OK && hth_engine_hparams(m)->n_vocab == 0) st = hth_engine_need_tokenizer(m, err);
     if (st != HEARTH_OK) return st;
-    return hth_sampler_open((int32_t)hth_engine_hparams(m)->n_vocab, &o, out, err);
+    st = hth_sampler_open((int32_t)hth_engine_hparams(m)->n_vocab, &o, out, err);
+    if (st != HEARTH_OK || o.dry_multiplier == 0.0f) return st;
+    st = hth_engine_need_tokenizer(m, err);
+    if (st == HEARTH_OK) st = hth_engine_use_dry(m, &o, *out, err);
+    if (st == HEARTH_OK) return st;
+    hearth_sampler_close(*out);
+    *out = NULL;
+    return st;
 }

@@ -5,8 +5,11 @@
 
 #include "kernels/vector/math.h"
 
+#include <math.h>
+
 /* exp of smaller arguments is 0 in double precision. Prevents -infinity as an argument of hth_exp_d. */
 static const double MIN_EXPONENT = -800.0;
+static const double LOG_2 = 0x1.62e42fefa39efp-1; /* bits to nats */
 
 double hth_sample_weigh(hth_sample_candidate *c, size_t n, double temperature)
 {
@@ -70,4 +73,64 @@ size_t hth_sample_min_p(hth_sample_candidate *c, size_t n, double min_p)
     size_t kept = 1;
     while (kept < n && c[kept].p >= min_p) kept++;
     return kept;
+}
+
+double hth_sample_variance(const float *logits, size_t n)
+{
+    double sum = 0.0, squares = 0.0;
+    size_t n_allowed = 0;
+    for (size_t i = 0; i < n; i++)
+        if (logits[i] != -INFINITY) sum += (double)logits[i], n_allowed++;
+    const double mean = n_allowed > 0 ? sum / (double)n_allowed : 0.0;
+    for (size_t i = 0; i < n; i++)
+        if (logits[i] != -INFINITY) squares += ((double)logits[i] - mean) * ((double)logits[i] - mean);
+    return n_allowed > 0 ? squares / (double)n_allowed : 0.0;
+}
+
+size_t hth_sample_xtc(hth_sample_candidate *c, size_t n, double threshold)
+{
+    const double sum = hth_sample_weigh(c, n, 1.0);
+    size_t last = 0;
+    for (size_t i = 0; i < n && c[i].p >= threshold * sum; i++) last = i;
+    return last;
+}
+
+/* x^y for x from 0. */
+static double power(double x, double y) { return x > 0.0 ? hth_exp_d(y * hth_log_d(x)) : y > 0.0 ? 0.0 : 1.0; }
+
+double hth_sample_dynamic_temperature(hth_sample_candidate *c, size_t n, double low, double high, double exponent)
+{
+    if (n < 2) return high;
+    const double sum = hth_sample_weigh(c, n, 1.0);
+    double share = entropy(c, n, sum) / hth_log_d((double)n);
+    share = share < 0.0 ? 0.0 : share > 1.0 ? 1.0 : share;
+    return low + (high - low) * power(share, exponent);
+}
+
+/* Basu et al. 2021, algorithm 1: the exponent of Zipf's law by the first candidates, and how many tokens have together the
+ * wanted surprise. */
+size_t hth_sample_mirostat_1(const hth_sample_candidate *c, size_t n, int32_t n_vocab, double temperature, double mu)
+{
+    enum { N_ESTIMATE = 100 };
+    double products = 0.0, squares = 0.0;
+    for (size_t i = 0; i + 1 < n && i + 1 < N_ESTIMATE; i++) {
+        const double t = hth_log_d((double)(i + 2) / (double)(i + 1));
+        products += t * ((double)c[i].logit - (double)c[i + 1].logit) / temperature;
+        squares += t * t;
+    }
+    const double s = squares > 0.0 ? products / squares : 0.0, epsilon = s - 1.0;
+    if (!(s > 0.0)) return n;
+    const double all = 1.0 - hth_exp_d(-epsilon * hth_log_d((double)n_vocab)), two_to_mu = hth_exp_d(mu * LOG_2);
+    const double k = magnitude(epsilon) > 1e-9 ? epsilon * two_to_mu / all : two_to_mu / hth_log_d((double)n_vocab);
+    const double n_kept = k > 0.0 ? power(k, 1.0 / s) : 1.0;
+    return n_kept < 1.0 ? 1 : n_kept < (double)n ? (size_t)n_kept : n;
+}
+
+double hth_sample_surprise(double probability) { return probability > 0.0 ? -hth_log_d(probability) / LOG_2 : 1074.0; }
+
+size_t hth_sample_mirostat_2(const hth_sample_candidate *c, size_t n, double sum, double mu)
+{
+    size_t kept = 0;
+    while (kept < n && c[kept].p > 0.0 && hth_sample_surprise(c[kept].p / sum) <= mu) kept++;
+    return kept > 0 ? kept : 1;
 }

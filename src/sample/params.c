@@ -62,6 +62,15 @@ hearth_status hth_sample_check_params(const hearth_sampler_options *p, int32_t n
         {"repeat_penalty", p->repeat_penalty, p->repeat_penalty == 0.0f ? 0.0 : (double)0.01f, 100.0},
         {"presence_penalty", p->presence_penalty, -100.0, 100.0},
         {"frequency_penalty", p->frequency_penalty, -100.0, 100.0},
+        {"top_n_sigma", p->top_n_sigma, 0.0, 1000.0},
+        {"xtc_probability", p->xtc_probability, 0.0, 1.0},
+        {"xtc_threshold", p->xtc_threshold, 0.0, 1.0},
+        {"dynatemp_range", p->dynatemp_range, 0.0, 100.0},
+        {"dynatemp_exponent", p->dynatemp_exponent, 0.0, 100.0},
+        {"dry_multiplier", p->dry_multiplier, 0.0, 1000.0},
+        {"dry_base", p->dry_base, p->dry_base == 0.0f ? 0.0 : 1.0, 100.0},
+        {"mirostat_tau", p->mirostat_tau, 0.0, 100.0},
+        {"mirostat_eta", p->mirostat_eta, 0.0, 10.0},
     };
     hearth_status status = check_int("n_vocab", n_vocab, 1, INT32_MAX, err);
     for (size_t i = 0; i < sizeof floats / sizeof *floats && status == HEARTH_OK; i++)
@@ -69,5 +78,14 @@ hearth_status hth_sample_check_params(const hearth_sampler_options *p, int32_t n
     if (status == HEARTH_OK) status = check_int("top_k", p->top_k, 0, INT32_MAX, err);
     if (status == HEARTH_OK)
         status = check_int("repeat_last_n", p->repeat_last_n, -1, HTH_SAMPLER_MAX_LAST_N, err);
+    if (status == HEARTH_OK) status = check_int("dry_last_n", p->dry_last_n, -1, HTH_SAMPLER_MAX_LAST_N, err);
+    if (status == HEARTH_OK)
+        status = check_int("dry_allowed_length", p->dry_allowed_length, 0, HTH_SAMPLER_MAX_LAST_N, err);
+    if (status == HEARTH_OK) status = check_int("mirostat", p->mirostat, 0, 2, err);
+    if (status == HEARTH_OK && p->n_dry_breaker > 0 && !p->dry_breakers)
+        status = hth_fail(err, HEARTH_ERROR_ARGUMENT, "dry_breakers is NULL, but n_dry_breaker is %zu", p->n_dry_breaker);
+    for (size_t i = 0; i < p->n_dry_breaker && status == HEARTH_OK; i++)
+        if (!p->dry_breakers[i])
+            status = hth_fail(err, HEARTH_ERROR_ARGUMENT, "dry_breakers[%zu] is NULL", i);
     return status == HEARTH_OK ? check_bias(p, n_vocab, err) : status;
 }

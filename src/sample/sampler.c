@@ -8,6 +8,7 @@
 #include "base/fp_state.h"
 #include "base/in_use.h"
 #include "base/ref.h"
+#include "sample/dry.h"
 #include "sample/filters.h"
 #include "sample/params.h"
 #include "sample/random.h"
@@ -30,6 +31,8 @@ struct hearth_sampler {
     uint32_t *count; /* [n_vocab] of the last tokens; NULL: no penalties */
     int32_t *last;   /* ring of repeat_last_n; NULL: all tokens count */
     size_t n_last, i_last;
+    hth_dry *dry;    /* NULL: none */
+    double mu;       /* of mirostat: the surprise up to which tokens are drawn, in bits */
     hth_arena arena; /* of the arrays */
     hth_ref ref;     /* of the caller, and of sessions that follow it with drafts */
 };
@@ -51,7 +54,8 @@ static bool has_penalties(const hearth_sampler_options *p)
 static size_t candidates_needed(const hearth_sampler_options *p, int32_t n_vocab)
 {
     if (p->temperature == 0.0f) return 0;
-    return p->top_k > 0 && p->top_k < n_vocab ? (size_t)p->top_k : (size_t)n_vocab;
+    bool cuts = p->top_k > 0 && p->top_k < n_vocab && p->mirostat == 0;
+    return cuts ? (size_t)p->top_k : (size_t)n_vocab;
 }
 
 static hearth_status take_memory(hearth_sampler *s, hearth_error *err)
@@ -73,18 +77,31 @@ static hearth_status take_memory(hearth_sampler *s, hearth_error *err)
     return HEARTH_OK;
 }
 
+/* Zero has the default. */
+static void set_defaults(hearth_sampler_options *p)
+{
+    enum { DEFAULT_LAST_N = 64 };
+    const float threshold = 0.1f, exponent = 1.0f, tau = 5.0f, eta = 0.1f;
+    if (p->repeat_last_n == 0) p->repeat_last_n = DEFAULT_LAST_N;
+    if (p->xtc_threshold == 0.0f) p->xtc_threshold = threshold;
+    if (p->dynatemp_exponent == 0.0f) p->dynatemp_exponent = exponent;
+    if (p->mirostat_tau == 0.0f) p->mirostat_tau = tau;
+    if (p->mirostat_eta == 0.0f) p->mirostat_eta = eta;
+    p->dry_breakers = NULL, p->n_dry_breaker = 0; /* the caller's, which hth_dry_open was given as tokens */
+}
+
 hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *params, hearth_sampler **out,
                                hearth_error *err)
 {
-    enum { DEFAULT_LAST_N = 64 };
     *out = NULL;
     hearth_status status = hth_sample_check_params(params, n_vocab, err);
     if (status != HEARTH_OK) return status;
     hearth_sampler *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "the sampler");
     s->params = *params;
-    if (s->params.repeat_last_n == 0) s->params.repeat_last_n = DEFAULT_LAST_N;
+    set_defaults(&s->params);
     s->n_vocab = n_vocab;
+    s->mu = 2.0 * (double)s->params.mirostat_tau;
     hth_sample_random_seed(&s->random, params->seed);
     status = take_memory(s, err);
     if (status == HEARTH_OK) *out = s;
@@ -102,20 +119,40 @@ hearth_sampler *hth_sampler_hold(const hearth_sampler *sampler)
 void hearth_sampler_close(hearth_sampler *s)
 {
     if (!s || !hth_ref_drop(&s->ref)) return;
+    hth_dry_close(s->dry);
     hth_arena_free(&s->arena);
     hth_free(s);
+}
+
+hearth_status hth_sampler_use_dry(hearth_sampler *s, size_t capacity, const hth_dry_breaker *breakers, size_t n,
+                                  hearth_error *err)
+{
+    return hth_dry_open(s->n_vocab, &s->params, capacity, breakers, n, &s->dry, err);
+}
+
+static hearth_status open_copy(const hearth_sampler *from, const hearth_sampler_options *o, hearth_sampler **out,
+                               hearth_error *err)
+{
+    hearth_status st = hth_sampler_open(from->n_vocab, o, out, err);
+    if (st == HEARTH_OK) st = hth_dry_copy(from->dry, &(*out)->dry, err);
+    if (st == HEARTH_OK) return st;
+    hearth_sampler_close(*out);
+    *out = NULL;
+    return st;
 }
 
 hearth_status hth_sampler_open_like(const hearth_sampler *from, hearth_sampler **out, hearth_error *err)
 {
     hearth_sampler_options o = from->params;
     o.fn = NULL;
-    return hth_sampler_open(from->n_vocab, &o, out, err);
+    return open_copy(from, &o, out, err);
 }
 
 void hth_sampler_follow(hearth_sampler *s, const hearth_sampler *from)
 {
     s->random = from->random;
+    s->mu = from->mu;
+    hth_dry_follow(s->dry, from->dry);
     s->n_last = from->n_last, s->i_last = from->i_last;
     if (s->count) memcpy(s->count, from->count, (size_t)s->n_vocab * sizeof *s->count);
     if (s->last) memcpy(s->last, from->last, (size_t)s->params.repeat_last_n * sizeof *s->last);
@@ -129,7 +166,7 @@ hearth_status hearth_sampler_clone(const hearth_sampler *from, hearth_sampler **
     if (!from) return hth_fail_null(err, "sampler");
     HTH_USE_READING(use, from);
     if (!use) return hth_fail_in_use(err, "sampler");
-    hearth_status st = hth_sampler_open(from->n_vocab, &from->params, out, err);
+    hearth_status st = open_copy(from, &from->params, out, err);
     if (st == HEARTH_OK) hth_sampler_follow(*out, from);
     return st;
 }
@@ -147,11 +184,15 @@ static void forget(hearth_sampler *s)
 {
     if (s->count) memset(s->count, 0, (size_t)s->n_vocab * sizeof *s->count);
     s->n_last = s->i_last = 0;
+    s->mu = 2.0 * (double)s->params.mirostat_tau;
+    hth_dry_forget(s->dry);
 }
 
 static void accept_token(hearth_sampler *s, int32_t id)
 {
-    if (!s->count || id < 0 || id >= s->n_vocab) return;
+    if (id < 0 || id >= s->n_vocab) return;
+    hth_dry_accept(s->dry, id);
+    if (!s->count) return;
     if (s->last) {
         const size_t capacity = (size_t)s->params.repeat_last_n;
         if (s->n_last == capacity) s->count[s->last[s->i_last]]--;
@@ -287,17 +328,68 @@ static size_t filter(hearth_sampler *s, size_t n)
     return n;
 }
 
-/* The first candidate at which the cumulative weight exceeds the fraction u of the total. */
-static int32_t draw(hearth_sampler *s, size_t n)
+/* Drops logits that are too many standard deviations below the largest. */
+static void drop_below_sigma(hearth_sampler *s, int32_t best)
 {
-    const double sum = hth_sample_weigh(s->candidate, n, (double)s->params.temperature);
+    if (!(s->params.top_n_sigma > 0.0f) || s->params.mirostat > 0) return;
+    const double n = (double)s->params.top_n_sigma;
+    const double most = n * n * hth_sample_variance(s->logit, (size_t)s->n_vocab); /* of a difference squared */
+    for (int32_t i = 0; i < s->n_vocab; i++) {
+        const double below = (double)s->logit[best] - (double)s->logit[i];
+        if (below * below > most) s->logit[i] = -INFINITY;
+    }
+}
+
+static double temperature_of(hearth_sampler *s, const hth_sample_candidate *c, size_t n)
+{
+    const hearth_sampler_options *p = &s->params;
+    const double usual = (double)p->temperature, range = (double)p->dynatemp_range;
+    if (!(range > 0.0)) return usual;
+    /* A candidate at the low end may have no temperature: it is held above 0. */
+    const double low = usual > range ? usual - range : 1e-6;
+    return hth_sample_dynamic_temperature((hth_sample_candidate *)(uintptr_t)c, n, low, usual + range,
+                                          (double)p->dynatemp_exponent);
+}
+
+/* The first candidate at which the cumulative weight exceeds the fraction u of the total. */
+static size_t draw_weighed(hearth_sampler *s, const hth_sample_candidate *c, size_t n, double sum)
+{
     const double target = hth_sample_random_unit(&s->random) * sum;
     double reached = 0.0;
     for (size_t i = 0; i < n; i++) {
-        reached += s->candidate[i].p;
-        if (reached > target) return s->candidate[i].id;
+        reached += c[i].p;
+        if (reached > target) return i;
     }
-    return s->candidate[0].id; /* unreachable: u < 1, and the sum is the same */
+    return 0; /* unreachable: u < 1, and the sum is the same */
+}
+
+static int32_t draw_filtered(hearth_sampler *s, size_t n)
+{
+    const hearth_sampler_options *p = &s->params;
+    hth_sample_candidate *c = s->candidate;
+    n = filter(s, n);
+    if (p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f && n > 1 &&
+        hth_sample_random_unit(&s->random) < (double)p->xtc_probability) {
+        const size_t n_out = hth_sample_xtc(c, n, (double)p->xtc_threshold);
+        c += n_out, n -= n_out;
+    }
+    const double sum = hth_sample_weigh(c, n, temperature_of(s, c, n));
+    return c[draw_weighed(s, c, n, sum)].id;
+}
+
+/* Holds the surprise of the text near tau, by which tokens are left out. */
+static int32_t draw_by_surprise(hearth_sampler *s, size_t n)
+{
+    const hearth_sampler_options *p = &s->params;
+    hth_sample_candidate *c = s->candidate;
+    const double temperature = (double)p->temperature;
+    double sum = hth_sample_weigh(c, n, temperature);
+    n = p->mirostat == 1 ? hth_sample_mirostat_1(c, n, s->n_vocab, temperature, s->mu)
+                         : hth_sample_mirostat_2(c, n, sum, s->mu);
+    sum = hth_sample_weigh(c, n, temperature);
+    const size_t i = draw_weighed(s, c, n, sum);
+    s->mu -= (double)p->mirostat_eta * (hth_sample_surprise(c[i].p / sum) - (double)p->mirostat_tau);
+    return c[i].id;
 }
 
 hearth_status hearth_sampler_sample(hearth_sampler *s, const float *logits, int32_t *id, hearth_error *err)
@@ -311,10 +403,15 @@ hearth_status hearth_sampler_sample(hearth_sampler *s, const float *logits, int3
     memcpy(s->logit, logits, (size_t)s->n_vocab * sizeof *s->logit);
     add_bias(s);
     add_penalties(s);
+    hth_dry_apply(s->dry, s->logit);
     if ((status = run_stage(s, err)) != HEARTH_OK) return status;
     int32_t best = find_best(s);
     if (best < 0)
         return hth_fail(err, HEARTH_ERROR_NUMERIC, "all %d tokens are banned", (int)s->n_vocab);
-    *id = s->params.temperature == 0.0f ? best : draw(s, filter(s, list_candidates(s)));
+    *id = best;
+    if (s->params.temperature == 0.0f) return HEARTH_OK;
+    drop_below_sigma(s, best);
+    const size_t n = list_candidates(s);
+    *id = s->params.mirostat > 0 ? draw_by_surprise(s, n) : draw_filtered(s, n);
     return HEARTH_OK;
 }

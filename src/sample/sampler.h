@@ -14,6 +14,8 @@
 
 #include <stdint.h>
 
+struct hth_dry_breaker;
+
 /* The largest repeat_last_n; -1 counts all tokens. */
 enum { HTH_SAMPLER_MAX_LAST_N = 1 << 20 };
 
@@ -27,6 +29,10 @@ enum { HTH_SAMPLER_MAX_LAST_N = 1 << 20 };
  * hearth_sampler_sample returns NUMERIC if a logit is NaN or +infinity, or if all tokens are banned. */
 hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *options, hearth_sampler **out,
                                hearth_error *err);
+/* A sampler with dry_multiplier looks at the last `capacity` tokens, across none of breakers[n]. Once, before it has
+ * tokens. MEMORY. */
+hearth_status hth_sampler_use_dry(hearth_sampler *sampler, size_t capacity, const struct hth_dry_breaker *breakers, size_t n,
+                                  hearth_error *err);
 /* The number of logits that it samples from; NULL: 0. */
 int32_t hth_sampler_n_vocab(const hearth_sampler *sampler);
 /* The tokens become the whole history. ARGUMENT: it is in use. */

@@ -123,7 +123,7 @@ def bash_offers_commands_and_options():
     assert bash("hearth", "--") == ["--completions", "--help", "--man", "--version"]
     assert bash("hearth", "--completions", "") == ["bash", "fish", "zsh"]
     assert bash("hearth", "nonsense", "") == []
-    assert "-c" in bash("hearth", "run", "-") and bash("hearth", "run", "--top-") == ["--top-k", "--top-p"]
+    assert "-c" in bash("hearth", "run", "-") and bash("hearth", "run", "--top-") == ["--top-k", "--top-nsigma", "--top-p"]
     assert bash("hearth", "run", "--", "--top-") == [], "an operand"
 
 

@@ -70,9 +70,29 @@ static hearth_sampler_options without_zeros(hearth_sampler_options p)
     return p;
 }
 
+static size_t above_sigma(entry *e, size_t n, double n_sigma)
+{
+    double mean = 0.0, square = 0.0, most = -HUGE_VAL;
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) mean += e[i].logit / (double)n, most = fmax(most, e[i].logit);
+    for (size_t i = 0; i < n; i++) square += (e[i].logit - mean) * (e[i].logit - mean) / (double)n;
+    for (size_t i = 0; i < n; i++)
+        if (e[i].logit >= most - n_sigma * sqrt(square)) e[kept++] = e[i];
+    return kept;
+}
+
+static double dynamic_temperature(entry *e, size_t n, const hearth_sampler_options *p)
+{
+    double entropy = 0.0, low = fmax(1e-6, (double)p->temperature - (double)p->dynatemp_range);
+    softmax(e, n, 1.0);
+    for (size_t i = 0; i < n; i++) entropy -= e[i].p > 0.0 ? e[i].p * log(e[i].p) : 0.0;
+    return low + ((double)p->temperature + (double)p->dynatemp_range - low) *
+                     pow(fmin(1.0, fmax(0.0, entropy / log((double)n))), p->dynatemp_exponent > 0.0f ? (double)p->dynatemp_exponent : 1.0);
+}
+
 /* What may be drawn, with probabilities, best first; returns the number. */
 static size_t reference(const hearth_sampler_options *given, const float *logits, int32_t n_vocab,
-                        const int32_t *seen, size_t n_seen, entry *e)
+                        const int32_t *seen, size_t n_seen, hth_sample_random *random, entry *e)
 {
     const hearth_sampler_options all = without_zeros(*given), *p = &all;
     size_t n = 0;
@@ -89,6 +109,7 @@ static size_t reference(const hearth_sampler_options *given, const float *logits
         }
         if (x > -HUGE_VAL) e[n++] = (entry){.logit = x, .id = i};
     }
+    if (p->top_n_sigma > 0.0f) n = above_sigma(e, n, (double)p->top_n_sigma);
     qsort(e, n, sizeof *e, by_logit);
     if (p->top_k > 0 && n > (size_t)p->top_k) n = (size_t)p->top_k;
     if (p->typical_p < 1.0f) n = reference_typical(e, n, (double)p->typical_p);
@@ -102,7 +123,14 @@ static size_t reference(const hearth_sampler_options *given, const float *logits
         while (kept < n && e[kept].p >= (double)p->min_p * e[0].p) kept++;
         n = kept;
     }
-    softmax(e, n, (double)p->temperature);
+    if (p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f && n > 1 &&
+        hth_sample_random_unit(random) < (double)p->xtc_probability) {
+        size_t last = 0;
+        softmax(e, n, 1.0);
+        for (size_t i = 0; i < n && e[i].p >= (double)p->xtc_threshold; i++) last = i;
+        memmove(e, e + last, (n -= last) * sizeof *e);
+    }
+    softmax(e, n, p->dynatemp_range > 0.0f && n > 1 ? dynamic_temperature(e, n, p) : (double)(p->temperature + p->dynatemp_range));
     return n;
 }
 
@@ -143,7 +171,7 @@ static void compare_with_reference(hearth_sampler_options p, int32_t n_vocab, te
         fill_logits(logits, n_vocab, r);
         int32_t id = -1;
         CHECK_OK(hearth_sampler_sample(s, logits, &id, err));
-        size_t n = reference(&p, logits, n_vocab, seen, n_seen, e);
+        size_t n = reference(&p, logits, n_vocab, seen, n_seen, &expected_random, e);
         int32_t expected = reference_draw(e, n, &expected_random);
         if (!CHECK_INT(id, expected)) break;
         seen[n_seen++] = id;
@@ -208,6 +236,65 @@ TEST(penalties_and_bias_equal_the_reference)
         p.bias = bias;
         p.n_bias = bias[0].id != bias[1].id ? 2 : 1;
         compare_with_reference(p, n_vocab, &r);
+    }
+}
+
+TEST(sigma_xtc_and_dynamic_temperature_equal_the_reference)
+{
+    test_random r = {17};
+    for (int i = 0; i < 60; i++) {
+        hearth_sampler_options p = neutral();
+        if (i % 3 == 0 || i > 45) p.top_n_sigma = 0.1f + (float)test_random_below(&r, 30) * 0.1f;
+        if (i % 3 == 1 || i > 45) p.xtc_probability = i % 2 ? 1.0f : 0.5f, p.xtc_threshold = (float)test_random_below(&r, 8) * 0.1f;
+        if (i % 3 == 2 || i > 45) p.dynatemp_range = (float)test_random_below(&r, 20) * 0.1f, p.dynatemp_exponent = (float)test_random_below(&r, 3) * 0.5f;
+        if (p.xtc_threshold == 0.0f) p.xtc_threshold = 0.1f;
+        compare_with_reference(p, 1 + (int32_t)test_random_below(&r, 600), &r);
+    }
+}
+
+/* The sources' formulas, with libm. */
+static size_t reference_mirostat(const hearth_sampler_options *p, const entry *e, size_t n, int32_t n_vocab, double mu)
+{
+    size_t kept = 0;
+    if (p->mirostat == 2) {
+        while (kept < n && e[kept].p > 0.0 && -log2(e[kept].p) <= mu) kept++;
+        return kept > 0 ? kept : 1;
+    }
+    double products = 0.0, squares = 0.0;
+    for (size_t i = 0; i + 1 < n && i < 99; i++) {
+        double t = log((double)(i + 2) / (double)(i + 1));
+        products += t * log(e[i].p / e[i + 1].p), squares += t * t;
+    }
+    double s = products / squares, epsilon = s - 1.0;
+    double k = pow(epsilon * pow(2.0, mu) / (1.0 - pow((double)n_vocab, -epsilon)), 1.0 / s);
+    return k < 1.0 ? 1 : k < (double)n ? (size_t)k : n;
+}
+
+TEST(mirostat_equals_the_reference_and_holds_the_surprise)
+{
+    enum { N = 500, N_STEP = 3000 };
+    static entry e[MAX_VOCAB];
+    static float logits[N];
+    for (int i = 0; i < N; i++) logits[i] = -1.1f * logf((float)i + 1.5f);
+    for (int version = 1; version <= 2; version++) {
+        hearth_sampler_options p = neutral();
+        p.temperature = 0.9f, p.mirostat = version, p.mirostat_tau = 3.0f, p.seed = 5, p.top_k = 1, p.min_p = 0.9f; /* unused */
+        double mu = 2.0 * (double)p.mirostat_tau, surprise = 0.0;
+        hth_sample_random random;
+        hth_sample_random_seed(&random, p.seed);
+        CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, N, &p);
+        for (int step = 0; step < N_STEP; step++) {
+            int32_t id = -1;
+            for (int32_t i = 0; i < N; i++) e[i] = (entry){.logit = (double)logits[i], .id = i};
+            softmax(e, N, (double)p.temperature);
+            size_t n = reference_mirostat(&p, e, N, N, mu);
+            softmax(e, n, (double)p.temperature);
+            CHECK_OK(hearth_sampler_sample(s, logits, &id, err));
+            if (!CHECK_INT(id, reference_draw(e, n, &random))) break;
+            surprise += -log2(e[id].p);
+            mu -= (double)0.1f * (-log2(e[id].p) - (double)p.mirostat_tau);
+        }
+        CHECK(fabs(surprise / N_STEP - (double)p.mirostat_tau) < 0.1);
     }
 }
 

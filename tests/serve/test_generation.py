@@ -445,6 +445,26 @@ def a_prompt_alone_is_evaluated_or_scored():
 
 
 @case
+def samplers_of_llama_cpp_are_taken():
+    with Server("-t", "1", "-c", "128") as s:
+        def text(**more):
+            answer = s.post("/v1/completions", asked(**{"prompt": "the dog and the cat, the dog and the", "max_tokens": 12, "seed": 3, **more}))
+            check(answer.status == 200, more, answer.raw)
+            return answer.json()["choices"][0]["text"]
+        greedy, drawn = text(temperature=0), text(temperature=1.0)
+        neutral = {"dry_multiplier": 0, "xtc_probability": 0, "top_n_sigma": 0, "dynatemp_range": 0, "mirostat": 0, "dry_sequence_breakers": ["\n"]}
+        check(text(temperature=0, **neutral) == greedy and text(temperature=1.0, **neutral) == drawn, "off")
+        check(text(temperature=0, top_n_sigma=-1, dry_penalty_last_n=0, dry_multiplier=9) == greedy, "off by their ranges")
+        check(text(temperature=1.0, top_n_sigma=0.001) == greedy, "the largest logits")
+        check(text(temperature=0, dry_multiplier=50.0, dry_allowed_length=1) != greedy, "repetitions are weakened")
+        check(text(temperature=0, dry_multiplier=50.0, dry_allowed_length=2, dry_sequence_breakers=[" the", " dog", " and", "the"]) == greedy, "breakers")
+        for more in ({"xtc_probability": 1.0, "xtc_threshold": 0.01}, {"dynatemp_range": 0.9, "dynatemp_exponent": 2.0}, {"mirostat": 1, "mirostat_tau": 2.0},
+                     {"mirostat": 2, "mirostat_tau": 1.0, "mirostat_eta": 0.5}):
+            check(text(temperature=1.0, **more) == text(temperature=1.0, **more), more)
+        check(text(temperature=1.0, xtc_probability=1.0, xtc_threshold=0.01, top_k=0, min_p=0, top_p=1) != drawn, "the likeliest are left out")
+
+
+@case
 def control_tokens_are_known_by_their_names():
     with Server("-t", "1", "-c", "64") as s:
         def ask(prompt, **more):
@@ -493,6 +513,8 @@ def what_is_wrong_is_named():
              ({"prompt": [1, -1]}, "prompt"), ({"prompt": []}, "prompt"), ({"prompt": None}, "prompt"),
              ({"prompt": ["a", 1]}, "prompt"), ({"prompt": ["a"] * 65}, "prompt"), ({"guided_json": "{"}, "guided_json"),
              *(({name: value}, name) for name, value in (
+                 ("mirostat", 3), ("xtc_probability", 1.5), ("dry_multiplier", -1), ("dry_sequence_breakers", [1]), ("dry_sequence_breakers", [""]),
+                 ("dry_sequence_breakers", ["a"] * 65), ("dry_penalty_last_n", -2), ("top_n_sigma", "x"),
                  ("guided_regex", "a+"), ("guided_choice", ["a"]), ("guided_grammar", "root ::= x"), ("structured_outputs", {"choice": ["a"]}),
                  ("functions", [{"name": "f"}]), ("function_call", "auto"), ("ebnf", "x"), ("stop_token_ids", [1]), ("min_tokens", 3)))]
     with Server("-t", "1", "-c", "64", model=story_with_template()) as s:

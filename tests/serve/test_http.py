@@ -38,7 +38,10 @@ HOSTILE = {
     "content-length with a space inside": posted(b"Content-Length: 3 1"),
     "transfer-encoding xchunked": posted(b"Transfer-Encoding: xchunked", body=b"0\r\n\r\n" + SECOND),
     "transfer-encoding chunked, identity": posted(b"Transfer-Encoding: chunked, identity", body=b"0\r\n\r\n" + SECOND),
-    "transfer-encoding gzip, chunked": posted(b"Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n" + SECOND),
+    "transfer-encoding chunked, chunked": posted(b"Transfer-Encoding: chunked, chunked", body=b"0\r\n\r\n" + SECOND),
+    "transfer-encoding gzip, chunked with a length":
+        posted(b"Transfer-Encoding: gzip, chunked", b"Content-Length: 5", body=b"0\r\n\r\n" + SECOND),
+    "transfer-encoding what, chunked": posted(b"Transfer-Encoding: what, chunked", body=b"0\r\n\r\n" + SECOND),
     "transfer-encoding twice": posted(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked", body=b"0\r\n\r\n" + SECOND),
     "transfer-encoding that is empty": posted(b"Transfer-Encoding:", b"Content-Length: 31"),
     "transfer-encoding in a trailer":
@@ -75,6 +78,8 @@ HOSTILE = {
 
 # These have statuses of their own.
 TOO_LARGE = {
+    "transfer-encoding gzip, chunked": (501, posted(b"Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n" + SECOND)),
+    "a compressed body": (415, posted(b"Content-Encoding: gzip", b"Content-Length: 20", body=b"\x1f\x8b" + b"\0" * 18 + SECOND)),
     "a value of 64 KiB": (431, GET + b"X-A: " + b"a" * 65536 + b"\r\n\r\n"),
     "5,000 headers": (431, GET + b"".join(b"X-%d: a\r\n" % i for i in range(5000)) + b"\r\n"),
     "101 headers": (431, GET + b"".join(b"X-%d: a\r\n" % i for i in range(100)) + b"\r\n"),
@@ -90,6 +95,25 @@ def expect_refusal(data, status, name):
     answer = Answer(data)
     check(answer.status == status and answer.headers["connection"] == "close", name, data)
     check(answer.error()["type"] == "invalid_request_error", name, data)
+
+
+@case
+def targets_have_their_other_forms():
+    with Server() as s:
+        def ask(line, host=b"localhost"):
+            return Answer(s.exchange(line + b" HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"))
+        for target in (b"http://localhost/health", b"HTTP://127.0.0.1:1/health", b"https://localhost/health?a=http://b/c"):
+            check(ask(b"GET " + target, b"evil.example").status == 200, target)  # the Host counts no more
+        check(ask(b"GET http://localhost").headers["content-type"].startswith("text/html"), "the page")
+        for target, status in ((b"http://evil.example/health", 403), (b"http:///health", 403), (b"ftp://localhost/health", 400),
+                               (b"http://localhost/nothing", 404)):
+            check(ask(b"GET " + target).status in (status, 400, 404), target, status)
+        answer = ask(b"OPTIONS *")
+        check(answer.status == 204 and "POST" in answer.headers["allow"], answer.raw)
+        check(ask(b"GET *").status in (400, 404), "of a path alone")
+        for coding in (b"identity", b"Identity"):
+            body = posted(b"Content-Encoding: " + coding, b"Content-Length: 16", b"Connection: close", body=b'{"content": "a"}')
+            check(Answer(s.exchange(body)).status == 200, coding)
 
 
 @case
@@ -310,7 +334,7 @@ def methods_and_paths_have_their_statuses():
                 ("GET", "//health", 404, None), ("GET", "/./health", 404, None), ("GET", "/../etc/passwd", 404, None),
                 ("GET", "/..%2f..%2fetc/passwd", 404, None), ("GET", "/%2e%2e/health", 404, None), ("GET", "/health%00", 404, None),
                 ("GET", "/health%0", 404, None), ("GET", "/health%zz", 404, None), ("GET", "/%2568ealth", 404, None),
-                ("GET", "http://localhost/health", 404, None), ("OPTIONS", "*", 404, None), ("GET", "/index.html", 404, None)]:
+                ("GET", "/index.html", 404, None)]:
             answer = s.ask(method, path)
             check(answer.status == status and answer.headers.get("allow") == allow, method, path, answer.raw)
             check(answer.error()["type"] == ("not_found_error" if status == 404 else "invalid_request_error"), answer.raw)

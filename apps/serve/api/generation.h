@@ -11,7 +11,7 @@
 #include "serve/endpoints.h"
 #include "text/stops.h"
 
-enum { MAX_STOPS = 16, MAX_STOP_SIZE = 256, MAX_CHOICES = 8, MAX_PROMPTS = 64 };
+enum { MAX_STOPS = 16, MAX_STOP_SIZE = 256, MAX_CHOICES = 8, MAX_PROMPTS = 64, MAX_BREAKERS = 64 };
 
 typedef struct generation generation;
 typedef struct choice choice;
@@ -91,6 +91,7 @@ struct generation {
     /* The request. */
     stop_list stops;
     hearth_sampler_options sampler;
+    const char *breakers[MAX_BREAKERS]; /* of DRY */
     hearth_logit_bias *biases;    /* of the sampler */
     uint32_t max_token, n_choice; /* for each prompt */
     bool ignore_end, is_stream, include_usage, echo;

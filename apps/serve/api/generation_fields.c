@@ -22,27 +22,55 @@ static void read_float(fields *f, const char *name, double least, double most, f
     if (fields_float(f, name, least, most, &x)) *value = (float)x;
 }
 
-/* The share of the likeliest tokens: 0 leaves one, as with other servers, where the library has 0 for its default. */
-static void read_share(fields *f, const char *name, float *value)
+static void read_int(fields *f, const char *name, int64_t least, int64_t most, int32_t *value)
 {
-    const float least = 1e-6f;
-    read_float(f, name, 0.0, 1.0, value);
-    if (fields_value(f, name) && *value < least) *value = least;
+    int64_t n = *value;
+    if (fields_int(f, name, least, most, &n)) *value = (int32_t)n;
+}
+
+/* The texts live as long as the document. */
+static void read_breakers(generation *g, fields *f)
+{
+    static const char name[] = "dry_sequence_breakers";
+    const hth_json *list;
+    if (!fields_array(f, name, &list) || !list) return;
+    if (list->n > MAX_BREAKERS) fields_fail(f, name, "%u texts; at most %d are taken", list->n, MAX_BREAKERS);
+    for (const hth_json *v = list->child; v && fields_ok(f); v = v->next) {
+        g->breakers[v->index] = hth_json_text(v);
+        if (!g->breakers[v->index] || !*g->breakers[v->index]) fields_fail(f, name, "[%u]: a text is expected", v->index);
+    }
+    g->sampler.dry_breakers = g->breakers, g->sampler.n_dry_breaker = list->n;
 }
 
 void sampling_read(generation *g, fields *f)
 {
     hearth_sampler_options *o = &g->sampler;
-    int64_t top_k = o->top_k, last_n = o->repeat_last_n, seed = -1;
+    int64_t seed = -1;
     read_float(f, "temperature", 0.0, 5.0, &o->temperature);
-    read_share(f, "top_p", &o->top_p);
+    read_float(f, "top_p", 0.0, 1.0, &o->top_p);
     read_float(f, "min_p", 0.0, 1.0, &o->min_p);
-    read_share(f, "typical_p", &o->typical_p);
+    read_float(f, "typical_p", 0.0, 1.0, &o->typical_p);
     read_float(f, "repeat_penalty", 1e-3, 1e3, &o->repeat_penalty);
     read_float(f, "presence_penalty", -2.0, 2.0, &o->presence_penalty);
     read_float(f, "frequency_penalty", -2.0, 2.0, &o->frequency_penalty);
-    if (fields_int(f, "top_k", -1, INT32_MAX, &top_k)) o->top_k = top_k > 0 ? (int32_t)top_k : 0; /* else: off */
-    if (fields_int(f, "repeat_last_n", -1, INT32_MAX, &last_n)) o->repeat_last_n = (int32_t)last_n;
+    read_float(f, "top_n_sigma", -1.0, 1000.0, &o->top_n_sigma);
+    read_float(f, "xtc_probability", 0.0, 1.0, &o->xtc_probability);
+    read_float(f, "xtc_threshold", 0.0, 1.0, &o->xtc_threshold);
+    read_float(f, "dynatemp_range", 0.0, 100.0, &o->dynatemp_range);
+    read_float(f, "dynatemp_exponent", 0.0, 100.0, &o->dynatemp_exponent);
+    read_float(f, "dry_multiplier", 0.0, 1000.0, &o->dry_multiplier);
+    read_float(f, "dry_base", 0.0, 100.0, &o->dry_base);
+    read_float(f, "mirostat_tau", 0.0, 100.0, &o->mirostat_tau);
+    read_float(f, "mirostat_eta", 0.0, 10.0, &o->mirostat_eta);
+    read_int(f, "mirostat", 0, 2, &o->mirostat);
+    read_int(f, "dry_allowed_length", 0, 1 << 20, &o->dry_allowed_length);
+    read_int(f, "dry_penalty_last_n", -1, 1 << 20, &o->dry_last_n);
+    read_int(f, "top_k", -1, INT32_MAX, &o->top_k);
+    read_int(f, "repeat_last_n", -1, INT32_MAX, &o->repeat_last_n);
+    read_breakers(g, f);
+    if (o->top_k < 0) o->top_k = 0; /* off */
+    if (o->top_n_sigma < 0.0f) o->top_n_sigma = 0.0f;
+    if (o->dry_base < 1.0f) o->dry_multiplier = o->dry_base == 0.0f ? o->dry_multiplier : 0.0f, o->dry_base = 0.0f;
     fields_int(f, "seed", INT64_MIN, INT64_MAX, &seed);
     o->seed = seed < 0 ? random_number() >> 1 : (uint64_t)seed; /* half: JSON's readers have signed numbers */
 }

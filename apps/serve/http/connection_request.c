@@ -156,6 +156,8 @@ static bool check_body(connection *c, const head *h)
     bool needs_engine = c->request->route->run != NULL;
     if (h->n_field[HEAD_EXPECT] > 0 && !text_is(h->field[HEAD_EXPECT], "100-continue")) {
         connection_refuse(c, 417, "", "100-continue alone can be expected");
+    } else if (h->n_field[HEAD_CONTENT_ENCODING] > 0 && !text_is(h->field[HEAD_CONTENT_ENCODING], "identity")) {
+        connection_refuse(c, 415, "", "bodies are taken without Content-Encoding");
     } else if (needs_engine && !is_json(h->field[HEAD_CONTENT_TYPE]) && !may_lack_type(h, c->request->form)) {
         connection_refuse(c, 415, "", "the Content-Type must be application/json");
     } else if (!h->chunked && h->content_length > limits->max_body) {
@@ -185,6 +187,11 @@ static bool check_head(connection *c, const head *h)
         return false;
     }
     if (!is_from_here(c, h)) return false;
+    if (h->method == HTTP_OPTIONS && text_is(h->target, "*")) {
+        reply out = {.status = 204, .allow = "GET, HEAD, POST, OPTIONS"};
+        connection_reply(c, &out);
+        return false;
+    }
     if (h->method == HTTP_OPTIONS && *r->origin && m.known) {
         answer_preflight(c, h, &m);
         return false;
@@ -300,7 +307,8 @@ bool connection_read_head(connection *c)
                                  &is_complete, &why);
     c->n_scanned += n_used;
     if (status == 0 && !is_complete) return false;
-    if (status == 0 && !head_read(&c->reader, c->input.bytes, c->n_scanned, &h, &why)) status = 400;
+    if (status == 0 && !head_read(&c->reader, c->input.bytes, c->n_scanned, &h, &why))
+        status = h.refusal ? h.refusal : 400;
     if (status != 0) {
         connection_refuse(c, status, "", "%s", why);
         return true;

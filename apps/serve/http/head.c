@@ -17,6 +17,7 @@ static const char *const field_names[N_HEAD_FIELD] = {
     [HEAD_REQUEST_HEADERS] = "access-control-request-headers",
     [HEAD_CONTENT_LENGTH] = "content-length",
     [HEAD_TRANSFER_ENCODING] = "transfer-encoding",
+    [HEAD_CONTENT_ENCODING] = "content-encoding",
 };
 
 bool text_is(text_part text, const char *word)
@@ -108,12 +109,45 @@ static const parser_callbacks callbacks = {.on_url = on_url,
                                            .on_body = on_body,
                                            .on_message_complete = on_complete};
 
+/* Whether a list of codings ends with chunked, behind a compression that other servers have. */
+static bool is_known_coding(text_part list)
+{
+    static const char *const names[] = {"gzip", "x-gzip", "deflate", "compress", "x-compress", "br", "zstd"};
+    const char *comma = memchr(list.text, ',', list.n);
+    if (!comma) return false;
+    const size_t n = (size_t)(comma - list.text);
+    const text_part first = text_trim((text_part){list.text, n}), last = text_trim((text_part){comma + 1, list.n - n - 1});
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) is_known |= text_is(first, names[i]);
+    return is_known && text_is(last, "chunked");
+}
+
+/* A target of a request to a proxy, which a server takes too: its authority counts as the Host (RFC 9112, 3.2.2). */
+static void split_target(head *h)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+    for (size_t i = 0; i < 2; i++) {
+        const size_t n = strlen(schemes[i]);
+        if (h->target.n <= n || !text_is((text_part){h->target.text, n}, schemes[i])) continue;
+        const text_part rest = {h->target.text + n, h->target.n - n};
+        const char *slash = memchr(rest.text, '/', rest.n);
+        const size_t n_host = slash ? (size_t)(slash - rest.text) : rest.n;
+        if (h->n_field[HEAD_HOST] > 0) h->field[HEAD_HOST] = (text_part){rest.text, n_host};
+        h->target = slash ? (text_part){slash, rest.n - n_host} : (text_part){"/", 1};
+        return;
+    }
+}
+
 /* Says what is wrong with fields that not all parsers refuse: other codings than chunked, which nothing here decodes, and
  * fields that come twice, which another program could understand differently. NULL: nothing is wrong. */
-static const char *unclear_body(const head *h)
+static const char *unclear_body(head *h)
 {
     unsigned n_length = h->n_field[HEAD_CONTENT_LENGTH], n_coding = h->n_field[HEAD_TRANSFER_ENCODING];
     text_part coding = h->field[HEAD_TRANSFER_ENCODING];
+    if (n_coding == 1 && n_length == 0 && is_known_coding(coding)) {
+        h->refusal = 501;
+        return "bodies are taken chunked, in no other transfer-encoding";
+    }
     if (n_coding > 0 && (n_coding > 1 || !h->chunked || !text_is(coding, "chunked")))
         return "request has invalid transfer-encoding";
     if (n_length > 0 && (n_length > 1 || h->chunked)) return "unexpected content-length header";
@@ -135,6 +169,7 @@ bool head_read(message_reader *m, const char *bytes, size_t n, head *out, const 
     const char *wrong = out->method > HTTP_SOURCE ? "invalid HTTP method" /* the last one that http-parser has */
                                                   : unclear_body(out);
     if (wrong) *why = wrong;
+    split_target(out);
     return has_end && !wrong;
 }
 

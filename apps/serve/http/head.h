@@ -26,6 +26,7 @@ typedef enum head_field {
     HEAD_REQUEST_HEADERS, /* access-control-request-headers */
     HEAD_CONTENT_LENGTH,
     HEAD_TRANSFER_ENCODING,
+    HEAD_CONTENT_ENCODING,
     N_HEAD_FIELD
 } head_field;
 
@@ -34,7 +35,8 @@ typedef struct head {
     bool is_http_1_1, keep_alive;
     bool chunked;
     uint64_t content_length; /* of the body, unless it is chunked */
-    text_part target;
+    text_part target;        /* without the scheme and the authority, which is the host then */
+    int refusal;             /* the status with which head_read refuses it; 0: 400 */
     text_part field[N_HEAD_FIELD]; /* the last one of each; text NULL: there is none */
     unsigned n_field[N_HEAD_FIELD];
     /* While it is read. */

@@ -180,7 +180,12 @@ class _SamplerOptions(_Sized):
     _fields_ = [("size", c_size_t), ("temperature", c_float), ("top_k", c_int32), ("typical_p", c_float),
                 ("top_p", c_float), ("min_p", c_float), ("repeat_penalty", c_float), ("presence_penalty", c_float),
                 ("frequency_penalty", c_float), ("repeat_last_n", c_int32), ("seed", c_uint64),
-                ("bias", POINTER(_LogitBias)), ("n_bias", c_size_t), ("fn", c_void_p), ("user", c_void_p)]
+                ("bias", POINTER(_LogitBias)), ("n_bias", c_size_t), ("fn", c_void_p), ("user", c_void_p),
+                ("top_n_sigma", c_float), ("xtc_probability", c_float), ("xtc_threshold", c_float),
+                ("dynatemp_range", c_float), ("dynatemp_exponent", c_float), ("dry_multiplier", c_float),
+                ("dry_base", c_float), ("dry_allowed_length", c_int32), ("dry_last_n", c_int32),
+                ("mirostat", c_int32), ("mirostat_tau", c_float), ("mirostat_eta", c_float),
+                ("dry_breakers", POINTER(c_char_p)), ("n_dry_breaker", c_size_t)]
 
 
 class _ConstraintOptions(_Sized):
@@ -867,12 +872,24 @@ class Detokenizer(_Object):
 
 def _sampler_options(temperature: float = 0, top_k: int = 0, top_p: float = 0, min_p: float = 0, typical_p: float = 0,
                      repeat_penalty: float = 0, presence_penalty: float = 0, frequency_penalty: float = 0,
-                     repeat_last_n: int = 0, seed: int = 0, bias: Optional[Mapping[int, float]] = None) -> _SamplerOptions:
+                     repeat_last_n: int = 0, seed: int = 0, bias: Optional[Mapping[int, float]] = None,
+                     top_n_sigma: float = 0, xtc_probability: float = 0, xtc_threshold: float = 0,
+                     dynatemp_range: float = 0, dynatemp_exponent: float = 0, dry_multiplier: float = 0,
+                     dry_base: float = 0, dry_allowed_length: int = 0, dry_last_n: int = 0,
+                     dry_breakers: Optional[Sequence[str]] = None, mirostat: int = 0, mirostat_tau: float = 0,
+                     mirostat_eta: float = 0) -> _SamplerOptions:
     pairs = [_LogitBias(id=token, bias=value) for token, value in (bias or {}).items()]
+    texts = [_terminated(_bytes_of(text)) for text in dry_breakers or ()]
+    breakers = (c_char_p * len(texts))(*texts) if texts else None
     return _SamplerOptions(temperature=temperature, top_k=top_k, typical_p=typical_p, top_p=top_p, min_p=min_p,
                            repeat_penalty=repeat_penalty, presence_penalty=presence_penalty,
                            frequency_penalty=frequency_penalty, repeat_last_n=repeat_last_n, seed=seed,
-                           bias=(_LogitBias * len(pairs))(*pairs), n_bias=len(pairs))
+                           bias=(_LogitBias * len(pairs))(*pairs), n_bias=len(pairs), top_n_sigma=top_n_sigma,
+                           xtc_probability=xtc_probability, xtc_threshold=xtc_threshold,
+                           dynatemp_range=dynatemp_range, dynatemp_exponent=dynatemp_exponent,
+                           dry_multiplier=dry_multiplier, dry_base=dry_base, dry_allowed_length=dry_allowed_length,
+                           dry_last_n=dry_last_n, dry_breakers=breakers, n_dry_breaker=len(texts), mirostat=mirostat,
+                           mirostat_tau=mirostat_tau, mirostat_eta=mirostat_eta)
 
 
 class Sampler(_Object):
