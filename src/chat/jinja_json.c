@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* As Python has it: 8.0 is a float, and whole numbers have no end. */
+/* Numbers are those of Python: 8.0 is a float, and whole numbers have no end. */
 static bool number_of(hth_jinja *j, const hth_json *v, hth_jinja_value *out)
 {
     bool is_float = memchr(v->text.bytes, '.', v->text.n) || memchr(v->text.bytes, 'e', v->text.n) ||

@@ -54,11 +54,18 @@ static hth_json *members_of(list *l, const hth_message *m)
     return tree;
 }
 
+static hth_json *member(hth_json *object, const char *name)
+{
+    hth_json *v = hth_json_kind_of(object) == HTH_JSON_OBJECT ? object->child : NULL;
+    while (v && !hth_str_eq(v->key, name)) v = v->next;
+    return v;
+}
+
+/* NULL: there are none. */
 static hth_json *calls_of(hth_json *members)
 {
-    hth_json *v = hth_json_kind_of(members) == HTH_JSON_OBJECT ? members->child : NULL;
-    while (v && !(hth_str_eq(v->key, "tool_calls") && v->kind == HTH_JSON_ARRAY)) v = v->next;
-    return v;
+    hth_json *v = member(members, "tool_calls");
+    return hth_json_kind_of(v) == HTH_JSON_ARRAY ? v : NULL;
 }
 
 static bool write_members(list *l, const hth_json *tree, hth_str *out)
@@ -83,7 +90,7 @@ static bool fits(hth_str id)
     return ok;
 }
 
-/* The same for the same id, so that a result finds its call. */
+/* Equal ids stay equal, so that a result finds its call. */
 static bool shorten(list *l, hth_json *id, bool *changed)
 {
     static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -94,13 +101,6 @@ static bool shorten(list *l, hth_json *id, bool *changed)
     id->text = (hth_str){hth_arena_strndup(l->arena, text, ID_SIZE), ID_SIZE};
     *changed = true;
     return id->text.bytes || fail_memory(l);
-}
-
-static hth_json *member(hth_json *object, const char *name)
-{
-    hth_json *v = hth_json_kind_of(object) == HTH_JSON_OBJECT ? object->child : NULL;
-    while (v && !hth_str_eq(v->key, name)) v = v->next;
-    return v;
 }
 
 static bool shorten_ids(list *l, const hth_message *m, bool *changed)
@@ -221,7 +221,7 @@ static bool change_content(list *l, hth_normal_rule rule, hth_message *m, bool *
 
 /* ---- all ----------------------------------------------------------------------------------------------- */
 
-/* What a rule makes of the i-th message of a list. */
+/* Adds what a rule makes of the i-th message of m. */
 static bool apply_to(list *l, hth_normal_rule rule, const hth_message *m, size_t i, bool *changed)
 {
     hth_message copy = m[i];
@@ -353,15 +353,8 @@ static hth_str piece_of(const hth_message *m)
     return (hth_str){"", 0};
 }
 
-static bool has_text(const char *text, size_t n, hth_str piece)
-{
-    for (size_t at = 0; at + piece.n <= n; at++)
-        if (memcmp(text + at, piece.bytes, piece.n) == 0) return true;
-    return false;
-}
-
 /* Whether a text has the names of a message's calls and a piece of their arguments. */
-static bool shows_calls(const char *text, size_t n, const hth_message *m)
+static bool shows_calls(hth_str text, const hth_message *m)
 {
     hearth_error why;
     bool ok = true;
@@ -370,9 +363,9 @@ static bool shows_calls(const char *text, size_t n, const hth_message *m)
     for (const hth_json *call = hth_json_first(calls); call && ok; call = call->next) {
         const hth_json *f = hth_json_member(call, "function"), *name = hth_json_member(f, "name"),
                        *arguments = hth_json_member(f, "arguments");
-        ok = hth_json_kind_of(name) != HTH_JSON_TEXT || has_text(text, n, name->text);
+        ok = hth_json_kind_of(name) != HTH_JSON_TEXT || hth_str_has(text, name->text);
         if (ok && hth_json_kind_of(arguments) == HTH_JSON_TEXT)
-            ok = has_text(text, n, piece_of(&(hth_message){.content = arguments->text}));
+            ok = hth_str_has(text, piece_of(&(hth_message){.content = arguments->text}));
     }
     hth_json_close(members);
     return ok;
@@ -383,7 +376,7 @@ bool hth_shows_messages(const char *text, size_t n_text, const hth_message *mess
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
         hth_str piece = piece_of(&messages[i]);
-        if (!shows_calls(text + at, n_text - at, &messages[i])) return false;
+        if (!shows_calls((hth_str){text + at, n_text - at}, &messages[i])) return false;
         while (at + piece.n <= n_text && memcmp(text + at, piece.bytes, piece.n) != 0) at++;
         if (at + piece.n > n_text) return false;
         at += piece.n;

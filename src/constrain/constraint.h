@@ -18,7 +18,7 @@ uint32_t hth_compile_gbnf(hth_grammar *g, hth_arena *names, const char *text, si
 /* schema.c: UNSUPPORTED, FORMAT name the path in the schema. */
 uint32_t hth_compile_schema(hth_grammar *g, hth_arena *names, const char *text, size_t n);
 
-/* The same of a schema in a tree: references in it begin at root. */
+/* Compiles a schema of a tree; references in it begin at root. */
 uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_json *root, const hth_json *schema);
 
 /* calls.c: calls of functions, which text lists in OpenAI's form, as a format writes them; one, or more where it can.

@@ -58,18 +58,11 @@ static void add_rest(breakers *b, const hth_tokenizer *t, int32_t token, hth_str
     hth_ids_free(&tail);
 }
 
-static bool has(hth_str word, hth_str text)
-{
-    for (size_t i = 0; i + text.n <= word.n; i++)
-        if (memcmp(word.bytes + i, text.bytes, text.n) == 0) return true;
-    return false;
-}
-
 static void add_token(breakers *b, const hth_tokenizer *t, int32_t token, hth_str text)
 {
     hth_str word;
     word.bytes = hth_token_piece(t, token, true, &word.n);
-    if (has(word, text)) {
+    if (hth_str_has(word, text)) {
         add(b, token, &(hth_ids){0});
         return;
     }

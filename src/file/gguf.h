@@ -54,12 +54,17 @@ static inline bool hth_str_ends(hth_str text, const char *part)
     return text.n >= n && memcmp(text.bytes + text.n - n, part, n) == 0;
 }
 
+static inline bool hth_str_has(hth_str text, hth_str part)
+{
+    if (part.n == 0) return true;
+    for (size_t i = 0; i + part.n <= text.n; i++)
+        if (text.bytes[i] == *part.bytes && memcmp(text.bytes + i, part.bytes, part.n) == 0) return true;
+    return false;
+}
+
 static inline bool hth_str_contains(hth_str text, const char *part)
 {
-    size_t n = strlen(part);
-    for (size_t i = 0; i + n <= text.n; i++)
-        if (text.bytes[i] == *part && memcmp(text.bytes + i, part, n) == 0) return true;
-    return false;
+    return hth_str_has(text, (hth_str){part, strlen(part)});
 }
 
 /* By bytes; a beginning comes before the longer text. */

@@ -340,15 +340,14 @@ static void drop_below_sigma(hearth_sampler *s, int32_t best)
     }
 }
 
-static double temperature_of(hearth_sampler *s, const hth_sample_candidate *c, size_t n)
+static double temperature_of(const hearth_sampler *s, hth_sample_candidate *c, size_t n)
 {
     const hearth_sampler_options *p = &s->params;
     const double usual = (double)p->temperature, range = (double)p->dynatemp_range;
     if (!(range > 0.0)) return usual;
-    /* A candidate at the low end may have no temperature: it is held above 0. */
+    /* The lowest temperature is held above 0, by which logits are divided. */
     const double low = usual > range ? usual - range : 1e-6;
-    return hth_sample_dynamic_temperature((hth_sample_candidate *)(uintptr_t)c, n, low, usual + range,
-                                          (double)p->dynatemp_exponent);
+    return hth_sample_dynamic_temperature(c, n, low, usual + range, (double)p->dynatemp_exponent);
 }
 
 /* The first candidate at which the cumulative weight exceeds the fraction u of the total. */

@@ -70,7 +70,7 @@ void sampling_read(generation *g, fields *f)
     read_breakers(g, f);
     if (o->top_k < 0) o->top_k = 0; /* off */
     if (o->top_n_sigma < 0.0f) o->top_n_sigma = 0.0f;
-    if (o->dry_base < 1.0f) o->dry_multiplier = o->dry_base == 0.0f ? o->dry_multiplier : 0.0f, o->dry_base = 0.0f;
+    if (o->dry_base > 0.0f && o->dry_base < 1.0f) o->dry_multiplier = o->dry_base = 0.0f; /* off, as in llama.cpp */
     fields_int(f, "seed", INT64_MIN, INT64_MAX, &seed);
     o->seed = seed < 0 ? random_number() >> 1 : (uint64_t)seed; /* half: JSON's readers have signed numbers */
 }
@@ -154,7 +154,7 @@ static bool is_empty(const hth_json *v)
            (v->kind == HTH_JSON_TEXT && v->text.n == 0) || (v->kind >= HTH_JSON_ARRAY && v->n == 0);
 }
 
-/* What would change the answer and is not offered is refused by name: fields of OpenAI's protocol, of vLLM and SGLang. */
+/* Refuses by name what would change the answer and is not offered: fields of OpenAI's protocol, of vLLM and SGLang. */
 static void refuse_others(fields *f)
 {
     static const struct {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Whose API this is like: clients refuse to work with older ones. */
+/* The version of Ollama that clients are told of: they refuse to work with older ones. */
 #define OLLAMA_VERSION "0.13.5"
 
 void ollama_version_answer(const request *r, reply *out)
@@ -70,7 +70,7 @@ void ollama_tags_answer(const request *r, reply *out)
     reply_line(out, &l);
 }
 
-/* Those that are loaded. They leave for others, not by the clock. */
+/* Writes a loaded model. It leaves for another one, not by the clock. */
 static void write_running(json *j, const served_model *m)
 {
     json_word(j, "name", m->id);

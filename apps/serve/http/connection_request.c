@@ -80,8 +80,8 @@ static void copy_names(char *out, size_t size, text_part names)
     memcpy(out, names.text, names.n);
 }
 
-/* What `curl -d` sends, or no type at all, as examples of Ollama's have it: from a program, as a page of another site
- * could send it too. */
+/* Examples of Ollama's send the type of `curl -d`, or none. Programs may do so, but not pages, as a page of another site
+ * can send such a request too. */
 static bool may_lack_type(const head *h, api_form form)
 {
     text_part type = h->field[HEAD_CONTENT_TYPE];
