@@ -211,11 +211,9 @@ static void save_history(lines *l)
     hth_atomic_writer sink;
     hearth_error err;
     if (!l->path[0]) return;
-    mode_t mask = umask(077);
-    if (hth_atomic_writer_open(&sink, l->path, &err) == HEARTH_OK && write_history(l, sink.fd))
+    if (hth_atomic_writer_open_private(&sink, l->path, &err) == HEARTH_OK && write_history(l, sink.fd))
         hth_atomic_writer_finish(&sink, &err);
     hth_atomic_writer_close(&sink);
-    umask(mask);
 }
 
 static bool open_editor(lines *l, const char *name)

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "common/output_file.h"
 
+#include "base/format_errno.h"
 #include "base/same.h"
 #include "common/output.h"
 #include "common/text_file.h"
@@ -9,6 +10,7 @@
 #include "file/imatrix.h"
 #include "model/model.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +64,12 @@ int check_output(const args *a, const char *out, output_kind kind, const input *
         if (path && strcmp(path, "-") != 0 && hth_same_file(path, out))
             return usage_error("%s is read and written: %s would be lost", out, inputs[i].name);
     }
-    if (args_has(a, "force") || stat(out, &there) != 0 || !S_ISREG(there.st_mode) || there.st_size == 0)
+    if (stat(out, &there) != 0) {
+        /* The writer makes a file where there is none, also where a link leads. */
+        if (errno == ENOENT) return 0;
+        return report_text("%s: %s", out, hth_format_errno(errno).text);
+    }
+    if (args_has(a, "force") || !S_ISREG(there.st_mode) || there.st_size == 0)
         return 0;
     if (kind == OUTPUT_LOGITS) return usage_error("%s exists; --force replaces it", out);
     bool ours = kinds[kind].text && is_empty_or_begins(out, kinds[kind].text);

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "hub/parts.h"
 
+#include "text/utf8.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -28,16 +30,27 @@ const char *hub_variable(const char *name)
     return value && value[0] ? value : NULL;
 }
 
+/* Controls, and what changes how the text around it is shown: a name must look like what it is (UTS 55). */
+static bool is_hidden(uint32_t code)
+{
+    static const uint32_t ranges[][2] = {{0x00, 0x1F},     {0x7F, 0x9F},     {0xAD, 0xAD},     {0x061C, 0x061C},
+                                         {0x180E, 0x180E}, {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F},
+                                         {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE0FFF}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (code >= ranges[i][0] && code <= ranges[i][1]) return true;
+    return false;
+}
+
 bool hub_is_safe_path(const char *path)
 {
     if (strlen(path) >= HUB_NAME) return false;
     for (const char *p = path;; p++) {
         size_t n = strcspn(p, "/");
         if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.')) return false;
-        for (size_t i = 0; i < n; i++) {
-            unsigned char c = (unsigned char)p[i];
-            bool is_c1 = c == 0xc2 && (unsigned char)p[i + 1] >= 0x80 && (unsigned char)p[i + 1] < 0xa0;
-            if (c < 0x20 || c == 0x7f || c == '\\' || is_c1) return false;
+        for (size_t i = 0, length; i < n; i += length) {
+            uint32_t code;
+            length = hth_text_utf8_decode(p + i, n - i, &code);
+            if (length == 0 || code == '\\' || is_hidden(code)) return false;
         }
         p += n;
         if (!*p) return true;

@@ -24,7 +24,7 @@ static hearth_status open_file(void *user, uint64_t size, hearth_error *err)
 {
     path_sink *f = user;
     (void)size;
-    return hth_atomic_writer_open(&f->writer, f->path, err);
+    return hth_atomic_writer_open_private(&f->writer, f->path, err);
 }
 
 static hearth_status write_file(void *user, const void *data, size_t n, hearth_error *err)

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,23 +53,36 @@ static bool is_too_long(void)
     return false;
 }
 
+/* The rule of Linux's fs.protected_symlinks, which does not see a link that we follow ourselves: in a folder in which
+ * all users make files, a link of another user leads nowhere, unless the folder is his too. */
+static bool may_follow(const char *folder, const char *link)
+{
+    struct stat of_folder, of_link;
+    if (stat(folder, &of_folder) != 0 || lstat(link, &of_link) != 0) return false;
+    bool is_shared = of_folder.st_mode & S_ISVTX && of_folder.st_mode & S_IWOTH;
+    if (!is_shared || of_link.st_uid == geteuid() || of_link.st_uid == of_folder.st_uid) return true;
+    errno = EACCES;
+    return false;
+}
+
 bool hth_atomic_writer_target(const char *path, char target[HTH_PATH_MAX])
 {
     enum { MAX_LINK = 40 }; /* the limit of Linux */
     char at[HTH_PATH_MAX], folder[HTH_PATH_MAX], link[HTH_PATH_MAX];
-    if (realpath(path, target)) return true;
     if (snprintf(at, sizeof at, "%s", path) >= HTH_PATH_MAX) return is_too_long();
     for (int i = 0; i < MAX_LINK; i++) {
         const char *slash = strrchr(at, '/'), *name = slash ? slash + 1 : at;
         snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - at) + 1 : 1, slash ? at : ".");
         ssize_t n = readlink(at, link, sizeof link - 1);
         if (n < 0) {
+            if (realpath(at, target)) return true;
             if (!realpath(folder, target)) return false;
             size_t used = strlen(target);
             int more = snprintf(target + used, HTH_PATH_MAX - used, "/%s", name);
             return more < (int)(HTH_PATH_MAX - used) || is_too_long();
         }
         link[n] = '\0';
+        if (!may_follow(folder, at)) return false;
         if (snprintf(at, sizeof at, "%s%s%s", link[0] == '/' ? "" : folder, link[0] == '/' ? "" : "/",
                      link) >= HTH_PATH_MAX)
             return is_too_long();
@@ -100,17 +114,18 @@ static hearth_status set_paths(hth_atomic_writer *s, const char *given, hearth_e
     return HEARTH_OK;
 }
 
-hearth_status hth_atomic_writer_open(hth_atomic_writer *s, const char *path, hearth_error *err)
+static hearth_status open_writer(hth_atomic_writer *s, const char *path, bool is_private, hearth_error *err)
 {
     struct stat st;
     *s = (hth_atomic_writer){.fd = -1};
     hearth_status status = set_paths(s, path, err);
     if (status != HEARTH_OK) return status;
-    bool replaces = stat(path, &st) == 0;
+    bool replaces = stat(s->path, &st) == 0;
+    if (!replaces && errno != ENOENT) return fail(s, "look at", err);
     if (replaces && !S_ISREG(st.st_mode))
         return hth_fail(err, HEARTH_ERROR_IO,
                         "%s: is there already and not a regular file; choose another name", s->label);
-    if (replaces && access(path, W_OK) != 0) return fail(s, "replace", err);
+    if (replaces && access(s->path, W_OK) != 0) return fail(s, "replace", err);
     /* A file system for reading says so before it looks for the file. */
     if (unlink(s->part_path) != 0 && errno != ENOENT && errno != EROFS)
         return fail(s,
@@ -118,11 +133,32 @@ hearth_status hth_atomic_writer_open(hth_atomic_writer *s, const char *path, hea
                                           : "remove the unfinished " HTH_ATOMIC_PART " beside it",
                     err);
     /* O_EXCL: does not follow a link that another user created. */
-    s->fd = open(s->part_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    s->fd = open(s->part_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, is_private ? 0600 : 0666);
     if (s->fd < 0) return fail(s, "create (as " HTH_ATOMIC_PART ")", err);
     s->exists = true;
-    if (replaces && fchmod(s->fd, st.st_mode & 0777) != 0) return fail(s, "keep the permissions of", err);
+    (void)flock(s->fd, LOCK_EX | LOCK_NB); /* hth_atomic_writer_is_abandoned */
+    if (replaces && !is_private && fchmod(s->fd, st.st_mode & 0777) != 0)
+        return fail(s, "keep the permissions of", err);
     return HEARTH_OK;
+}
+
+hearth_status hth_atomic_writer_open(hth_atomic_writer *s, const char *path, hearth_error *err)
+{
+    return open_writer(s, path, false, err);
+}
+
+hearth_status hth_atomic_writer_open_private(hth_atomic_writer *s, const char *path, hearth_error *err)
+{
+    return open_writer(s, path, true, err);
+}
+
+bool hth_atomic_writer_is_abandoned(const char *part_path)
+{
+    int fd = open(part_path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool is_free = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    close(fd);
+    return is_free;
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */

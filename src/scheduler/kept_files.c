@@ -17,12 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Owner and hash_of. */
 #define NAME_FORMAT "%016" PRIx64 "-%016" PRIx64 ".kv"
-enum { NAME_SIZE = 16 + 1 + 16 + 3 + 1, ABANDONED_SECONDS = 3600 };
+enum { NAME_SIZE = 16 + 1 + 16 + 3 + 1, PART_SIZE = NAME_SIZE + sizeof HTH_ATOMIC_PART - 1 };
 
 static char *join(const char *folder, const char *name)
 {
@@ -32,16 +31,18 @@ static char *join(const char *folder, const char *name)
     return path;
 }
 
-/* Whether such a file of ours has that name. */
-static bool read_name(const char *name, uint64_t *owner)
+/* Whether such a file of ours has that name, or one that is being written (*is_part). */
+static bool read_name(const char *name, uint64_t *owner, bool *is_part)
 {
     uint64_t hash;
-    char same[NAME_SIZE];
+    char same[PART_SIZE];
     char *end;
-    if (strlen(name) != NAME_SIZE - 1) return false;
+    size_t n = strlen(name);
+    *is_part = n == PART_SIZE - 1;
+    if (n != NAME_SIZE - 1 && !*is_part) return false;
     *owner = strtoull(name, &end, 16);
     hash = *end == '-' ? strtoull(end + 1, &end, 16) : 0;
-    snprintf(same, sizeof same, NAME_FORMAT, *owner, hash);
+    snprintf(same, sizeof same, NAME_FORMAT "%s", *owner, hash, *is_part ? HTH_ATOMIC_PART : "");
     return strcmp(same, name) == 0;
 }
 
@@ -60,32 +61,15 @@ static int newer(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
-/* A file that is not complete, and that no program writes on any more. */
-static void delete_abandoned(const char *folder, const char *name)
-{
-    char whole[NAME_SIZE];
-    struct stat stat_of;
-    uint64_t owner;
-    size_t n = strlen(name), n_part = strlen(HTH_ATOMIC_PART);
-    if (n != NAME_SIZE - 1 + n_part || strcmp(name + NAME_SIZE - 1, HTH_ATOMIC_PART) != 0) return;
-    snprintf(whole, sizeof whole, "%.*s", NAME_SIZE - 1, name);
-    char *path = read_name(whole, &owner) ? join(folder, name) : NULL;
-    if (path && lstat(path, &stat_of) == 0 && S_ISREG(stat_of.st_mode) &&
-        time(NULL) - stat_of.st_mtim.tv_sec >= ABANDONED_SECONDS)
-        (void)unlink(path);
-    hth_free(path);
-}
-
 static hearth_status add_file(const char *folder, const char *name, hth_kept_file **files, size_t *n,
                               hearth_error *err)
 {
     struct stat stat_of;
     uint64_t owner;
-    if (!read_name(name, &owner)) {
-        delete_abandoned(folder, name);
-        return HEARTH_OK;
-    }
+    bool is_part;
+    if (!read_name(name, &owner, &is_part)) return HEARTH_OK;
     char *path = join(folder, name);
+    if (path && is_part && hth_atomic_writer_is_abandoned(path)) (void)unlink(path);
     hth_kept_file *more = path ? hth_realloc(*files, *n + 1, sizeof **files) : NULL;
     if (more) *files = more;
     if (!more || lstat(path, &stat_of) != 0 || !S_ISREG(stat_of.st_mode)) {
@@ -93,7 +77,7 @@ static hearth_status add_file(const char *folder, const char *name, hth_kept_fil
         return more ? HEARTH_OK : hth_fail_memory(err, *n * sizeof **files, "a list of files");
     }
     uint64_t time = (uint64_t)stat_of.st_mtim.tv_sec * 1000000000 + (uint64_t)stat_of.st_mtim.tv_nsec;
-    (*files)[(*n)++] = (hth_kept_file){owner, time, (uint64_t)stat_of.st_size, path};
+    (*files)[(*n)++] = (hth_kept_file){owner, time, (uint64_t)stat_of.st_size, path, is_part};
     return HEARTH_OK;
 }
 
@@ -168,7 +152,7 @@ static void delete_oldest(const hth_kept_file *files, size_t n, uint64_t max_siz
     uint64_t size = 0;
     for (size_t i = 0; i < n; i++) {
         size += files[i].size;
-        if (size > max_size) (void)unlink(files[i].path);
+        if (size > max_size && !files[i].is_part) (void)unlink(files[i].path);
     }
 }
 

@@ -15,11 +15,11 @@ hearth_status hth_kept_save(hth_kept *kept, const char *folder, uint64_t max_siz
 void hth_kept_note_files(hth_kept *kept);
 
 /* The paths of a folder's sequences, those that were written last first. The caller frees them with
- * hth_kept_free_files. Deletes files that are not complete and were not written on for an hour: their program was
- * killed. */
+ * hth_kept_free_files. Deletes files that are not complete and whose program was killed. */
 typedef struct hth_kept_file {
     uint64_t owner, time, size;
     char *path;
+    bool is_part; /* another program writes it now */
 } hth_kept_file;
 hearth_status hth_kept_list_files(const char *folder, hth_kept_file **files, size_t *n, hearth_error *err);
 void hth_kept_free_files(hth_kept_file *files, size_t n);

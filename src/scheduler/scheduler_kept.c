@@ -48,7 +48,7 @@ hearth_status hearth_scheduler_restore(hearth_scheduler *s, const char *folder, 
     hearth_status st = hth_kept_list_files(folder, &files, &n, err);
     if (st != HEARTH_OK) return st;
     while (n_tried < n && s->kept.n < s->options.n_kept &&
-           restore_one(s, &files[n_tried]) != HEARTH_ERROR_MEMORY)
+           (files[n_tried].is_part || restore_one(s, &files[n_tried]) != HEARTH_ERROR_MEMORY))
         n_tried++;
     hth_kept_reverse_use(&s->kept);
     hth_kept_note_files(&s->kept);

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static bool exists(const char *path)
 {
@@ -366,6 +367,35 @@ TEST(writer_refuses_places_where_no_file_can_be)
     CHECK_FAILS(hth_gguf_writer_open("/tmp", &w, err), HEARTH_ERROR_IO, "not a regular file");
     CHECK_INT(hth_gguf_writer_open("/dev/null", &w, &why), HEARTH_ERROR_IO);
     CHECK(w == NULL);
+}
+
+/* The rule of fs.protected_symlinks, also on kernels where it is off. */
+TEST(a_link_of_another_user_in_a_shared_folder_leads_nowhere)
+{
+    char folder[1024], link[1100], target[HTH_PATH_MAX];
+    hth_gguf_writer *w = NULL;
+    const uid_t nobody = 65534, other = 65533;
+    snprintf(folder, sizeof folder, "%s", test_scratch("shared"));
+    snprintf(link, sizeof link, "%s/out.gguf", folder);
+    if (!CHECK_INT(mkdir(folder, 0755), 0) || !CHECK_INT(chmod(folder, 01777), 0)) return;
+    if (!CHECK_INT(symlink("../planted.gguf", link), 0)) return;
+    CHECK(hth_atomic_writer_target(link, target)); /* one's own */
+    if (geteuid() != 0) {
+        test_skip("links of other users need root");
+    } else {
+        CHECK_INT(lchown(link, nobody, nobody), 0);
+        CHECK(!hth_atomic_writer_target(link, target));
+        CHECK_FAILS(hth_gguf_writer_open(link, &w, err), HEARTH_ERROR_IO, "out.gguf: cannot follow the link: Permission denied");
+        CHECK(!exists(test_scratch("planted.gguf")));
+        CHECK_INT(chown(folder, nobody, nobody), 0); /* the folder is his too */
+        CHECK(hth_atomic_writer_target(link, target));
+        CHECK_INT(chown(folder, other, other), 0);
+        CHECK(!hth_atomic_writer_target(link, target));
+        CHECK_INT(chmod(folder, 0777), 0); /* not sticky: whoever may plant a link may replace files as well */
+        CHECK(hth_atomic_writer_target(link, target));
+    }
+    CHECK_INT(unlink(link), 0);
+    CHECK_INT(rmdir(folder), 0);
 }
 
 TEST(writer_stale_part_is_replaced_and_a_stolen_one_noticed)

@@ -112,8 +112,12 @@ TEST(requests_are_repositories_and_what_of_them)
 TEST(paths_that_lead_out_of_their_folder_are_refused)
 {
     static const char *const bad[] = {"",    "..",  "../a", "a/../b", "a/..", "/a",         "a//b",
-                                      "./a", "a/.", "a/",   "a\\b",   "a\nb", "a\xc2\x9b/b"};
+                                      "./a", "a/.", "a/",   "a\\b",   "a\nb", "a\xc2\x9b/b",
+                                      /* bytes that are no UTF-8; U+202E, U+2066, U+200B, U+FEFF, U+E0041 */
+                                      "a\xff", "a\xc3", "m-\xe2\x80\xaegguf.exe", "a\xe2\x81\xa6" "b",
+                                      "a\xe2\x80\x8b", "\xef\xbb\xbf" "a", "a\xf3\xa0\x81\x81"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECK(!hub_is_safe_path(bad[i]));
+    CHECK(hub_is_safe_path("Modell-\xc3\xbc-\xe6\xa8\xa1\xe5\x9e\x8b.gguf"));
     CHECK(hub_is_safe_path("a/b..c/...d.gguf"));
 }
 
