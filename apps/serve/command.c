@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #endif
@@ -134,6 +135,11 @@ static hearth_status check_exposure(const args *a, const server *s, access_rules
 {
     if (!server_is_exposed(s)) return HEARTH_OK;
     rules->any_address = true;
+    if (*rules->weak)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s: other machines could guess the key of %s; a key of at least %d bytes is needed, %d of "
+                        "them different, as of: openssl rand -hex 24",
+                        server_addresses(s), rules->weak, ACCESS_STRONG_KEY, ACCESS_STRONG_DIFFERENT);
     if (rules->n_key > 0) return HEARTH_OK;
     if (args_has(a, "insecure-no-key")) {
         print_warning("other machines can use this server without a key");
@@ -207,10 +213,15 @@ static void say_ready(void) { notify_manager("READY=1"); }
 static hearth_status make_kept_folder(const char *folder, hearth_error *err)
 {
     char *path;
+    struct stat of_folder;
     hearth_error why;
     if (!folder) return HEARTH_OK;
     if (hth_folder_make(folder, 0700, &why) != HEARTH_OK)
         return hth_fail(err, HEARTH_ERROR_IO, "--kv-dir %s", why.message);
+    if (stat(folder, &of_folder) == 0 && of_folder.st_mode & 077)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "--kv-dir %s: its mode is %04o, so others could read or plant prompts there; chmod 700 %s", folder,
+                        (unsigned)(of_folder.st_mode & 07777), folder);
     if (asprintf(&path, "%s/hearth-XXXXXX", folder) < 0)
         return hth_fail_memory(err, strlen(folder), "a path");
     int fd = mkstemp(path), reason = errno;

@@ -94,6 +94,12 @@ void call_read_body(call *c)
     c->body = NULL;
 }
 
+void call_drop_document(call *c)
+{
+    hth_json_close(c->document);
+    c->document = NULL;
+}
+
 void call_free(call *c)
 {
     if (!c) return;

@@ -65,9 +65,10 @@ struct call {
     const char *path; /* of the route, for reports */
     char *body;       /* [n_body] of the request, and a NUL; until call_read_body */
     size_t n_body;
-    hth_json *document; /* the body; NULL: unread says why it is none */
+    hth_json *document; /* the body; NULL: unread says why it is none, or it was dropped */
     hearth_error unread;
     unsigned i_key; /* the client's API key, from 1; 0: it has none */
+    uint64_t owner; /* of what is kept for the client: access_owner */
     api_form form;
     uint64_t submit_ns; /* by base/clock.h */
     /* Of both threads. */
@@ -102,6 +103,8 @@ void exchange_free(exchange *x);
 /* Reads the body as JSON, of at most CALL_MAX_DEPTH levels and CALL_MAX_VALUES bytes of values. On any thread, before
  * exchange_submit. */
 void call_read_body(call *c);
+/* On the thread that has the call, when nothing more is read of it: values take some times the bytes of their text. */
+void call_drop_document(call *c);
 /* body belongs to the call from now on, also if this fails. NULL: out of memory. */
 call *call_make(exchange *x, call_fn *run, void *user, const char *path, char *body, size_t n_body);
 /* False: too many calls wait, or the exchange is closed. The caller still owns the call, and frees it. */

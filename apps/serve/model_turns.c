@@ -12,7 +12,6 @@
 
 #include <string.h>
 
-enum { RETRY_SECONDS = 2 };
 #define TURN_NS (10 * (uint64_t)1000000000)
 
 /* ---- the model of a call --------------------------------------------------------------------------------------- */
@@ -94,13 +93,6 @@ static bool make_room(engine *e, served_model *next)
     }
 }
 
-static void refuse(call *c, const problem *p)
-{
-    size_t n;
-    char *body = problem_json(p, c->form, &n);
-    call_reply_later(c, p->status, p->status == 429 ? RETRY_SECONDS : 0, body, n);
-}
-
 /* Ends all calls that wait for a model. */
 static void refuse_all(engine *e, const served_model *m, const problem *p)
 {
@@ -111,7 +103,7 @@ static void refuse_all(engine *e, const served_model *m, const problem *p)
             continue;
         }
         *at = c->next_queued;
-        refuse(c, p);
+        call_problem(c, p);
     }
 }
 
@@ -203,7 +195,7 @@ static served_model *run_queue(engine *e, uint64_t *late_ns)
         if (is_over) {
             call_break(c);
         } else if (p.status) {
-            refuse(c, &p);
+            call_problem(c, &p);
         } else {
             m->used_ns = now;
             c->run(m, c);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { RETRY_SECONDS = 2 }; /* of what waits for others */
+
 static bool begin(json_line *l, char bracket)
 {
     *l = (json_line){.j.out = NULL};
@@ -149,7 +151,7 @@ void call_problem(call *c, const problem *p)
 {
     size_t n;
     char *bytes = problem_json(p, c->form, &n);
-    call_reply(c, p->status, bytes, n);
+    call_reply_later(c, p->status, p->status == 429 ? RETRY_SECONDS : 0, bytes, n);
 }
 
 void call_line(call *c, json_line *l)

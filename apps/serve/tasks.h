@@ -13,7 +13,13 @@ struct task {
     bool (*go_on)(task *t);
 };
 
-/* A part of each. Whether some are left. */
+/* Tasks that go on in turns: each may need the cache of a whole context. Others wait until one has ended. */
+enum { TASKS_AT_ONCE = 4 };
+
+/* Behind all others. */
+void tasks_add(task **list, task *t);
+size_t tasks_count(const task *list);
+/* A part of each that is not waiting. Whether some are left. */
 bool tasks_go_on(task **list);
 /* When the server stops: all calls are cancelled. */
 void tasks_end(task **list);

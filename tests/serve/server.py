@@ -62,7 +62,7 @@ class Server:
     SIGTERM with status 0."""
 
     def __init__(self, *options, model=MODEL, unix=None, env=None, ready=True, wrap=(), pass_fds=()):
-        self.where = unix
+        self.where, self.source = unix, None  # source: the address from which it is asked
         place = ["--unix-socket", unix] if unix else [] if {"--host", "--port"} & set(options) or pass_fds else ["--port", "0"]
         environment = {**os.environ, "HEARTH_API_KEY": "", **(env or {})}
         self.process = subprocess.Popen([*wrap, HEARTH, "serve", model, *place, *options], env=environment,
@@ -116,7 +116,7 @@ class Server:
             s = socket.socket(socket.AF_UNIX)
             s.connect(self.where)
         else:
-            s = socket.create_connection(("127.0.0.1", self.port))
+            s = socket.create_connection(("127.0.0.1", self.port), source_address=self.source and (self.source, 0))
         s.settimeout(SILENCE)
         return s
 

@@ -4,12 +4,14 @@ path."""
 
 import array
 import base64
+import contextlib
 import json
 import math
+import os
 import re
 import threading
 
-from server import CHATML, MODEL, TOOLS, Server, case, chat_model, check, events_of, lines_of, run_all, scratch
+from server import CHATML, MODEL, TOOLS, Server, case, chat_model, check, events_of, lines_of, run_all, scratch, until
 
 CITY = {"type": "object", "properties": {"city": {"enum": ["Bern", "Paris", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
         "required": ["city", "days"], "additionalProperties": False}
@@ -567,6 +569,26 @@ def texts_become_vectors():
                             ({"dimensions": 100000}, "dimensions"), ({"input": "dog " * 100000}, "input")):
             answer = s.post("/v1/embeddings", {**ask, **more})
             check(answer.status == 400 and answer.error()["param"] == param, more, answer.raw)
+
+
+@case
+def embeddings_count_as_requests_and_few_have_memory():
+    """Those that wait have no cache yet: 24 contexts of 2,048 tokens would be some 190 MiB here."""
+    body = json.dumps({"model": "m", "input": [[5 + (i + k) % 200 for k in range(500)] for i in range(100)]}).encode()
+    ask = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    with Server("-t", "1", "-c", "2048", "--parallel", "4", "--max-waiting", "20") as s:
+        check(s.post("/v1/embeddings", {"model": "m", "input": "a b"}).status == 200, "alone")
+        before = s.resident()
+        with contextlib.ExitStack() as clients:
+            for _ in range(24):
+                clients.enter_context(s.connect()).sendall(ask)
+            until(lambda: len(s.get("/slots").json()) == 24)
+            late = s.post("/v1/embeddings", {"model": "m", "input": "a b"})
+            check(late.status == 429 and late.headers["retry-after"] and b"24 requests run or wait" in late.raw, late.raw)
+            check(s.post("/v1/completions", {"prompt": "a"}).status == 429, "generations count with them")
+            if not os.environ.get("HEARTH_SANITIZED"):
+                check(s.resident() - before < 120 << 20, before, s.resident())
+        until(lambda: s.post("/v1/embeddings", {"model": "m", "input": "a b"}).status == 200)
 
 
 @case

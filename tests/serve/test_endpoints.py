@@ -1,6 +1,7 @@
 """What the endpoints answer, to whom, and how the command is started. Called by CTest with the program's path."""
 
 import email.utils
+import itertools
 import json
 import os
 import re
@@ -301,12 +302,13 @@ def keys_are_asked_for():
             check(len(running) == 1 and running[0]["path"] == "/tokenize" and running[0]["key"] == 2, running)
             check(running[0]["request_bytes"] == len(slow) and "a b" not in json.dumps(running), running)
             check(read_answer(first)[0].status == 200, "the slow one")
-        refused = set()
+        refused, addresses = set(), itertools.count(1)
         for headers in ([], [f"Authorization: Bearer {KEY[:-1]}"], [f"Authorization: Bearer {KEY}x"], ["Authorization: Bearer"],
                         ["Authorization: Bearer "], [f"Authorization: {KEY}"], [f"Authorization: Basic {KEY}"],
                         [f"Authorization: Bearer {KEY}", "Authorization: Bearer x"], ["Authorization: Bearer x", f"x-api-key: {KEY}"],
                         [f"x-api-key: {KEY}", f"x-api-key: {KEY}"], ["Authorization: Bearer # two"], ["x-api-key: " + "k" * 9000]):
             for path in ("/v1/models", "/metrics", f"/v1/models?key={KEY}", "/nothing"):
+                s.source = f"127.1.{len(refused)}.{next(addresses)}"  # so that none of them has too many
                 answer = s.get(path, headers + ["x-request-id: same"])
                 check(answer.status == 401 and answer.error()["type"] == "authentication_error", headers, answer.raw)
                 check(answer.headers["www-authenticate"] == "Bearer", answer.raw)
@@ -314,6 +316,25 @@ def keys_are_asked_for():
         check(len(refused) == 1, refused)
         check(s.get("/health").status == s.get("/v1/health").status == 200, "health is public")
         check(not [line for line in s.lines if line and (KEY in line or "other-key" in line)], "a key was logged", s.lines)
+
+
+@case
+def an_address_that_guesses_keys_waits():
+    """But for a key that was right from there before: it may be the address of a proxy."""
+    keys = scratch("keys", f"{KEY}\nother-key\n".encode())
+    os.chmod(keys, 0o600)
+    with Server("--api-key-file", keys) as s:
+        def status(key):
+            return s.get("/v1/models", [f"x-api-key: {key}"]).status
+
+        check(status(KEY) == 200, "the right key")
+        check([status(f"guess-{i}") for i in range(5)] == [401] * 5, "five wrong ones")
+        late = s.get("/v1/models", ["x-api-key: other-key"])
+        check(late.status == 429 and 1 <= int(late.headers["retry-after"]) <= 60 and late.error()["type"] == "rate_limit_error", late.raw)
+        check(status("guess") == 429 and status(KEY) == 200, "meanwhile")
+        check(s.get("/v1/models").status == 401 and s.get("/health").status == 200, "without a key")
+        s.source = "127.0.0.2"
+        check(status("other-key") == 200 and status("guess") == 401, "another address")
 
 
 @case
@@ -332,6 +353,12 @@ def key_files_and_addresses_are_checked():
     for option in ([], ["--host", "127.0.0.1"], ["--host", "localhost"]):
         good("serve", MODEL, "--port", "0", "--check", *option)
     good("serve", MODEL, "--port", "0", "--check", "--host", "0.0.0.0", "--api-key-file", keys)
+    for key in ("a", "short-key-of-15", "aaaaaaaaaaaaaaaaaaaaaaaa"):
+        weak = scratch("weak", f"# strong, then weak\n{KEY}\n{key}\n".encode())
+        os.chmod(weak, 0o600)
+        bad(1, "weak, line 3; a key of at least 16 bytes is needed", "serve", "--host", "0.0.0.0", "--port", "0", "--check", "--api-key-file", weak)
+        bad(1, "guess the key of HEARTH_API_KEY", "serve", "--host", "0.0.0.0", "--port", "0", "--check", env={"HEARTH_API_KEY": key})
+        good("serve", MODEL, "--port", "0", "--check", "--api-key-file", weak)
     done = good("serve", MODEL, "--port", "0", "--check", "--host", "0.0.0.0", "--insecure-no-key")
     check(b"without a key" in done.stderr, done.stderr)
     bad(1, "--host nowhere.invalid", "serve", "--host", "nowhere.invalid", "--check")

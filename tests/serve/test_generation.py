@@ -2,6 +2,7 @@
 others, after an earlier request and after a restart. Called by CTest with the program's path."""
 
 import array
+import fcntl
 import json
 import math
 import os
@@ -279,11 +280,59 @@ def a_restart_finds_the_cache():
         before = s.post("/v1/completions", ask).json()
         check(before["usage"]["prompt_tokens_details"]["cached_tokens"] == 0, before)
     check(len(os.listdir(folder)) == 1 and os.stat(folder).st_mode & 0o777 == 0o700, os.listdir(folder))
+    check(os.stat(os.path.join(folder, os.listdir(folder)[0])).st_mode & 0o777 == 0o600, "others can read it")
     with Server("-t", "1", "--kv-dir", folder) as s:
         after = s.post("/v1/completions", ask).json()
         check(after["choices"] == before["choices"], after, before)
         n = after["usage"]["prompt_tokens"]
         check(after["usage"]["prompt_tokens_details"]["cached_tokens"] == n - 1, after)
+
+
+@case
+def the_cache_belongs_to_a_key_and_not_to_its_line():
+    folder = os.path.join(os.path.dirname(scratch("x", b"")), "kept-owners")
+    keys = scratch("keys", b"")
+    os.chmod(keys, 0o600)
+
+    def cached(s, key):
+        usage = s.post("/v1/completions", asked(prompt=[5 + k % 200 for k in range(60)], max_tokens=1), [f"x-api-key: {key}"]).json()["usage"]
+        return usage["prompt_tokens_details"]["cached_tokens"]
+
+    for lines, expected in (("alice\nbob\n", {"alice": 0}), ("bob\n", {"bob": 0}), ("carol\nbob\nalice\n", {"alice": 59, "carol": 0})):
+        with open(keys, "w", encoding="ascii") as f:
+            f.write(lines)
+        with Server("-t", "1", "--kv-dir", folder, "--api-key-file", keys) as s:
+            for key, n in expected.items():
+                check(cached(s, key) == n, lines, key)
+
+
+@case
+def a_folder_that_others_can_open_is_refused():
+    folder = os.path.join(os.path.dirname(scratch("x", b"")), "kept-open")
+    os.makedirs(folder, exist_ok=True)
+    for mode in (0o777, 0o755, 0o710):
+        os.chmod(folder, mode)
+        bad(1, f"its mode is {mode:04o}", "serve", MODEL, "--port", "0", "--check", "--kv-dir", folder)
+    os.chmod(folder, 0o700)
+    good("serve", MODEL, "--port", "0", "--check", "--kv-dir", folder)
+
+
+@case
+def what_a_killed_server_began_to_write_is_removed():
+    """At the next start; a file that another program still writes counts, and stays."""
+    folder = os.path.join(os.path.dirname(scratch("x", b"")), "kept-parts")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    left, written = (os.path.join(folder, f"{i:016x}-{i:016x}.kv.hearth-part") for i in (1, 2))
+    other = os.path.join(folder, "mine.hearth-part")
+    for path in left, written, other:
+        with open(path, "wb") as f:
+            f.write(bytes(1000))
+    with open(written, "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with Server("-t", "1", "--kv-dir", folder, "--kv-dir-size", "1000") as s:
+            check(not os.path.exists(left) and os.path.exists(other), os.listdir(folder))
+            check(s.post("/v1/completions", asked(prompt=[5, 6, 7], max_tokens=1)).status == 200, "no answer")
+        check(os.path.exists(written) and not any(n.endswith(".kv") for n in os.listdir(folder)), os.listdir(folder))
 
 
 @case
@@ -298,7 +347,7 @@ def a_folder_that_cannot_be_written_is_named():
 def models_with_one_folder_keep_their_own_files():
     """Of the same tokens; one model is another one by its arithmetic alone."""
     folder = os.path.join(os.path.dirname(scratch("x", b"")), "kept-shared")
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
     first, second = ([5 + (7 * k) % (200 + i) for k in range(60)] for i in range(2))
 
     def cached(s, ids):
@@ -326,7 +375,7 @@ def whole_files(folder):
 @case
 def a_server_without_requests_writes_its_cache():
     folder = os.path.join(os.path.dirname(scratch("x", b"")), "kept-idle")
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
     ids = [5 + k % 200 for k in range(60)]
     ask = asked(prompt=ids, max_tokens=1)
     with Server("-t", "1", "--kv-dir", folder, "--kv-dir-seconds", "0.2") as s:

@@ -1,7 +1,7 @@
 /* POST /v1/embeddings, and Ollama's /api/embed: texts as vectors of length 1, by an embedder of the library for each
  * request. */
 #define _GNU_SOURCE
-#include "serve/api/prompts.h"
+#include "serve/api/generation.h"
 
 #include "base/clock.h"
 #include "serve/endpoints.h"
@@ -99,6 +99,37 @@ static void write_ollama_older(json *j, const embedding *m) { write_vector(j, "e
 /* ---- evaluation
  * -------------------------------------------------------------------------------------------------- */
 
+static bool open_embedder(embedding *m, problem *p)
+{
+    const served_model *served = m->served;
+    hearth_embedder_options o = hearth_embedder_defaults();
+    hearth_error err;
+    o.n_ctx = served_model_n_ctx(served), o.kv = served->scheduling.kv,
+    o.n_thread = served->scheduling.n_thread;
+    o.n_dim = m->n_dim, o.n_batch = PART;
+    hearth_status st = hearth_embedder_open(served->model, &o, &m->embedder, &err);
+    if (st == HEARTH_ERROR_FORMAT || st == HEARTH_ERROR_UNSUPPORTED)
+        problem_set(p, 400, "", "this model has no embeddings: %s", err.message);
+    else if (st != HEARTH_OK) problem_of_error(p, &err);
+    return st == HEARTH_OK;
+}
+
+static bool begin_texts(embedding *m, problem *p)
+{
+    hearth_error err;
+    hearth_embed_text *texts = calloc(m->inputs.n, sizeof *texts);
+    m->vectors = calloc(m->inputs.n * m->n_dim, sizeof *m->vectors);
+    for (size_t i = 0; texts && i < m->inputs.n; i++)
+        texts[i].tokens = m->inputs.at[i].ids, texts[i].n_token = m->inputs.at[i].n;
+    hearth_status st = HEARTH_OK;
+    if (texts && m->vectors) st = hearth_embed_begin(m->embedder, texts, m->inputs.n, m->vectors, &err);
+    bool has_memory = texts && m->vectors;
+    free(texts);
+    if (st != HEARTH_OK) problem_of_error(p, &err);
+    else if (!has_memory) problem_set(p, 503, "", "out of memory");
+    return has_memory && st == HEARTH_OK;
+}
+
 static bool go_on(task *t)
 {
     embedding *m = (embedding *)t;
@@ -108,6 +139,12 @@ static bool go_on(task *t)
     bool more;
     if (call_is_cancelled(t->call)) {
         call_break(t->call);
+        free_embedding(m);
+        return false;
+    }
+    /* Only now, as it takes memory: those that wait have none of it. */
+    if (!m->embedder && !(open_embedder(m, &p) && begin_texts(m, &p))) {
+        call_problem(t->call, &p);
         free_embedding(m);
         return false;
     }
@@ -138,36 +175,6 @@ static bool is_possible(fields *f, const embedding *m)
     return !info.gpu;
 }
 
-static bool open_embedder(fields *f, embedding *m)
-{
-    const served_model *served = m->served;
-    hearth_embedder_options o = hearth_embedder_defaults();
-    hearth_error err;
-    o.n_ctx = served_model_n_ctx(served), o.kv = served->scheduling.kv,
-    o.n_thread = served->scheduling.n_thread;
-    o.n_dim = m->n_dim, o.n_batch = PART;
-    hearth_status st = hearth_embedder_open(served->model, &o, &m->embedder, &err);
-    if (st == HEARTH_ERROR_FORMAT || st == HEARTH_ERROR_UNSUPPORTED)
-        problem_set(f->problem, 400, "", "this model has no embeddings: %s", err.message);
-    else if (st != HEARTH_OK) problem_of_error(f->problem, &err);
-    return st == HEARTH_OK;
-}
-
-static bool begin_texts(fields *f, embedding *m)
-{
-    hearth_error err;
-    hearth_embed_text *texts = calloc(m->inputs.n, sizeof *texts);
-    m->vectors = calloc(m->inputs.n * m->n_dim, sizeof *m->vectors);
-    for (size_t i = 0; texts && i < m->inputs.n; i++)
-        texts[i].tokens = m->inputs.at[i].ids, texts[i].n_token = m->inputs.at[i].n;
-    hearth_status st = HEARTH_OK;
-    if (texts && m->vectors) st = hearth_embed_begin(m->embedder, texts, m->inputs.n, m->vectors, &err);
-    bool has_memory = texts && m->vectors;
-    free(texts);
-    if (st != HEARTH_OK) problem_of_error(f->problem, &err);
-    return has_memory ? st == HEARTH_OK : fields_no_memory(f);
-}
-
 static bool read_all(fields *f, embedding *m, const char *field)
 {
     const char *encoding = "float";
@@ -189,7 +196,7 @@ static bool read_all(fields *f, embedding *m, const char *field)
         }
     }
     m->n_dim = (uint32_t)n_dim;
-    return open_embedder(f, m) && begin_texts(f, m);
+    return true;
 }
 
 static void run(served_model *served, call *c, const char *field, void (*write)(json *j, const embedding *m))
@@ -204,13 +211,13 @@ static void run(served_model *served, call *c, const char *field, void (*write)(
                          .served = served,
                          .write = write,
                          .begin_ns = hth_clock_ns()};
-    if (!m || !read_all(&f, m, field)) {
+    if (!m || !read_all(&f, m, field) || !generation_has_room(served, &p)) {
         call_problem(c, &p);
         if (m) free_embedding(m);
         return;
     }
-    m->task.next = served->tasks;
-    served->tasks = &m->task;
+    call_drop_document(c); /* all of it is in m */
+    tasks_add(&served->tasks, &m->task);
 }
 
 void embeddings_run(void *user, call *c) { run(user, c, "input", write_openai); }

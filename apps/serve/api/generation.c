@@ -12,8 +12,6 @@
 #include <string.h>
 #include <time.h>
 
-enum { RETRY_SECONDS = 2 };
-
 /* What the worker makes for a generation. */
 struct compiling {
     worker_job job;
@@ -69,9 +67,7 @@ void generation_free(generation *g)
 
 void generation_refuse(generation *g, const problem *p)
 {
-    size_t n;
-    char *body = problem_json(p, g->call->form, &n);
-    call_reply_later(g->call, p->status, p->status == 429 ? RETRY_SECONDS : 0, body, n);
+    call_problem(g->call, p);
     generation_free(g);
 }
 
@@ -280,7 +276,7 @@ static hearth_status begin_choice(choice *c, hearth_error *err)
                               .ignore_end = g->ignore_end,
                               .sampler = &c->sampler,
                               .constraint = c->constraint,
-                              .owner = g->call->i_key,
+                              .owner = g->call->owner,
                               .fn = take_event,
                               .user = c};
     hearth_status st = hearth_scheduler_add(served->scheduler, &r, &c->id, err);
@@ -362,15 +358,18 @@ static void start(generation *g, hearth_constraint *constraint)
 
 /* ---- constraints ---------------------------------------------------------------------------------------------- */
 
-/* Requests that are before the scheduler or in it. Those that came since the last step wait there until the next one,
- * whatever room a step has, so that those that run and those that wait are counted together. */
-static size_t count_requests(const served_model *served)
+/* Requests that came since the last step wait in the scheduler until the next one, whatever room a step has, so that
+ * those that run and those that wait are counted together. */
+bool generation_has_room(const served_model *served, problem *p)
 {
     hearth_scheduler_stats stats = {0};
+    const uint32_t most = engine_max_requests(served->engine);
     (void)hearth_scheduler_get_stats(served->scheduler, &stats);
-    size_t n = (size_t)stats.n_waiting + stats.n_running;
+    size_t n = (size_t)stats.n_waiting + stats.n_running + tasks_count(served->tasks);
     for (const generation *g = served->generations; g; g = g->next) n += g->compiling || g->scores;
-    return n;
+    if (n < most) return true;
+    problem_set(p, 429, "", "%u requests run or wait already", most);
+    return false;
 }
 
 /* On the worker's thread, which reads of the generation what does not change meanwhile. */
@@ -387,9 +386,8 @@ void generation_start(generation *g)
     served_model *served = g->served;
     problem p = {0};
     g->first_ns = g->last_ns = g->begin_ns;
-    const uint32_t most = engine_max_requests(served->engine);
-    if (count_requests(served) >= most) problem_set(&p, 429, "", "%u requests run or wait already", most);
-    else if (g->constraint.field && !(g->compiling = calloc(1, sizeof *g->compiling)))
+    if (generation_has_room(served, &p) && g->constraint.field &&
+        !(g->compiling = calloc(1, sizeof *g->compiling)))
         problem_set(&p, 503, "", "out of memory");
     if (p.status) {
         generation_refuse(g, &p);

@@ -129,6 +129,8 @@ void stops_read(generation *g, fields *f, const char *name);
 bool length_read(generation *g, fields *f, const char *name);
 /* return_progress and timings_per_token of llama.cpp's server. */
 bool progress_read(generation *g, fields *f);
+/* Whether one more request may be there, a generation or a task. */
+bool generation_has_room(const served_model *served, problem *p);
 /* Asks the scheduler for all choices of all prompts, when the worker has compiled the constraint, if there is one. */
 void generation_start(generation *g);
 /* Frees one that was not started, whose call has ended. */

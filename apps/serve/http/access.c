@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -24,6 +25,17 @@ static void hash_key(const char *key, size_t n, char hex[SHA256_HEX])
     sha256_end(&s, hex);
 }
 
+static bool is_strong(const char *key, size_t n)
+{
+    bool seen[256] = {false};
+    unsigned n_different = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_different += !seen[(unsigned char)key[i]];
+        seen[(unsigned char)key[i]] = true;
+    }
+    return n >= ACCESS_STRONG_KEY && n_different >= ACCESS_STRONG_DIFFERENT;
+}
+
 hearth_status access_add_key(access_rules *a, const char *key, size_t n, const char *where, hearth_error *err)
 {
     if (n == 0 || n > ACCESS_MAX_KEY)
@@ -34,6 +46,7 @@ hearth_status access_add_key(access_rules *a, const char *key, size_t n, const c
             return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: byte %zu of a key is not printable", where, i);
     if (a->n_key == ACCESS_MAX_KEYS)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: more than %d keys", where, ACCESS_MAX_KEYS);
+    if (!*a->weak && !is_strong(key, n)) snprintf(a->weak, sizeof a->weak, "%s", where);
     hash_key(key, n, a->keys[a->n_key++]);
     return HEARTH_OK;
 }
@@ -99,6 +112,14 @@ bool access_key_ok(const access_rules *a, const head *h, unsigned *i_key)
         *i_key |= (0u - is_equal) & (unsigned)(i + 1);
     }
     return *i_key > 0;
+}
+
+uint64_t access_owner(const access_rules *a, unsigned i_key)
+{
+    char first[17];
+    if (i_key == 0) return 0;
+    snprintf(first, sizeof first, "%s", a->keys[i_key - 1]);
+    return strtoull(first, NULL, 16);
 }
 
 /* ---- names and origins --------------------------------------------------------------------------------- */

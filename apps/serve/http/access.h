@@ -6,12 +6,20 @@
 #include "hub/sha256.h"
 #include "serve/http/head.h"
 
-enum { ACCESS_MAX_NAMES = 32, ACCESS_MAX_KEYS = 256, ACCESS_MAX_KEY = 512 };
+enum {
+    ACCESS_MAX_NAMES = 32,
+    ACCESS_MAX_KEYS = 256,
+    ACCESS_MAX_KEY = 512,
+    /* Of a key that nobody guesses: bytes, and different ones among them. */
+    ACCESS_STRONG_KEY = 16,
+    ACCESS_STRONG_DIFFERENT = 5,
+};
 
 /* Zero-initialised: no keys, this machine's own names, no other origins. */
 typedef struct access_rules {
     char keys[ACCESS_MAX_KEYS][SHA256_HEX]; /* the SHA-256 of each */
     size_t n_key;
+    char weak[320]; /* where the first key is that could be guessed; "": there is none */
     const char *names[ACCESS_MAX_NAMES]; /* that a Host header may have, without port */
     size_t n_name;
     const char *origins[ACCESS_MAX_NAMES]; /* "https://example.org" */
@@ -33,6 +41,9 @@ hearth_status access_add_name(access_rules *a, const char *name, hearth_error *e
 /* Whether a head has one of the keys, once; true if there are no keys. *i_key: which one, from 1; 0: there are none.
  * Takes the same time for all keys that are wrong. */
 bool access_key_ok(const access_rules *a, const head *h, unsigned *i_key);
+/* Of what a client with that key keeps: a hash of the key, so that it stays his whatever other keys there are; 0: there
+ * are no keys. */
+uint64_t access_owner(const access_rules *a, unsigned i_key);
 /* Whether a Host header names this host. */
 bool access_host_ok(const access_rules *a, text_part host);
 /* Whether the request comes from no web page, from one of this server, or from one of an origin that was allowed.

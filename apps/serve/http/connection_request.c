@@ -171,6 +171,47 @@ static bool check_body(connection *c, const head *h)
     return false;
 }
 
+/* Of the client; an IPv6 network counts as one, as each of its members has as many addresses as it likes. Clients of a
+ * Unix socket share one. */
+static void read_address(const connection *c, uint8_t out[ATTEMPTS_ADDRESS])
+{
+    struct sockaddr_storage storage;
+    const void *any = &storage;
+    int n = sizeof storage;
+    memset(out, 0, ATTEMPTS_ADDRESS);
+    if (c->is_unix || uv_tcp_getpeername(&c->io.tcp, (struct sockaddr *)&storage, &n) != 0) return;
+    if (storage.ss_family == AF_INET) memcpy(out, &((const struct sockaddr_in *)any)->sin_addr, 4);
+    if (storage.ss_family != AF_INET6) return;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)any)->sin6_addr;
+    if (IN6_IS_ADDR_V4MAPPED(v6)) memcpy(out, v6->s6_addr + 12, 4);
+    else memcpy(out, v6->s6_addr, 8);
+}
+
+/* True: the request may go on. */
+static bool check_key(connection *c, const head *h)
+{
+    server *s = c->server;
+    const access_rules *a = s->options.access;
+    uint8_t address[ATTEMPTS_ADDRESS];
+    unsigned wait = 0, *i_key = &c->request->i_key;
+    bool is_right = access_key_ok(a, h, i_key);
+    bool has_key = h->n_field[HEAD_API_KEY] + h->n_field[HEAD_AUTHORIZATION] > 0;
+    if (a->n_key > 0 && has_key) {
+        read_address(c, address);
+        wait = attempts_note(&s->attempts, address, is_right ? *i_key : 0, hth_clock_ns());
+    }
+    if (wait > 0) {
+        reply out = {.close = true, .retry_after = wait};
+        problem p;
+        problem_set(&p, 429, "", "%d wrong API keys came from this address; wait %u s", ATTEMPTS_MAX, wait);
+        reply_problem(&out, &p, c->request->form);
+        connection_reply(c, &out);
+        return false;
+    }
+    if (!is_right) connection_refuse(c, 401, "", "an API key is needed: Authorization: Bearer KEY");
+    return is_right;
+}
+
 static bool check_head(connection *c, const head *h)
 {
     active_request *r = c->request;
@@ -196,10 +237,7 @@ static bool check_head(connection *c, const head *h)
         answer_preflight(c, h, &m);
         return false;
     }
-    if (!(m.route && m.route->is_public) && !access_key_ok(s->options.access, h, &r->i_key)) {
-        connection_refuse(c, 401, "", "an API key is needed: Authorization: Bearer KEY");
-        return false;
-    }
+    if (!(m.route && m.route->is_public) && !check_key(c, h)) return false;
     if (!m.route) {
         refuse_path(c, h, &m);
         return false;
@@ -244,6 +282,7 @@ static void make_call(connection *c)
     }
     made->form = r->form;
     made->i_key = r->i_key;
+    made->owner = access_owner(s->options.access, r->i_key);
     made->connection = c;
     r->call = made;
     server_add_call(s, made);

@@ -3,6 +3,7 @@
 #define HEARTH_APPS_SERVE_HTTP_SERVER_INT_H
 
 #include "common/buffer.h"
+#include "serve/http/attempts.h"
 #include "serve/http/framing.h"
 #include "serve/http/server.h"
 
@@ -43,6 +44,7 @@ struct server {
     size_t n_body_bytes; /* of all bodies */
     call *calls;         /* that are not over, the newest first */
     worker *reader;      /* of large bodies */
+    attempts attempts;   /* of clients with wrong keys */
     call *reading;       /* whose bodies it has, the newest first */
     uint64_t (
         *counters)[SERVER_N_CODE]; /* [n_route + 1] answers by path and status; the last row: no route */
