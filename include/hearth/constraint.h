@@ -35,6 +35,9 @@ typedef struct hearth_constraint_options {
     const char *const *choices; /* [n_choice] texts, none of them empty */
     size_t n_choice;
     const hearth_chat *chat;    /* for CALLS and in_reasoning; NULL: as of a template that shows no functions */
+    const char *schema;         /* CALLS: the text may be JSON of this schema instead, of n_schema bytes, at most 256 KiB
+                                   together with text; NULL: it is calls */
+    size_t n_schema;
 } hearth_constraint_options;
 
 /* Returns zeros, and size.
@@ -86,6 +89,14 @@ HEARTH_API hearth_status hearth_constraint_mask(hearth_constraint *constraint, f
  * Ownership: nothing is kept.
  * Threads: one at a time, unchecked; another one may use a copy. */
 HEARTH_API hearth_status hearth_constraint_accept(hearth_constraint *constraint, int32_t id, hearth_error *err);
+
+/* Returns what of its schemas the constraint does not enforce, a line for each: the path in the schema, and what. Keywords
+ * that are not supported are errors in a schema and in functions with "strict": true; other functions are compiled without
+ * them. "": nothing, or NULL.
+ * Errors: none.
+ * Ownership: the constraint has the text, until it and all of its copies are closed.
+ * Threads: any. */
+HEARTH_API const char *hearth_constraint_get_notes(const hearth_constraint *constraint);
 
 typedef enum hearth_constraint_end {
     HEARTH_CONSTRAINT_GOES_ON = 0, /* the text is not complete */

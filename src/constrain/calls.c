@@ -12,6 +12,7 @@ typedef struct calls_compiler {
     hth_arena *names;
     const hth_token_trie *trie;
     const hth_call_format *format;
+    hth_schema_notes *notes;
     hth_json_rules rules;
 } calls_compiler;
 
@@ -109,8 +110,8 @@ static uint32_t add_value(calls_compiler *c, uint32_t tail, const hth_json *para
 {
     const hth_json *list = hth_json_member(hth_schema_target(parameters, schema), "enum");
     if (!hth_schema_takes_text(parameters, schema, NULL)) {
-        tail = hth_grammar_call(c->g, tail, hth_compile_schema_tree(c->g, c->names, parameters, schema));
-        return add_marked(c, tail, close);
+        uint32_t rule = hth_compile_schema_tree(c->g, c->names, parameters, schema, c->notes);
+        return add_marked(c, hth_grammar_call(c->g, tail, rule), close);
     }
     if (!list || list->kind != HTH_JSON_ARRAY) return add_until(c, tail, close);
     hth_grammar_fork f = hth_grammar_fork_begin(c->g, tail);
@@ -121,9 +122,9 @@ static uint32_t add_value(calls_compiler *c, uint32_t tail, const hth_json *para
     return add_marked(c, hth_grammar_fork_end(c->g, &f), close);
 }
 
-static bool is_required(const hth_json *parameters, hth_str key)
+static bool is_required(const hth_json *object, hth_str key)
 {
-    const hth_json *list = hth_json_member(parameters, "required");
+    const hth_json *list = hth_json_member(object, "required");
     for (const hth_json *v = list && list->kind == HTH_JSON_ARRAY ? list->child : NULL; v; v = v->next)
         if (v->kind == HTH_JSON_TEXT && v->text.n == key.n && memcmp(v->text.bytes, key.bytes, key.n) == 0)
             return true;
@@ -138,7 +139,8 @@ typedef struct argument_marks {
 static uint32_t add_elements(calls_compiler *c, uint32_t tail, const hth_json *parameters,
                              const argument_marks *m)
 {
-    const hth_json *properties = parameters ? hth_json_member(parameters, "properties") : NULL;
+    const hth_json *object = hth_schema_target(parameters, parameters);
+    const hth_json *properties = hth_json_member(object, "properties");
     for (const hth_json *p = properties && properties->kind == HTH_JSON_OBJECT ? properties->child : NULL; p;
          p = p->next) {
         if (memchr(p->key.bytes, '<', p->key.n) || memchr(p->key.bytes, '>', p->key.n))
@@ -149,7 +151,7 @@ static uint32_t add_elements(calls_compiler *c, uint32_t tail, const hth_json *p
         tail = add_marked(c, tail, m->after_key);
         tail = add_value(c, tail, parameters, p, m->close);
         tail = hth_grammar_byte(c->g, tail, '\n');
-        if (!is_required(parameters, p->key)) tail = hth_grammar_repeat_since(c->g, head, tail, 0, 1);
+        if (!is_required(object, p->key)) tail = hth_grammar_repeat_since(c->g, head, tail, 0, 1);
     }
     return tail;
 }
@@ -158,7 +160,8 @@ static uint32_t add_elements(calls_compiler *c, uint32_t tail, const hth_json *p
 static uint32_t add_object(calls_compiler *c, uint32_t tail, const hth_json *parameters)
 {
     bool is_open = !parameters || parameters->kind != HTH_JSON_OBJECT || parameters->n == 0;
-    uint32_t rule = is_open ? c->rules.object : hth_compile_schema_tree(c->g, c->names, parameters, parameters);
+    uint32_t rule =
+        is_open ? c->rules.object : hth_compile_schema_tree(c->g, c->names, parameters, parameters, c->notes);
     return hth_grammar_call(c->g, tail, rule);
 }
 
@@ -212,61 +215,83 @@ static uint32_t add_any_call(calls_compiler *c, uint32_t tail, const hth_json *f
             continue;
         }
         const hth_json *parameters = hth_json_member(function ? function : v, "parameters");
+        c->notes->drops = !hth_json_is_true(hth_json_member(function ? function : v, "strict"));
         hth_grammar_end_branch(c->g, &f, add_call(c, hth_grammar_branch(c->g, &f), name->text, parameters));
     }
     return hth_grammar_fork_end(c->g, &f);
 }
 
+/* The rule of calls of a list of functions. */
+static uint32_t add_calls(calls_compiler *c, const hth_json *functions, bool one)
+{
+    hth_grammar *g = c->g;
+    hth_json_rules_add(&c->rules, g);
+    uint32_t call = hth_grammar_rule(g, NULL), start = hth_grammar_rule(g, NULL);
+    hth_grammar_end_rule(g, add_any_call(c, call, functions));
+    uint32_t tail = hth_grammar_call(g, add_marked(c, start, c->format->first), call);
+    if (!one && !c->format->one) {
+        uint32_t head = hth_grammar_point(g, tail);
+        tail = hth_grammar_call(g, add_marked(c, head, c->format->between), call);
+        tail = hth_grammar_repeat_since(g, head, tail, 0, HTH_GRAMMAR_UNBOUNDED);
+    }
+    hth_grammar_end_rule(g, add_marked(c, tail, c->format->last));
+    return start;
+}
+
 uint32_t hth_compile_calls(hth_grammar *g, hth_arena *names, const hth_token_trie *trie,
-                           const hth_call_format *format, bool one, const char *text, size_t n)
+                           const hth_call_format *format, bool one, const char *text, size_t n,
+                           hth_schema_notes *notes)
 {
     hth_arena tree = {0};
     hth_json *functions;
     hearth_error why;
     uint32_t start = HTH_GRAMMAR_NOTHING;
-    calls_compiler c = {.g = g, .names = names, .trie = trie, .format = format};
+    calls_compiler c = {.g = g, .names = names, .trie = trie, .format = format, .notes = notes};
     if (hth_json_read(&tree, text, n, NULL, &functions, &why) != HEARTH_OK) {
         hth_grammar_fail(g, why.status, "%s", why.message);
     } else if (functions->kind != HTH_JSON_ARRAY || functions->n == 0) {
         hth_grammar_fail(g, HEARTH_ERROR_FORMAT, "a JSON array with a function is expected");
     } else {
-        hth_json_rules_add(&c.rules, g);
-        uint32_t call = hth_grammar_rule(g, NULL);
-        hth_grammar_end_rule(g, add_any_call(&c, call, functions));
-        start = hth_grammar_rule(g, NULL);
-        uint32_t tail = hth_grammar_call(g, add_marked(&c, start, format->first), call);
-        if (!one && !format->one) {
-            uint32_t head = hth_grammar_point(g, tail);
-            tail = hth_grammar_call(g, add_marked(&c, head, format->between), call);
-            tail = hth_grammar_repeat_since(g, head, tail, 0, HTH_GRAMMAR_UNBOUNDED);
-        }
-        hth_grammar_end_rule(g, add_marked(&c, tail, format->last));
+        do { /* each time without the keywords that were dropped */
+            if (notes->dropped) hth_grammar_clear(g);
+            notes->dropped = false;
+            start = add_calls(&c, functions, one);
+        } while (notes->dropped && hth_grammar_ok(g));
     }
+    notes->drops = false;
     hth_arena_free(&tree);
     return start;
 }
 
-/* ---- beginnings
+/* ---- answers
  * ------------------------------------------------------------------------------------------------------ */
 
-uint32_t hth_compile_beginning(hth_grammar *g, const hth_token_trie *trie, const hth_reasoning_marks *marks,
-                               const hth_call_format *format, bool is_calls, uint32_t start)
+uint32_t hth_compile_answer(hth_grammar *g, const hth_token_trie *trie, const hth_reasoning_marks *marks,
+                            const hth_call_format *format, uint32_t calls, uint32_t text)
 {
     calls_compiler c = {.g = g, .trie = trie, .format = format};
     bool is_harmony = format && format->style == HTH_CALL_HARMONY;
-    if ((!marks && !is_harmony) || !hth_grammar_ok(g)) return start;
+    bool is_one = calls == HTH_GRAMMAR_NOTHING || text == HTH_GRAMMAR_NOTHING;
+    if (is_one && !marks && !is_harmony) return calls == HTH_GRAMMAR_NOTHING ? text : calls;
     uint32_t first = hth_grammar_rule(g, NULL), tail = first;
     if (is_harmony) {
         uint32_t head = hth_grammar_point(g, tail);
         tail = add_until(&c, add_marked(&c, head, "<|channel|>analysis<|message|>"), "<|end|>");
         tail = hth_grammar_repeat_since(g, head, add_marked(&c, tail, "<|start|>assistant"), 0, 1);
-        if (!is_calls) tail = add_marked(&c, tail, "<|channel|>final<|message|>");
-    } else {
+    } else if (marks) {
         hth_char_set breaks = {.n = 0};
         (void)hth_char_set_add(&breaks, '\n', '\n');
         uint32_t head = hth_grammar_point(g, add_until(&c, tail, marks->close));
         tail = hth_grammar_repeat_since(g, head, hth_grammar_char(g, head, &breaks), 0, 2);
     }
-    hth_grammar_end_rule(g, hth_grammar_call(g, tail, start));
+    hth_grammar_fork f = hth_grammar_fork_begin(g, tail);
+    if (calls != HTH_GRAMMAR_NOTHING)
+        hth_grammar_end_branch(g, &f, hth_grammar_call(g, hth_grammar_branch(g, &f), calls));
+    if (text != HTH_GRAMMAR_NOTHING) {
+        uint32_t at = hth_grammar_branch(g, &f);
+        if (is_harmony) at = add_marked(&c, at, "<|channel|>final<|message|>");
+        hth_grammar_end_branch(g, &f, hth_grammar_call(g, at, text));
+    }
+    hth_grammar_end_rule(g, hth_grammar_fork_end(g, &f));
     return first;
 }

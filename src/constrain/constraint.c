@@ -21,6 +21,7 @@ typedef struct shared {
     hearth_constraint *first; /* all copies */
     uint32_t n_copy;
     hth_arena names;
+    hth_schema_notes notes;
     uint32_t *states; /* [capacity] of all copies, while they are renamed */
     uint32_t capacity;
     hth_constraint_context context;
@@ -82,7 +83,7 @@ static hearth_status compile(shared *s, const hearth_constraint_options *o, hear
                                         [HEARTH_CONSTRAINT_GRAMMAR] = "grammar",
                                         [HEARTH_CONSTRAINT_CALLS] = "functions"};
     hth_grammar *g = &s->grammar;
-    uint32_t start = HTH_GRAMMAR_NOTHING;
+    uint32_t calls = HTH_GRAMMAR_NOTHING, text = HTH_GRAMMAR_NOTHING;
     enum { N_KIND = sizeof words / sizeof *words };
     if ((unsigned)o->kind >= N_KIND)
         return hth_fail_enum(err, "hearth_constraint_options.kind", (int)o->kind, N_KIND);
@@ -93,19 +94,21 @@ static hearth_status compile(shared *s, const hearth_constraint_options *o, hear
         is_calls || o->kind == HEARTH_CONSTRAINT_JSON_SCHEMA || o->kind == HEARTH_CONSTRAINT_GRAMMAR;
     hearth_status st = check_given(o, has_text, err);
     if (st != HEARTH_OK) return st;
-    if (has_text && o->n > HTH_CONSTRAINT_MAX_TEXT)
-        hth_grammar_fail(g, HEARTH_ERROR_UNSUPPORTED, "it has %zu bytes; %d are the limit", o->n,
-                         HTH_CONSTRAINT_MAX_TEXT);
+    size_t n = (has_text ? o->n : 0) + (is_calls && o->schema ? o->n_schema : 0);
+    if (n > HTH_CONSTRAINT_MAX_TEXT)
+        hth_grammar_fail(g, HEARTH_ERROR_UNSUPPORTED, "it has %zu bytes; %d are the limit", n, HTH_CONSTRAINT_MAX_TEXT);
     else if (o->kind == HEARTH_CONSTRAINT_JSON_SCHEMA)
-        start = hth_compile_schema(g, &s->names, o->text, o->n);
-    else if (o->kind == HEARTH_CONSTRAINT_GRAMMAR) start = hth_compile_gbnf(g, &s->names, o->text, o->n);
-    else if (o->kind == HEARTH_CONSTRAINT_CHOICES) start = hth_compile_choices(g, o->choices, o->n_choice);
+        text = hth_compile_schema(g, &s->names, o->text, o->n, &s->notes);
+    else if (o->kind == HEARTH_CONSTRAINT_GRAMMAR) text = hth_compile_gbnf(g, &s->names, o->text, o->n);
+    else if (o->kind == HEARTH_CONSTRAINT_CHOICES) text = hth_compile_choices(g, o->choices, o->n_choice);
     else if (is_calls)
-        start = hth_compile_calls(g, &s->names, s->trie, x->calls ? x->calls : hth_call_format_plain(),
-                                  o->one_call, o->text, o->n);
-    else start = hth_compile_json_object(g);
-    start =
-        hth_compile_beginning(g, s->trie, o->in_reasoning ? x->reasoning : NULL, x->calls, is_calls, start);
+        calls = hth_compile_calls(g, &s->names, s->trie, x->calls ? x->calls : hth_call_format_plain(), o->one_call,
+                                  o->text, o->n, &s->notes);
+    else text = hth_compile_json_object(g);
+    g->what = words[is_calls && o->schema && hth_grammar_ok(g) ? HEARTH_CONSTRAINT_JSON_SCHEMA : o->kind];
+    if (is_calls && o->schema && hth_grammar_ok(g))
+        text = hth_compile_schema(g, &s->names, o->schema, o->n_schema, &s->notes);
+    uint32_t start = hth_compile_answer(g, s->trie, o->in_reasoning ? x->reasoning : NULL, x->calls, calls, text);
     return hth_grammar_finish(g, start, err);
 }
 
@@ -118,6 +121,7 @@ static void close_shared(shared *s)
     if (s->automaton.grammar) hth_automaton_close(&s->automaton);
     hth_grammar_free(&s->grammar);
     hth_arena_free(&s->names);
+    hth_free(s->notes.text);
     hth_free(s->states);
     pthread_mutex_destroy(&s->lock);
     hth_free(s);
@@ -339,6 +343,11 @@ hearth_constraint_end hearth_constraint_get_end(const hearth_constraint *c)
     return !may_end    ? HEARTH_CONSTRAINT_GOES_ON
            : may_go_on ? HEARTH_CONSTRAINT_MAY_END
                        : HEARTH_CONSTRAINT_ENDS;
+}
+
+const char *hearth_constraint_get_notes(const hearth_constraint *c)
+{
+    return c && c->shared->notes.text ? c->shared->notes.text : "";
 }
 
 uint64_t hth_constraint_n_mask(const hearth_constraint *c) { return c->shared->masks.n_computed; }

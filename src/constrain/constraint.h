@@ -15,20 +15,31 @@ uint32_t hth_compile_json_object(hth_grammar *g);
 uint32_t hth_compile_choices(hth_grammar *g, const char *const *choices, size_t n);
 /* gbnf.c: UNSUPPORTED, FORMAT name line and column. names: of rules, for messages. */
 uint32_t hth_compile_gbnf(hth_grammar *g, hth_arena *names, const char *text, size_t n);
-/* schema.c: UNSUPPORTED, FORMAT name the path in the schema. */
-uint32_t hth_compile_schema(hth_grammar *g, hth_arena *names, const char *text, size_t n);
+/* What of schemas is not enforced, a line for each with its path. */
+typedef struct hth_schema_notes {
+    bool drops;   /* keywords that are not supported are noted, and are no error */
+    bool dropped; /* set when one was: the rules that were added are of no use, and the next ones are without it */
+    char *text;   /* owned, terminated; NULL: nothing is left out */
+    size_t n;
+} hth_schema_notes;
+/* schema.c: UNSUPPORTED, FORMAT name the path in the schema. notes: or NULL. */
+uint32_t hth_compile_schema(hth_grammar *g, hth_arena *names, const char *text, size_t n, hth_schema_notes *notes);
 
 /* Compiles a schema of a tree; references in it begin at root. */
-uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_json *root, const hth_json *schema);
+uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_json *root, const hth_json *schema,
+                                 hth_schema_notes *notes);
 
 /* calls.c: calls of functions, which text lists in OpenAI's form, as a format writes them; one, or more where it can.
- * FORMAT, UNSUPPORTED. Control tokens of the vocabulary are the marks that they spell. */
+ * FORMAT, UNSUPPORTED; of functions that are not strict, keywords that are not supported are noted only, for which the
+ * grammar may begin anew: it must be empty. Control tokens of the vocabulary are the marks that they spell. */
 uint32_t hth_compile_calls(hth_grammar *g, hth_arena *names, const hth_token_trie *trie,
-                           const hth_call_format *format, bool one, const char *text, size_t n);
-/* The rule `start` behind what an answer begins with: the rest of the reasoning (marks NULL: there is none), and with
- * Harmony's format reasoning and the header of an answer, which calls have already. */
-uint32_t hth_compile_beginning(hth_grammar *g, const hth_token_trie *trie, const hth_reasoning_marks *marks,
-                               const hth_call_format *format, bool is_calls, uint32_t start);
+                           const hth_call_format *format, bool one, const char *text, size_t n,
+                           hth_schema_notes *notes);
+/* The rules of calls, of another text, or of one of both (the other one is HTH_GRAMMAR_NOTHING), behind what an answer
+ * begins with: the rest of the reasoning (marks NULL: there is none), and with Harmony's format reasoning and the header
+ * of a text, which calls have already. */
+uint32_t hth_compile_answer(hth_grammar *g, const hth_token_trie *trie, const hth_reasoning_marks *marks,
+                            const hth_call_format *format, uint32_t calls, uint32_t text);
 
 /* What a constraint with all its copies is counted with where memory is limited: tables, masks, a grammar. */
 enum { HTH_CONSTRAINT_BYTES = 24 << 20 };

@@ -88,6 +88,13 @@ void hth_grammar_free(hth_grammar *g)
     *g = (hth_grammar){.n_set = 0};
 }
 
+void hth_grammar_clear(hth_grammar *g)
+{
+    const char *what = g->what;
+    hth_grammar_free(g);
+    hth_grammar_init(g, what);
+}
+
 static void add_label(hth_grammar *g, uint32_t rule, const char *name)
 {
     if (g->n_label == g->label_capacity) {

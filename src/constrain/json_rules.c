@@ -1,10 +1,10 @@
-/* The rules of JSON as parts of a grammar. */
+/* The rules of JSON as parts of a grammar; numbers are in json_numbers.c. */
 #include "constrain/json_rules.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_INDENT = 24, MAX_EXPONENT_DIGITS = 2 };
+enum { MAX_INDENT = 24 };
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
@@ -144,128 +144,6 @@ uint32_t hth_json_quoted(hth_grammar *g, uint32_t tail, const char *words, size_
     return text(g, hth_json_escaped(g, text(g, tail, "\""), words, n), "\"");
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------ */
-
-static void add_digit(hth_json_rules *r)
-{
-    r->digit = hth_grammar_rule(r->g, NULL);
-    hth_grammar_end_rule(r->g, between(r->g, r->digit, '0', '9'));
-}
-
-static uint32_t digits(hth_json_rules *r, uint32_t tail, uint32_t min, uint32_t max)
-{
-    return hth_grammar_repeat(r->g, tail, r->digit, min, max);
-}
-
-/* Numbers from min to max as runs whose texts have the same digits, but for one that is in a range and free ones behind
- * it: 17 to 342 is 17..19, 20..99, 100..299, 300..339, 340..342. */
-static uint32_t naturals(hth_json_rules *r, uint32_t tail, uint64_t min, uint64_t max)
-{
-    hth_grammar *g = r->g;
-    hth_grammar_fork f = hth_grammar_fork_begin(g, tail);
-    for (uint64_t from = min; from <= max;) {
-        uint32_t n_free = 0;
-        uint64_t size = 1; /* of the numbers that have one choice of the digit in the range */
-        while (from >= size * 10 && from % (size * 10) == 0 && size <= UINT64_MAX / 100 &&
-               max - from >= size * 10 - 1)
-            size *= 10, n_free++;
-        uint64_t digit = from / size % 10, last = digit;
-        while (last < 9 && max - from >= (last + 2 - digit) * size - 1) last++;
-        char prefix[24] = "";
-        if (from / size >= 10)
-            snprintf(prefix, sizeof prefix, "%llu", (unsigned long long)(from / size / 10));
-        uint32_t at = text(g, hth_grammar_branch(g, &f), prefix);
-        at = between(g, at, (char)('0' + (char)digit), (char)('0' + (char)last));
-        hth_grammar_end_branch(g, &f, n_free > 0 ? digits(r, at, n_free, n_free) : at);
-        uint64_t run = (last + 1 - digit) * size;
-        if (max - from < run) break;
-        from += run;
-    }
-    return hth_grammar_fork_end(g, &f);
-}
-
-static uint64_t magnitude(int64_t x) { return x < 0 ? 0 - (uint64_t)x : (uint64_t)x; }
-
-uint32_t hth_json_integers(hth_json_rules *r, uint32_t tail, int64_t min, int64_t max)
-{
-    hth_grammar *g = r->g;
-    hth_grammar_fork f = hth_grammar_fork_begin(g, tail);
-    if (min < 0 && min <= max) {
-        uint32_t minus = text(g, hth_grammar_branch(g, &f), "-");
-        hth_grammar_end_branch(g, &f, naturals(r, minus, max < 0 ? magnitude(max) : 1, magnitude(min)));
-    }
-    if (max >= 0 && min <= max)
-        hth_grammar_end_branch(
-            g, &f, naturals(r, hth_grammar_branch(g, &f), min > 0 ? magnitude(min) : 0, magnitude(max)));
-    return hth_grammar_fork_end(g, &f);
-}
-
-/* A fraction that is not zero. */
-static uint32_t nonzero_fraction(hth_json_rules *r, uint32_t tail)
-{
-    hth_grammar *g = r->g;
-    uint32_t head = hth_grammar_point(g, text(g, tail, "."));
-    tail = hth_grammar_repeat_since(g, head, text(g, head, "0"), 0, HTH_JSON_DIGITS - 1);
-    return digits(r, between(g, tail, '1', '9'), 0, HTH_JSON_DIGITS - 1);
-}
-
-static uint32_t maybe_fraction(hth_json_rules *r, uint32_t tail)
-{
-    uint32_t head = hth_grammar_point(r->g, tail);
-    return hth_grammar_repeat_since(r->g, head, digits(r, text(r->g, head, "."), 1, HTH_JSON_DIGITS), 0, 1);
-}
-
-/* Positive numbers and zero. min_open: above min. */
-static void add_magnitudes(hth_json_rules *r, hth_grammar_fork *f, const char *sign, uint64_t min,
-                           bool min_open, uint64_t max, bool max_open)
-{
-    hth_grammar *g = r->g;
-    if (min > max || (min == max && (min_open || max_open))) return;
-    if (min < max) {
-        uint64_t from = min_open ? min + 1 : min;
-        if (from < max) {
-            uint32_t whole = naturals(r, text(g, hth_grammar_branch(g, f), sign), from, max - 1);
-            hth_grammar_end_branch(g, f, maybe_fraction(r, whole));
-        }
-        if (min_open) {
-            uint32_t whole = naturals(r, text(g, hth_grammar_branch(g, f), sign), min, min);
-            hth_grammar_end_branch(g, f, nonzero_fraction(r, whole));
-        }
-    }
-    if (!max_open)
-        hth_grammar_end_branch(g, f, naturals(r, text(g, hth_grammar_branch(g, f), sign), max, max));
-}
-
-uint32_t hth_json_numbers(hth_json_rules *r, uint32_t tail, hth_json_range range)
-{
-    hth_grammar_fork f = hth_grammar_fork_begin(r->g, tail);
-    if (range.min < 0) {
-        bool below_zero = range.max < 0;
-        add_magnitudes(r, &f, "-", below_zero ? magnitude(range.max) : 0, below_zero ? range.max_open : true,
-                       magnitude(range.min), range.min_open);
-    }
-    if (range.max >= 0)
-        add_magnitudes(r, &f, "", range.min > 0 ? magnitude(range.min) : 0, range.min >= 0 && range.min_open,
-                       magnitude(range.max), range.max_open);
-    return hth_grammar_fork_end(r->g, &f);
-}
-
-static void add_numbers(hth_json_rules *r)
-{
-    hth_grammar *g = r->g;
-    r->integer = hth_grammar_rule(g, NULL);
-    hth_grammar_end_rule(g, hth_json_integers(r, r->integer, -HTH_JSON_MAX_INTEGER, HTH_JSON_MAX_INTEGER));
-    r->number = hth_grammar_rule(g, NULL);
-    uint32_t head = hth_grammar_point(g, r->number);
-    uint32_t tail = hth_grammar_repeat_since(g, head, text(g, head, "-"), 0, 1);
-    tail = maybe_fraction(r, naturals(r, tail, 0, (uint64_t)HTH_JSON_MAX_INTEGER));
-    head = hth_grammar_point(g, tail);
-    uint32_t sign = hth_grammar_point(g, one_of(g, head, "eE"));
-    tail = hth_grammar_repeat_since(g, sign, one_of(g, sign, "+-"), 0, 1);
-    tail = hth_grammar_repeat_since(g, head, digits(r, tail, 1, MAX_EXPONENT_DIGITS), 0, 1);
-    hth_grammar_end_rule(g, tail);
-}
-
 /* ---- values ---------------------------------------------------------------------------------------- */
 
 /* begin item (, item)* end, or nothing between. */
@@ -310,8 +188,7 @@ void hth_json_rules_add(hth_json_rules *r, hth_grammar *g)
     *r = (hth_json_rules){.g = g};
     add_space(r);
     add_character(r);
-    add_digit(r);
-    add_numbers(r);
+    hth_json_numbers_add(r);
     r->string = hth_grammar_rule(g, NULL);
     hth_grammar_end_rule(g, hth_json_string(r, r->string, 0, HTH_GRAMMAR_UNBOUNDED));
     add_values(r);

@@ -7,9 +7,11 @@
 #include "constrain/grammar.h"
 #include "text/json.h"
 
-/* Digits of a whole number and of a fraction: all of them are exact in a double. */
+/* Digits of a fraction, and of a whole number that may have one: all of them are exact in a double. */
 enum { HTH_JSON_DIGITS = 15 };
-#define HTH_JSON_MAX_INTEGER INT64_C(999999999999999)
+#define HTH_JSON_MAX_WHOLE UINT64_C(999999999999999)
+/* The largest integer of which a schema says nothing: ids have up to 19 digits. */
+#define HTH_JSON_MAX_INTEGER UINT64_C(9999999999999999999)
 
 typedef struct hth_json_rules {
     hth_grammar *g;
@@ -31,13 +33,28 @@ uint32_t hth_json_quoted(hth_grammar *g, uint32_t tail, const char *text, size_t
 /* A value in its shortest form. */
 uint32_t hth_json_literal(hth_grammar *g, uint32_t tail, const hth_json *value);
 
-/* Whole numbers from min to max, in decimal. */
-uint32_t hth_json_integers(hth_json_rules *r, uint32_t tail, int64_t min, int64_t max);
-/* Numbers from min to max, with a fraction or without; an open end is not one of them. */
+/* An end of a range of numbers: [-]whole.digits, which is no part of the range if it is open. */
+typedef struct hth_json_bound {
+    bool minus, is_open;
+    bool is_huge; /* beyond UINT64_MAX, which is `whole` then */
+    uint64_t whole;
+    uint32_t n_digit;
+    char digits[HTH_JSON_DIGITS + 1]; /* of the fraction; the last is not 0 */
+} hth_json_bound;
+
 typedef struct hth_json_range {
-    int64_t min, max;
-    bool min_open, max_open;
+    hth_json_bound min, max;
 } hth_json_range;
-uint32_t hth_json_numbers(hth_json_rules *r, uint32_t tail, hth_json_range range);
+
+/* False: it is no number, or has more than HTH_JSON_DIGITS digits behind the point. */
+bool hth_json_bound_read(const hth_json *number, bool is_open, hth_json_bound *out);
+/* By their numbers alone: below 0, 0, above 0. */
+int hth_json_bound_compare(const hth_json_bound *a, const hth_json_bound *b);
+
+/* json_numbers.c: whole numbers of a range, in decimal; numbers of a range, with a fraction or without. */
+uint32_t hth_json_integers(hth_json_rules *r, uint32_t tail, const hth_json_range *range);
+uint32_t hth_json_numbers(hth_json_rules *r, uint32_t tail, const hth_json_range *range);
+/* Adds the rules digit, integer and number. */
+void hth_json_numbers_add(hth_json_rules *r);
 
 #endif

@@ -55,14 +55,51 @@ void hth_schema_fail(hth_schema_compiler *c, hearth_status status, const hth_jso
     hth_grammar_fail(c->g, status, "%s: %s", path, line);
 }
 
+void hth_schema_note(hth_schema_compiler *c, const hth_json *at, const char *what)
+{
+    enum { MAX_NOTES = 16 << 10 };
+    char path[240], line[600];
+    hth_schema_notes *notes = c->notes;
+    if (!notes) return;
+    write_path(at, path, sizeof path);
+    size_t n = (size_t)snprintf(line, sizeof line, "%s: %s\n", path, what);
+    if ((notes->text && strstr(notes->text, line)) || notes->n + n > MAX_NOTES) return;
+    char *longer = hth_realloc(notes->text, notes->n + n + 1, 1);
+    if (!longer) {
+        hth_grammar_fail(c->g, HEARTH_ERROR_MEMORY, "there is no memory for it");
+        return;
+    }
+    memcpy(longer + notes->n, line, n + 1);
+    notes->text = longer, notes->n += n;
+}
+
+void hth_schema_drop(hth_schema_compiler *c, const hth_json *at, const char *format, ...)
+{
+    char line[300];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    if (!c->notes || !c->notes->drops) {
+        hth_schema_fail(c, HEARTH_ERROR_UNSUPPORTED, at, "%s", line);
+        return;
+    }
+    hth_schema_note(c, at, line);
+    ((hth_json *)(uintptr_t)at)->key = (hth_str){"", 0}; /* no keyword has that name */
+    c->notes->dropped = true;
+}
+
 /* ---- sets of schemas -------------------------------------------------------------------------------- */
 
 void hth_schema_join(hth_schema_compiler *c, hth_schema_set *set, const hth_json *schema)
 {
+    const hth_json *no = hth_json_member(schema, "not");
+    bool is_never = schema->kind == HTH_JSON_BOOL || hth_json_is_true(no) ||
+                    (hth_json_kind_of(no) == HTH_JSON_OBJECT && no->n == 0);
     for (uint32_t i = 0; i < set->n; i++)
         if (set->entry[i].schema == schema) return;
     if (hth_json_is_true(schema)) return;
-    if (schema->kind == HTH_JSON_BOOL) {
+    if (is_never) {
         set->never = true;
     } else if (schema->kind != HTH_JSON_OBJECT) {
         hth_schema_fail(c, HEARTH_ERROR_FORMAT, schema, "a schema is an object, true or false");
@@ -189,9 +226,11 @@ static const struct {
 #define HOURS "([01][0-9]|2[0-3])"
 #define TIME HOURS ":[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]" HOURS ":[0-5][0-9])"
 #define YEAR "[0-9]{4}-"
+#define FOURTH "(0[48]|[2468][048]|[13579][26])" /* two digits that 4 divides, but 00 */
+#define LEAP_YEAR "([0-9]{2}" FOURTH "|(" FOURTH "|00)00)"
 #define DATE                                                                                                 \
     "(" YEAR "(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|" YEAR "(0[469]|11)-(0[1-9]|[12][0-9]|30)|" YEAR     \
-    "02-(0[1-9]|1[0-9]|2[0-8]))"
+    "02-(0[1-9]|1[0-9]|2[0-8])|" LEAP_YEAR "-02-29)"
 #define LABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?"
 #define BYTE "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
     {"date", "^" DATE "$"},
@@ -223,30 +262,29 @@ static uint32_t add_string(hth_schema_compiler *c, uint32_t tail, const hth_sche
     const hth_json *at = facts->pattern ? facts->pattern : facts->format;
     tail = hth_grammar_byte(c->g, tail, '"');
     hearth_status st = hth_pattern_add(c->g, &tail, expression, &lengths, &why);
-    if (st != HEARTH_OK) hth_schema_fail(c, st, at, "%s", why.message);
+    if (st == HEARTH_ERROR_UNSUPPORTED) hth_schema_drop(c, at, "%s", why.message);
+    else if (st != HEARTH_OK) hth_schema_fail(c, st, at, "%s", why.message);
     else if (lengths.min < facts->min_length || lengths.max > facts->max_length)
-        hth_schema_fail(
-            c, HEARTH_ERROR_UNSUPPORTED, at,
-            "minLength or maxLength beside it is supported only where all its texts have such a length");
+        hth_schema_drop(
+            c, at, "minLength or maxLength beside it is supported only where all its texts have such a length");
     return hth_grammar_byte(c->g, tail, '"');
 }
 
 static uint32_t add_number(hth_schema_compiler *c, uint32_t tail, const hth_schema_facts *facts)
 {
-    if (!(facts->types & HTH_TYPE_FRACTION))
-        return hth_json_integers(&c->rules, tail, facts->min, facts->max);
-    if (facts->has_min || facts->has_max) return hth_json_numbers(&c->rules, tail, facts->range);
-    return hth_grammar_call(c->g, tail, c->rules.number);
+    bool is_whole = !(facts->types & HTH_TYPE_FRACTION);
+    if (!facts->has_min && !facts->has_max)
+        return hth_grammar_call(c->g, tail, is_whole ? c->rules.integer : c->rules.number);
+    return is_whole ? hth_json_integers(&c->rules, tail, &facts->range)
+                    : hth_json_numbers(&c->rules, tail, &facts->range);
 }
 
-/* The literals that have one of the types, are in every enum and equal every const. */
-static uint32_t add_literals(hth_schema_compiler *c, uint32_t tail, const hth_schema_set *set,
-                             const hth_schema_facts *facts)
+const hth_json *hth_schema_next_literal(const hth_schema_set *set, const hth_schema_facts *facts, const hth_json *v)
 {
-    hth_grammar_fork f = hth_grammar_fork_begin(c->g, tail);
-    bool is_enum = hth_str_eq(facts->values->key, "enum");
-    const hth_json *v = is_enum ? facts->values->child : facts->values;
-    for (; v && hth_grammar_ok(c->g); v = is_enum ? v->next : NULL) {
+    bool is_enum = facts->values && hth_str_eq(facts->values->key, "enum");
+    if (v) v = is_enum ? v->next : NULL;
+    else v = is_enum ? facts->values->child : facts->values;
+    for (; v; v = is_enum ? v->next : NULL) {
         bool fits = hth_schema_has_type(v, facts->types);
         for (uint32_t i = 0; i < set->n && fits; i++) {
             const hth_json *list = hth_json_member(set->entry[i].schema, "enum");
@@ -255,8 +293,17 @@ static uint32_t add_literals(hth_schema_compiler *c, uint32_t tail, const hth_sc
             while (other && !hth_json_same(other, v)) other = other->next;
             fits = (!list || other) && (!one || hth_json_same(one, v));
         }
-        if (fits) hth_grammar_end_branch(c->g, &f, hth_json_literal(c->g, hth_grammar_branch(c->g, &f), v));
+        if (fits) return v;
     }
+    return NULL;
+}
+
+static uint32_t add_literals(hth_schema_compiler *c, uint32_t tail, const hth_schema_set *set,
+                             const hth_schema_facts *facts)
+{
+    hth_grammar_fork f = hth_grammar_fork_begin(c->g, tail);
+    for (const hth_json *v = NULL; hth_grammar_ok(c->g) && (v = hth_schema_next_literal(set, facts, v));)
+        hth_grammar_end_branch(c->g, &f, hth_json_literal(c->g, hth_grammar_branch(c->g, &f), v));
     return hth_grammar_fork_end(c->g, &f);
 }
 
@@ -306,7 +353,8 @@ static void compile_item(hth_schema_compiler *c, uint32_t i)
     else hth_grammar_end_rule(c->g, add_value(c, tail, &set));
 }
 
-uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_json *root, const hth_json *schema)
+uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_json *root, const hth_json *schema,
+                                 hth_schema_notes *notes)
 {
     hth_schema_compiler *c = hth_alloc(1, sizeof *c);
     uint32_t start = HTH_GRAMMAR_NOTHING;
@@ -319,6 +367,7 @@ uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_jso
     }
     c->g = g;
     c->names = names;
+    c->notes = notes;
     c->root = root;
     hth_json_rules_add(&c->rules, g);
     hth_schema_join(c, &set, schema);
@@ -332,13 +381,14 @@ uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_jso
     return start;
 }
 
-uint32_t hth_compile_schema(hth_grammar *g, hth_arena *names, const char *text, size_t n)
+uint32_t hth_compile_schema(hth_grammar *g, hth_arena *names, const char *text, size_t n, hth_schema_notes *notes)
 {
     hth_arena tree = {0};
     hth_json *root;
     hearth_error why;
     uint32_t start = HTH_GRAMMAR_NOTHING;
-    if (hth_json_read(&tree, text, n, NULL, &root, &why) == HEARTH_OK) start = hth_compile_schema_tree(g, names, root, root);
+    if (hth_json_read(&tree, text, n, NULL, &root, &why) == HEARTH_OK)
+        start = hth_compile_schema_tree(g, names, root, root, notes);
     else hth_grammar_fail(g, why.status, "%s", why.message);
     hth_arena_free(&tree);
     return start;

@@ -2,6 +2,7 @@
 #ifndef HTH_CONSTRAIN_SCHEMA_H
 #define HTH_CONSTRAIN_SCHEMA_H
 
+#include "constrain/constraint.h"
 #include "constrain/json_rules.h"
 
 /* Schemas that must all hold, properties of an object, and sets of schemas in all. */
@@ -30,6 +31,7 @@ typedef struct hth_schema_item {
 typedef struct hth_schema_compiler {
     hth_grammar *g;
     hth_arena *names;
+    hth_schema_notes *notes; /* of what is left to others; NULL: nothing is */
     hth_json_rules rules;
     const hth_json *root;
     hth_schema_item *item; /* those that have rules; the first n_done are compiled */
@@ -57,8 +59,7 @@ typedef struct hth_schema_facts {
     const hth_json *values; /* of enum or const; NULL: any */
     uint32_t min_length, max_length;
     const hth_json *pattern, *format;
-    int64_t min, max; /* whole numbers */
-    hth_json_range range;
+    hth_json_range range; /* of numbers */
     bool has_min, has_max;
     uint32_t min_items, max_items, min_properties, max_properties;
 } hth_schema_facts;
@@ -66,6 +67,12 @@ typedef struct hth_schema_facts {
 /* Keeps a failure that names the path of a part of the schema. */
 void hth_schema_fail(hth_schema_compiler *c, hearth_status status, const hth_json *at, const char *format,
                      ...) __attribute__((format(printf, 4, 5)));
+/* A keyword, of which `at` is the value, is not supported. It fails by it; or, with notes, the keyword counts as absent
+ * and the schema has to be compiled again. */
+void hth_schema_drop(hth_schema_compiler *c, const hth_json *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Notes that a keyword is not enforced here. Without notes nothing is said. */
+void hth_schema_note(hth_schema_compiler *c, const hth_json *at, const char *what);
 /* Bytes of a text that are shown in a message: at most max, of whole characters. */
 int hth_schema_clip(hth_str text, size_t max);
 /* Adds a schema, unless the set has it. */
@@ -76,6 +83,9 @@ uint32_t hth_schema_rule(hth_schema_compiler *c, const hth_schema_set *set);
 /* schema_merge.c: adds what the schemas of a set refer to and include; then what they say together. */
 void hth_schema_resolve(hth_schema_compiler *c, hth_schema_set *set);
 void hth_schema_get_facts(hth_schema_compiler *c, const hth_schema_set *set, hth_schema_facts *facts);
+/* schema.c: the literals that have one of the types, are in every enum and equal every const: the one behind v, or the
+ * first one (NULL). NULL: there are no more, or values are not listed. */
+const hth_json *hth_schema_next_literal(const hth_schema_set *set, const hth_schema_facts *facts, const hth_json *v);
 /* Whether a value has one of the types. */
 bool hth_schema_has_type(const hth_json *value, unsigned types);
 bool hth_json_same(const hth_json *a, const hth_json *b);

@@ -9,7 +9,6 @@
 /* ---- keywords ------------------------------------------------------------------------------------- */
 
 static const char *const refused[] = {"multipleOf",
-                                      "uniqueItems",
                                       "contains",
                                       "minContains",
                                       "maxContains",
@@ -51,24 +50,36 @@ static const struct {
     {"exclusiveMaximum", HTH_TYPE_INTEGER | HTH_TYPE_FRACTION},
 };
 
+/* Whether a schema says nothing but that a value is a text, as all names are. */
+static bool says_text(const hth_json *schema)
+{
+    static const char *const annotations[] = {"title", "description", "$comment", "examples", "$schema", "$id"};
+    const hth_json *type = hth_json_member(schema, "type");
+    for (const hth_json *v = hth_json_first(schema); v; v = v->next) {
+        bool is_annotation = v == type;
+        for (size_t i = 0; i < sizeof annotations / sizeof *annotations; i++)
+            is_annotation |= hth_str_eq(v->key, annotations[i]);
+        if (!is_annotation) return false;
+    }
+    return type && type->kind == HTH_JSON_TEXT && hth_str_eq(type->text, "string");
+}
+
 /* Values with which such a keyword asks for nothing. */
 static bool asks_for_nothing(const hth_json *v)
 {
     bool is_one = v->kind == HTH_JSON_INTEGER && v->integer == 1 && hth_str_eq(v->key, "multipleOf");
-    bool is_off = v->kind == HTH_JSON_BOOL && !v->integer && hth_str_eq(v->key, "uniqueItems");
-    bool is_any =
-        hth_json_is_true(v) && !hth_str_eq(v->key, "uniqueItems") && !hth_str_eq(v->key, "not");
+    bool is_off = v->kind == HTH_JSON_BOOL && !v->integer && hth_str_eq(v->key, "not");
+    bool is_any = hth_json_is_true(v) && !hth_str_eq(v->key, "not");
     bool is_empty = v->kind == HTH_JSON_OBJECT && v->n == 0 && !hth_str_eq(v->key, "not") &&
                     !hth_str_eq(v->key, "contains");
-    return is_one || is_off || is_any || is_empty;
+    return is_one || is_off || is_any || is_empty || (hth_str_eq(v->key, "propertyNames") && says_text(v));
 }
 
 static void check_keywords(hth_schema_compiler *c, const hth_json *schema)
 {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const hth_json *v = hth_json_member(schema, refused[i]);
-        if (v && !asks_for_nothing(v))
-            hth_schema_fail(c, HEARTH_ERROR_UNSUPPORTED, v, "the keyword %s is not supported", refused[i]);
+        if (v && !asks_for_nothing(v)) hth_schema_drop(c, v, "the keyword %s is not supported", refused[i]);
     }
 }
 
@@ -79,8 +90,7 @@ static const hth_json *target_of(hth_schema_compiler *c, const hth_json *ref)
 {
     if (ref->kind != HTH_JSON_TEXT || ref->text.n == 0 || ref->text.bytes[0] != '#' ||
         (ref->text.n > 1 && ref->text.bytes[1] != '/')) {
-        hth_schema_fail(c, HEARTH_ERROR_UNSUPPORTED, ref,
-                        "only references within the schema (#/...) are supported");
+        hth_schema_drop(c, ref, "only references within the schema (#/...) are supported");
         return NULL;
     }
     const hth_json *at = hth_json_at(c->root, ref->text);
@@ -237,43 +247,26 @@ static void lower_max(hth_schema_compiler *c, const hth_json *schema, const char
     if (n < *max) *max = n;
 }
 
-/* The largest whole number that is not above v, within int64_t. */
-static int64_t round_down(const hth_json *v)
-{
-    if (v->kind == HTH_JSON_INTEGER) return v->integer;
-    if (v->real >= 9.2e18) return INT64_MAX;
-    if (v->real <= -9.2e18) return INT64_MIN;
-    int64_t whole = (int64_t)v->real;
-    return (double)whole > v->real ? whole - 1 : whole;
-}
-
-/* One bound of numbers. is_open: the number itself is excluded. */
+/* One bound of numbers. is_open: the number itself is excluded. Of several the tightest counts. */
 static void bound(hth_schema_compiler *c, hth_schema_facts *f, const hth_json *v, bool is_min, bool is_open)
 {
+    hth_json_bound b, *known = is_min ? &f->range.min : &f->range.max;
+    bool *has = is_min ? &f->has_min : &f->has_max;
     if (!hth_json_is_number(v)) {
         hth_schema_fail(c, HEARTH_ERROR_FORMAT, v, "a number is expected");
         return;
     }
-    if (f->types & HTH_TYPE_FRACTION && !is_whole(v)) {
-        hth_schema_fail(c, HEARTH_ERROR_UNSUPPORTED, v,
-                        "bounds of the type number are supported if they are whole");
+    if (!hth_json_bound_read(v, is_open, &b)) {
+        hth_schema_drop(c, v, "bounds with more than %d digits behind the point are not supported", HTH_JSON_DIGITS);
         return;
     }
-    int64_t below = round_down(v), least = is_whole(v) && !is_open ? below
-                                           : below == INT64_MAX    ? below
-                                                                   : below + 1;
-    int64_t most = is_whole(v) && is_open && below > INT64_MIN ? below - 1 : below;
-    if (is_min) {
-        if (!f->has_min || below > f->range.min || (below == f->range.min && is_open))
-            f->range.min = below, f->range.min_open = is_open;
-        if (!f->has_min || least > f->min) f->min = least;
-        f->has_min = true;
-    } else {
-        if (!f->has_max || below < f->range.max || (below == f->range.max && is_open))
-            f->range.max = below, f->range.max_open = is_open;
-        if (!f->has_max || most < f->max) f->max = most;
-        f->has_max = true;
+    if (b.is_huge && b.minus != is_min) {
+        hth_schema_drop(c, v, "numbers beyond %llu are not supported", (unsigned long long)UINT64_MAX);
+        return;
     }
+    int order = *has ? hth_json_bound_compare(&b, known) : 0;
+    if (!*has || (is_min ? order > 0 : order < 0) || (order == 0 && is_open)) *known = b;
+    *has = true;
 }
 
 /* Draft 4 has `exclusiveMinimum: true` beside `minimum`. */
@@ -289,12 +282,14 @@ static void bound_numbers(hth_schema_compiler *c, hth_schema_facts *f, const hth
     }
 }
 
-/* An end that no schema names lies where all numbers are exact, or at the end of integers. */
+/* An end that no schema names lies at the largest number of its type, or, if the other one is beyond it, as far as
+ * bounds go. */
 static void default_bounds(hth_schema_facts *f)
 {
-    const int64_t usual = HTH_JSON_MAX_INTEGER;
-    if (!f->has_min) f->min = f->has_max && f->max < -usual ? INT64_MIN : -usual, f->range.min = f->min;
-    if (!f->has_max) f->max = f->has_min && f->min > usual ? INT64_MAX : usual, f->range.max = f->max;
+    const uint64_t usual = f->types & HTH_TYPE_FRACTION ? HTH_JSON_MAX_WHOLE : HTH_JSON_MAX_INTEGER;
+    if (!f->has_min)
+        f->range.min = (hth_json_bound){.minus = true, .whole = f->range.max.whole < usual ? usual : UINT64_MAX};
+    if (!f->has_max) f->range.max = (hth_json_bound){.whole = f->range.min.whole < usual ? usual : UINT64_MAX};
 }
 
 static void set_text(hth_schema_compiler *c, const hth_json *schema, const char *keyword,
@@ -304,8 +299,7 @@ static void set_text(hth_schema_compiler *c, const hth_json *schema, const char 
     if (!v) return;
     if (v->kind != HTH_JSON_TEXT) hth_schema_fail(c, HEARTH_ERROR_FORMAT, v, "a text is expected");
     else if (*known && hth_str_compare((*known)->text, v->text) != 0)
-        hth_schema_fail(c, HEARTH_ERROR_UNSUPPORTED, v, "two different values of %s cannot be combined",
-                        keyword);
+        hth_schema_drop(c, v, "two different values of %s cannot be combined", keyword);
     else *known = v;
 }
 
@@ -324,9 +318,7 @@ static void check_literals(hth_schema_compiler *c, const hth_schema_set *set)
     for (uint32_t i = 0; i < set->n; i++) {
         for (size_t k = 0; k < sizeof implied / sizeof *implied; k++) {
             const hth_json *v = hth_json_member(set->entry[i].schema, implied[k].name);
-            if (v)
-                hth_schema_fail(c, HEARTH_ERROR_UNSUPPORTED, v, "%s beside enum or const is not supported",
-                                implied[k].name);
+            if (v) hth_schema_drop(c, v, "%s beside enum or const is not supported", implied[k].name);
         }
     }
 }

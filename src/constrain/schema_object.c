@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MAX_UNIQUE = 8 }; /* items of an array in which each comes once */
+
 static uint32_t separator(hth_schema_compiler *c, uint32_t tail)
 {
     return hth_grammar_call(c->g, hth_grammar_byte(c->g, tail, ','), c->rules.space);
@@ -216,17 +218,22 @@ static uint32_t other_name(hth_schema_compiler *c, uint32_t tail, object *o)
 
 /* ---- objects -------------------------------------------------------------------------------------------- */
 
+static void drop_all(hth_schema_compiler *c, const hth_schema_set *set, const char *keyword, const char *what)
+{
+    for (uint32_t i = 0; i < set->n; i++) {
+        const hth_json *v = hth_json_member(set->entry[i].schema, keyword);
+        if (v) hth_schema_drop(c, v, "%s", what);
+    }
+}
+
 static void check_counts(hth_schema_compiler *c, const object *o, const hth_schema_set *set,
                          const hth_schema_facts *facts)
 {
-    const hth_json *at = set->entry[0].schema;
     if (o->n == 0) return;
     if (facts->min_properties > 1 && facts->min_properties > o->n_required)
-        hth_schema_fail(c, HEARTH_ERROR_UNSUPPORTED, at,
-                        "minProperties is supported up to the number of required ones");
+        drop_all(c, set, "minProperties", "minProperties is supported up to the number of required ones");
     if (facts->max_properties < o->n || (o->takes_others && facts->max_properties != HTH_GRAMMAR_UNBOUNDED))
-        hth_schema_fail(c, HEARTH_ERROR_UNSUPPORTED, at,
-                        "maxProperties beside named properties is not supported");
+        drop_all(c, set, "maxProperties", "maxProperties beside named properties is not supported");
 }
 
 /* Any members: min to max of them. */
@@ -332,6 +339,63 @@ static uint32_t item_rule(hth_schema_compiler *c, const hth_schema_set *set, uin
     return hth_schema_rule(c, &value);
 }
 
+/* Arrays of which no item comes twice, where the items are listed: a node for each set of those that came. */
+static uint32_t add_unique(hth_schema_compiler *c, uint32_t tail, const hth_json *const *values, uint32_t n,
+                           const hth_schema_facts *facts)
+{
+    hth_grammar *g = c->g;
+    uint32_t close = hth_grammar_rule(g, NULL), last = hth_grammar_rule(g, NULL), states[1 << MAX_UNIQUE];
+    for (uint32_t seen = 1; seen < 1u << n; seen++) states[seen] = hth_grammar_rule(g, NULL);
+    states[0] = opened(c, tail, '[');
+    for (uint32_t seen = 0; seen < 1u << n && hth_grammar_ok(g); seen++) {
+        uint32_t n_seen = (uint32_t)__builtin_popcount(seen);
+        hth_grammar_fork f = hth_grammar_fork_begin(g, states[seen]);
+        if (n_seen >= facts->min_items) hth_grammar_link(g, hth_grammar_branch(g, &f), seen ? last : close);
+        for (uint32_t i = 0; i < n && n_seen < facts->max_items; i++) {
+            if (seen >> i & 1) continue;
+            uint32_t at = hth_grammar_branch(g, &f);
+            if (seen) at = separator(c, at);
+            hth_grammar_link(g, hth_json_literal(g, at, values[i]), states[seen | 1u << i]);
+        }
+    }
+    hth_grammar_link(g, hth_grammar_call(g, last, c->rules.space), close);
+    return hth_grammar_byte(g, close, ']');
+}
+
+/* The listed values that all items have; their number, or 0 if they are not so listed, or too many. */
+static uint32_t listed_items(hth_schema_compiler *c, const hth_schema_set *set, const hth_json *values[MAX_UNIQUE])
+{
+    hth_schema_set items = {.n = 0};
+    hth_schema_facts facts;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < set->n; i++) {
+        const hth_json *rest, *prefix = prefix_of(set->entry[i].schema, &rest);
+        if (prefix) return 0;
+        if (rest) hth_schema_join(c, &items, rest);
+    }
+    hth_schema_resolve(c, &items);
+    hth_schema_get_facts(c, &items, &facts);
+    for (uint32_t i = 0; i < items.n; i++)
+        if (hth_json_member(items.entry[i].schema, "anyOf") || hth_json_member(items.entry[i].schema, "oneOf")) return 0;
+    for (const hth_json *v = NULL; !items.never && (v = hth_schema_next_literal(&items, &facts, v));) {
+        bool is_new = true;
+        for (uint32_t i = 0; i < n; i++) is_new &= !hth_json_same(values[i], v);
+        if (is_new && n == MAX_UNIQUE) return 0;
+        if (is_new) values[n++] = v;
+    }
+    return n;
+}
+
+/* uniqueItems: true of one of the schemas; NULL: none has it, or no item can come twice. */
+static const hth_json *asked_unique(const hth_schema_set *set, const hth_schema_facts *facts)
+{
+    for (uint32_t i = 0; i < set->n && facts->max_items > 1; i++) {
+        const hth_json *v = hth_json_member(set->entry[i].schema, "uniqueItems");
+        if (hth_json_is_true(v)) return v;
+    }
+    return NULL;
+}
+
 uint32_t hth_schema_array(hth_schema_compiler *c, uint32_t tail, const hth_schema_set *set,
                           const hth_schema_facts *facts)
 {
@@ -341,6 +405,10 @@ uint32_t hth_schema_array(hth_schema_compiler *c, uint32_t tail, const hth_schem
     uint32_t i = 0;
     bool is_last_kind = false, never = false;
     if (min > max) return HTH_GRAMMAR_NOTHING;
+    const hth_json *unique = asked_unique(set, facts), *values[MAX_UNIQUE];
+    uint32_t n_value = unique ? listed_items(c, set, values) : 0;
+    if (n_value > 0) return add_unique(c, tail, values, n_value, facts);
+    if (unique) hth_schema_note(c, unique, "uniqueItems is enforced only where the items are listed in an enum of at most 8");
     tail = opened(c, tail, '[');
     for (; i < max && !is_last_kind && hth_grammar_ok(g); i++) {
         uint32_t rule = item_rule(c, set, i, &is_last_kind, &never);

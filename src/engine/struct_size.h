@@ -21,7 +21,7 @@
     X(hearth_sampler_options, n_dry_breaker, n_dry_breaker)                                                  \
     X(hearth_generate_options, user, user)                                                                   \
     X(hearth_usage, generate_seconds, generate_seconds)                                                      \
-    X(hearth_constraint_options, chat, chat)                                                                 \
+    X(hearth_constraint_options, n_schema, n_schema)                                                         \
     X(hearth_scheduler_options, draft, draft)                                                                \
     X(hearth_request, n_stop, n_stop)                                                                        \
     X(hearth_scheduler_stats, draft, draft)                                                                  \

@@ -58,6 +58,9 @@ typedef struct calls_case {
     const char *takes[4], *refuses[8];
 } calls_case;
 
+/* What is offered to the model, and the schema of an answer without calls; NULL: there is none. */
+static const char *offered = functions, *schema;
+
 #define HERMES "<tool_call> tools"
 #define HARMONY "<|channel|> tools"
 static const calls_case cases[] = {
@@ -155,8 +158,10 @@ static hearth_constraint *open_case(const hth_token_trie *trie, const calls_case
     const hth_constraint_context context = {.calls = hth_call_format_detect(source),
                                             .reasoning = hth_reasoning_detect(source)};
     const hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_CALLS,
-                                         .text = functions,
-                                         .n = strlen(functions),
+                                         .text = offered,
+                                         .n = strlen(offered),
+                                         .schema = schema,
+                                         .n_schema = schema ? strlen(schema) : 0,
                                          .one_call = c->one,
                                          .in_reasoning = c->in_reasoning};
     hearth_constraint *out = NULL;
@@ -180,20 +185,113 @@ static size_t follow(const hth_token_trie *trie, const calls_case *c, const char
     return at;
 }
 
-TEST(each_format_takes_its_calls_and_nothing_else)
+static void check_cases(const calls_case *all, size_t n_case)
 {
     hth_token_trie *trie = open_trie();
-    for (size_t i = 0; i < N_CASE; i++) {
+    for (size_t i = 0; i < n_case; i++) {
         bool is_complete = false;
-        for (const char *const *t = cases[i].takes; *t; t++) {
-            size_t n = follow(trie, &cases[i], *t, &is_complete);
+        for (const char *const *t = all[i].takes; *t; t++) {
+            size_t n = follow(trie, &all[i], *t, &is_complete);
             if (n != strlen(*t) || !is_complete)
-                test_fail(__FILE__, __LINE__, "%s: %s is refused at byte %zu", cases[i].name, *t, n);
+                test_fail(__FILE__, __LINE__, "%s: %s is refused at byte %zu", all[i].name, *t, n);
         }
-        for (const char *const *t = cases[i].refuses; *t; t++)
-            if (follow(trie, &cases[i], *t, &is_complete) == strlen(*t) && is_complete)
-                test_fail(__FILE__, __LINE__, "%s: %s is taken", cases[i].name, *t);
+        for (const char *const *t = all[i].refuses; *t; t++)
+            if (follow(trie, &all[i], *t, &is_complete) == strlen(*t) && is_complete)
+                test_fail(__FILE__, __LINE__, "%s: %s is taken", all[i].name, *t);
     }
+    hth_token_trie_close(trie);
+}
+
+TEST(each_format_takes_its_calls_and_nothing_else) { check_cases(cases, N_CASE); }
+
+#define NUMBER "{\"type\": \"object\", \"properties\": {\"n\": {\"type\": \"integer\"}}, \"required\": [\"n\"]}"
+TEST(calls_or_json_of_a_schema)
+{
+    static const calls_case combined[] = {
+        {.name = "hermes",
+         .template_text = HERMES,
+         .takes = {"<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>", "{\"n\": 12}"},
+         .refuses = {"", "{}", "Hello", "{\"n\": 12}<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"}},
+        {.name = "harmony",
+         .template_text = HARMONY,
+         .takes = {"<|channel|>final<|message|>{\"n\": 12}",
+                   "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>{\"n\": 12}",
+                   "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.now "
+                   "<|constrain|>json<|message|>{}"},
+         .refuses = {"{\"n\": 12}", "<|channel|>final<|message|>{}"}},
+        {.name = "behind reasoning",
+         .template_text = "<think> </think> <tool_call> tools",
+         .in_reasoning = true,
+         .takes = {"hm</think>\n\n{\"n\": 1}", "</think><tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"},
+         .refuses = {"{\"n\": 1}"}},
+    };
+    schema = NUMBER;
+    check_cases(combined, sizeof combined / sizeof *combined);
+    schema = NULL;
+}
+
+/* References of parameters themselves, and of their properties. */
+#define WITH_REFS                                                                                                          \
+    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"$ref\": \"#/$defs/args\", \"$defs\": {\"args\": "  \
+    "{\"type\": \"object\", \"properties\": {\"r\": {\"$ref\": \"#/$defs/c\"}, \"n\": {\"$ref\": \"#/$defs/n\"}}, \"required\": "     \
+    "[\"r\", \"n\"]}, \"c\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}}}}}]"
+TEST(references_in_every_form)
+{
+    static const calls_case all[] = {
+        {.name = "hermes",
+         .template_text = HERMES,
+         .takes = {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"r\": \"a\", \"n\": 1}}\n</tool_call>"},
+         .refuses = {"<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>"}},
+        {.name = "Qwen3-Coder",
+         .template_text = "<function= <parameter=",
+         .takes = {"<tool_call>\n<function=f>\n<parameter=r>\nany text\n</parameter>\n<parameter=n>\n12\n</parameter>\n</function>"
+                   "\n</tool_call>"},
+         .refuses = {"<tool_call>\n<function=f>\n</function>\n</tool_call>",
+                     "<tool_call>\n<function=f>\n<parameter=r>\na\n</parameter>\n<parameter=n>\nx\n</parameter>\n</function>\n</tool_call>"}},
+        {.name = "GLM",
+         .template_text = "<arg_key> <arg_value>",
+         .takes = {"<tool_call>f\n<arg_key>r</arg_key>\n<arg_value>any text</arg_value>\n<arg_key>n</arg_key>\n<arg_value>12</arg_value>\n"
+                   "</tool_call>"},
+         .refuses = {"<tool_call>f\n</tool_call>"}},
+    };
+    offered = WITH_REFS;
+    check_cases(all, sizeof all / sizeof *all);
+    offered = functions;
+}
+
+static const char *notes_of(const hth_token_trie *trie, const char *list, hearth_constraint **c, hearth_status status)
+{
+    const hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_CALLS, .text = list, .n = strlen(list)};
+    hearth_error why = {.status = HEARTH_OK};
+    CHECK_INT(hth_constraint_open(trie, &o, NULL, c, &why), status);
+    return status == HEARTH_OK ? hearth_constraint_get_notes(*c) : "";
+}
+
+#define VARS(STRICT)                                                                                                       \
+    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", " STRICT "\"parameters\": {\"type\": \"object\", \"properties\": "     \
+    "{\"a\": {\"type\": \"string\", \"pattern\": \"(?=x)y\"}, \"b\": {\"type\": \"object\", \"propertyNames\": {\"pattern\": "   \
+    "\"^x\"}}, \"c\": {\"$ref\": \"other.json\"}, \"d\": {\"type\": \"integer\", \"multipleOf\": 2, \"maximum\": 9}}, "     \
+    "\"required\": [\"a\", \"d\"], \"additionalProperties\": false}}}]"
+TEST(functions_that_are_not_strict_leave_keywords_to_the_client)
+{
+    hth_token_trie *trie = open_trie();
+    hearth_constraint *c = NULL;
+    static const char taken[] = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"any\", \"b\": {\"y\": 1}, \"c\": [], \"d\": 3}}\n"
+                                "</tool_call>";
+    const char *notes = notes_of(trie, VARS(""), &c, HEARTH_OK);
+    static const char *const paths[] = {"properties/a/pattern: ", "properties/b/propertyNames: the keyword propertyNames is not supported\n",
+                                        "properties/c/$ref: ", "properties/d/multipleOf: the keyword"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (!strstr(notes, paths[i])) test_fail(__FILE__, __LINE__, "no %s in %s", paths[i], notes);
+    size_t n_line = 0;
+    for (const char *p = notes; *p; p++) n_line += *p == '\n';
+    CHECK_INT(n_line, 4);
+    CHECK(hth_constraint_accept_bytes(c, taken, sizeof taken - 1));
+    hearth_constraint_close(c);
+    notes_of(trie, VARS("\"strict\": false, "), &c, HEARTH_OK);
+    CHECK(!hth_constraint_accept_bytes(c, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"\", \"d\": 10", 58)); /* maximum */
+    hearth_constraint_close(c);
+    notes_of(trie, VARS("\"strict\": true, "), &c, HEARTH_ERROR_UNSUPPORTED);
     hth_token_trie_close(trie);
 }
 

@@ -44,6 +44,78 @@ def joined_calls(deltas):
 
 
 @case
+def an_answer_is_calls_or_json_of_a_schema():
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["n"], "additionalProperties": False}
+    flat = [{"type": "function", **f["function"]} for f in FUNCTIONS]
+    blocks = [{"name": f["function"]["name"], "input_schema": f["function"].get("parameters", {"type": "object"})} for f in FUNCTIONS]
+
+    def chat(s, ask):
+        answer = s.post("/v1/chat/completions", {**ask, "messages": ASK, "tools": FUNCTIONS, "parallel_tool_calls": False,
+                                                 "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}).json()
+        message = answer["choices"][0]["message"]
+        return [c["function"]["arguments"] for c in message.get("tool_calls", ())], message["content"]
+
+    def anything(s, ask):
+        message = s.post("/v1/chat/completions", {**ask, "messages": ASK, "tools": FUNCTIONS, "parallel_tool_calls": False,
+                                                  "response_format": {"type": "json_object"}}).json()["choices"][0]["message"]
+        return [c["function"]["arguments"] for c in message.get("tool_calls", ())], message["content"] and '{"n": %d}' % len(json.loads(message["content"]))
+
+    def responses(s, ask):
+        answer = s.post("/v1/responses", {**ask, "max_output_tokens": ask["max_tokens"], "input": "Hi", "tools": flat, "parallel_tool_calls": False,
+                                          "text": {"format": {"type": "json_schema", "name": "x", "schema": schema}}}).json()
+        return ([i["arguments"] for i in answer["output"] if i["type"] == "function_call"],
+                "".join(i["content"][0]["text"] for i in answer["output"] if i["type"] == "message"))
+
+    def messages(s, ask):
+        answer = s.post("/v1/messages", {**ask, "messages": ASK, "tools": blocks, "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+                                         "output_config": {"format": {"type": "json_schema", "schema": schema}}}).json()
+        return ([json.dumps(b["input"]) for b in answer["content"] if b["type"] == "tool_use"],
+                "".join(b["text"] for b in answer["content"] if b["type"] == "text"))
+
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        for way in chat, anything, responses, messages:
+            kinds = set()
+            for seed in range(40):
+                calls, text = way(s, {"max_tokens": 300, "seed": seed, "temperature": 1.0})
+                kinds.add(bool(calls))
+                check(bool(calls) != bool(text), way.__name__, calls, text)
+                check(calls and all(isinstance(json.loads(a), dict) for a in calls) or 0 <= json.loads(text)["n"] <= 99, way.__name__, calls, text)
+                if len(kinds) == 2:
+                    break
+            check(kinds == {True, False}, way.__name__, kinds)
+        bad_schema = {"type": "json_schema", "name": "x", "json_schema": {"schema": {"not": {"type": "null"}}}, "schema": {"not": {"type": "null"}}}
+        for path, more, param in (("/v1/chat/completions", {"messages": ASK, "tools": FUNCTIONS, "response_format": bad_schema}, "response_format"),
+                                  ("/v1/responses", {"input": "Hi", "tools": flat, "text": {"format": bad_schema}}, "text.format")):
+            answer = s.post(path, more)
+            check(answer.status == 400 and answer.error()["param"] == param and "JSON schema: #/not" in answer.error()["message"], answer.raw)
+        answer = s.post("/v1/chat/completions", {"messages": ASK, "tools": FUNCTIONS, "grammar": 'root ::= "a"'})
+        check(answer.status == 400 and answer.error()["param"] == "grammar", answer.raw)
+
+
+@case
+def what_a_schema_of_a_tool_asks_beyond_is_left_to_the_client():
+    """Unless the function is strict. What zod writes for records says nothing."""
+    parameters = {"type": "object", "properties": {"vars": {"type": "object", "additionalProperties": {"type": "string"}}}, "required": ["vars"]}
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        for names, strict, status in (({"type": "string"}, True, 200), ({"pattern": "^x"}, True, 400), ({"pattern": "^x"}, False, 200), ({"pattern": "^x"}, None, 200)):
+            parameters["properties"]["vars"]["propertyNames"] = names
+            tools = [*FUNCTIONS, {"type": "function", "function": {"name": "record", "strict": strict, "parameters": parameters}}]
+            for choice in "required", {"type": "function", "function": {"name": "record"}}:
+                answer = s.post("/v1/chat/completions", {"messages": ASK, "tools": tools, "tool_choice": choice, "max_tokens": 3, "seed": 1})
+                check(answer.status == status, names, strict, choice, answer.raw)
+                warned = answer.json().get("warnings")
+                if status == 400:
+                    check("propertyNames is not supported" in answer.error()["message"], answer.raw)
+                elif "pattern" in names:
+                    check(len(warned) == 1 and warned[0].endswith("properties/vars/propertyNames: the keyword propertyNames is not supported"), warned)
+                else:
+                    check(warned is None, warned)
+        prompts = {s.post("/apply-template", {"messages": ASK, "tools": [{"type": "function", "function": {"name": "f", "strict": strict}}]}).json()["prompt"]
+                   for strict in (True, False, None)}
+        check(len(prompts) == 1, prompts)
+
+
+@case
 def functions_are_called_where_they_must_be():
     with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
         one = {"messages": ASK, "max_tokens": 200, "tools": FUNCTIONS, "parallel_tool_calls": False, "temperature": 1.0}
@@ -444,11 +516,16 @@ def messages_have_blocks():
                                                 {"type": "text", "text": "And now?"}]}]
         answer = s.post("/v1/messages", {**ask, "messages": history, "tools": tools})
         check(answer.status == 200, answer.raw)
-        # An answer that has to be of a schema is refused, as it would be any text.
-        for more, param in (({"output_format": {"type": "json_schema"}}, "output_format"),
-                            ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format")):
+        schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 99}}, "required": ["n"], "additionalProperties": False}
+        for more, param in (({"output_format": {"type": "json_schema"}}, "output_format.schema"),
+                            ({"output_format": {"type": "json_schema", "schema": {**schema, "not": {"const": 1}}}}, "output_format"),
+                            ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
+                            ({"output_config": {"format": {"type": "text/x"}}}, "output_config.format.type")):
             answer = s.post("/v1/messages", {**ask, **more})
-            check(answer.status == 400 and answer.json()["error"]["param"] == param, answer.raw)
+            check(answer.status == 400 and answer.json()["error"]["param"] == param, more, answer.raw)
+        for more in {"output_format": {"type": "json_schema", "schema": schema}}, {"output_config": {"format": {"type": "json_schema", "schema": schema}}}:
+            block, = s.post("/v1/messages", {**ask, **more, "max_tokens": 100}).json()["content"]
+            check(abs(json.loads(block["text"])["n"]) < 10**19, block)
         check(s.post("/v1/messages", {**ask, "output_config": {"effort": "low"}, "output_format": None}).status == 200, "no format")
         # A line that changes with each request does not cost the cache.
         billed = [s.post("/v1/messages", {**ask, "system": f"x-anthropic-billing-header: cch={i};\n\nYou are a dog."}).json()["usage"] for i in range(2)]

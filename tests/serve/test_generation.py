@@ -575,7 +575,7 @@ def what_is_wrong_is_named():
                                                                            "response_format.type"),
                             ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
                             ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.schema"),
-                            ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}},
+                            ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {"type": "null"}}}}},
                              "response_format"), ({"grammar": "root ::= ("}, "grammar"),
                             ({"response_format": {"type": "json_object"}, "grammar": 'root ::= "a"'}, "grammar"),
                             ({"messages": []}, "messages"), ({"chat_template_kwargs": {"a": []}}, "chat_template_kwargs")):

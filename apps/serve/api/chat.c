@@ -176,7 +176,7 @@ void chat_count_run(void *user, call *c)
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     char *functions = NULL;
-    if (fields_read(c, &f, &p) && read_variables(&f, &v) && functions_list(&f, &chat_functions, NULL, &functions))
+    if (fields_read(c, &f, &p) && read_variables(&f, &v) && functions_list(&f, &chat_functions, &functions))
         conversation_read(&f, &m);
     chat_count(served, c, &m, &v, functions, "response.input_tokens", &p);
 }

@@ -185,8 +185,8 @@ void choice_end(choice *c, finish_reason why)
     generation *g = c->generation;
     hearth_error err;
     /* Where calls alone are allowed, what is held back of a cut answer is the beginning of one. */
-    c->drops_text =
-        why == FINISH_LENGTH && g->constraint.field && g->constraint.kind == HEARTH_CONSTRAINT_CALLS;
+    const wanted_constraint *w = &g->constraint;
+    c->drops_text = why == FINISH_LENGTH && w->field && w->kind == HEARTH_CONSTRAINT_CALLS && !w->schema && !w->or_object;
     if (!c->is_stopped && hearth_answer_finish(c->answer, &err) != HEARTH_OK) g->is_broken = true;
     if (!c->is_stopped) release_text(c, c->text.n);
     if (c->is_stopped) why = FINISH_STOP;

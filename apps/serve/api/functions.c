@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Letters, digits, and - _ . : / */
 /* Whatever clients call their functions, but for what ends a name in the forms in which models write calls. */
 static bool check_name(fields *f, const char *name)
 {
@@ -18,13 +17,15 @@ static bool check_name(fields *f, const char *name)
            fields_fail(f, "name", "1 to %d characters are expected, and none of \"\\<>{}", MAX_FUNCTION_NAME);
 }
 
-static bool write_function(fields *f, const function_shape *shape, const char *name, json *j)
+static bool write_function(fields *f, const function_shape *shape, const char *name, bool with_strict, json *j)
 {
     static const char none[] = "{\"type\": \"object\", \"properties\": {}}";
     const char *description = NULL;
     const hth_json *parameters;
     size_t n = 0;
-    if (!fields_text(f, "description", &description, &n) || !fields_object(f, shape->parameters, &parameters))
+    bool is_strict = false;
+    if (!fields_text(f, "description", &description, &n) || !fields_object(f, shape->parameters, &parameters) ||
+        !fields_bool(f, "strict", &is_strict))
         return false;
     char *schema = parameters ? hth_json_write(parameters, false, NULL) : NULL;
     if (parameters && !schema) return fields_no_memory(f);
@@ -34,6 +35,7 @@ static bool write_function(fields *f, const function_shape *shape, const char *n
     json_word(j, "name", name);
     if (description) json_text(j, "description", description, n);
     json_raw(j, "parameters", schema ? schema : none, strlen(schema ? schema : none));
+    if (with_strict) json_bool(j, "strict", is_strict);
     json_close(j, '}');
     json_close(j, '}');
     hth_free(schema);
@@ -54,6 +56,7 @@ static bool is_function(fields *item, const function_shape *shape)
 typedef struct function_writer {
     const function_shape *shape;
     const char *only; /* the name of the one that is wanted; NULL: all are */
+    bool with_strict; /* for constraints; a template shows it to no model */
     json *j;
     size_t n;
 } function_writer;
@@ -75,12 +78,12 @@ static bool write_item(fields *item, void *user)
     if (!fields_need_word(&f, "name", &name) || !check_name(&f, name)) return false;
     if (w->only && strcmp(name, w->only) != 0) return true;
     w->n++;
-    return write_function(&f, shape, name, w->j);
+    return write_function(&f, shape, name, w->with_strict, w->j);
 }
 
 const function_shape chat_functions = {.field = "tools", .inside = "function", .parameters = "parameters"};
 
-bool functions_list(fields *f, const function_shape *shape, const char *only, char **out)
+static bool write_list(fields *f, const function_shape *shape, const char *only, bool with_strict, char **out)
 {
     const hth_json *tools;
     json_line l;
@@ -92,7 +95,7 @@ bool functions_list(fields *f, const function_shape *shape, const char *only, ch
         return fields_fail(f, shape->field, "%zu tools; at most %d are taken", hth_json_count(tools),
                            MAX_FUNCTIONS);
     if (!json_array_begin(&l)) return fields_no_memory(f);
-    function_writer w = {shape, only, &l.j, 0};
+    function_writer w = {shape, only, with_strict, &l.j, 0};
     bool ok = fields_each(f, shape->field, tools, write_item, &w);
     if (!json_array_end(&l, &line, &n)) return fields_no_memory(f);
     if (!ok || w.n == 0) {
@@ -104,9 +107,31 @@ bool functions_list(fields *f, const function_shape *shape, const char *only, ch
     return true;
 }
 
+bool functions_list(fields *f, const function_shape *shape, char **out)
+{
+    return write_list(f, shape, NULL, false, out);
+}
+
+/* Calls, or, where they may be left out, JSON of the schema that is wanted. */
+static bool want_calls(fields *f, const function_shape *shape, const function_choice *wanted, generation *g)
+{
+    const wanted_constraint format = g->constraint;
+    bool may_answer = wanted->kind == MAY_CALL;
+    if (!write_list(f, shape, wanted->name, true, &g->called)) return false;
+    if (!g->called) return fields_fail(f, wanted->field, "there is no function '%.64s'", wanted->name);
+    g->constraint = (wanted_constraint){.kind = HEARTH_CONSTRAINT_CALLS,
+                                        .schema = may_answer ? format.schema : NULL,
+                                        .or_object = may_answer && format.kind == HEARTH_CONSTRAINT_JSON_OBJECT,
+                                        .text = g->called,
+                                        .n = strlen(g->called),
+                                        .one_call = wanted->one || wanted->name,
+                                        .field = may_answer ? format.field : wanted->field};
+    return true;
+}
+
 bool functions_read(fields *f, const function_shape *shape, const function_choice *wanted, generation *g)
 {
-    if (!functions_list(f, shape, NULL, &g->functions)) return false;
+    if (!functions_list(f, shape, &g->functions)) return false;
     if (wanted->kind == NO_CALL) {
         free(g->functions);
         g->functions = NULL;
@@ -114,20 +139,9 @@ bool functions_read(fields *f, const function_shape *shape, const function_choic
     g->one_call = wanted->one;
     if (!g->functions)
         return wanted->kind != MUST_CALL || fields_fail(f, wanted->field, "there are no functions to call");
-    if (g->constraint.field)
+    if (g->constraint.field && g->constraint.kind == HEARTH_CONSTRAINT_GRAMMAR)
         return fields_fail(f, g->constraint.field, "cannot be wanted together with tools");
-    if (wanted->kind != MUST_CALL) return true;
-    if (wanted->name) {
-        if (!functions_list(f, shape, wanted->name, &g->called)) return false;
-        if (!g->called) return fields_fail(f, wanted->field, "there is no function '%.64s'", wanted->name);
-    }
-    const char *text = g->called ? g->called : g->functions;
-    g->constraint = (wanted_constraint){.kind = HEARTH_CONSTRAINT_CALLS,
-                                        .text = text,
-                                        .n = strlen(text),
-                                        .one_call = wanted->one || wanted->name,
-                                        .field = wanted->field};
-    return true;
+    return (wanted->kind == MAY_CALL && !g->constraint.field) || want_calls(f, shape, wanted, g);
 }
 
 /* ---- tool_choice ------------------------------------------------------------------------------------------- */

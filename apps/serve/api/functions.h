@@ -21,11 +21,11 @@ typedef struct function_choice {
     const char *field; /* for messages */
 } function_choice;
 
-/* Reads the functions of a request by their shape; then what is wanted of them. Sets functions, one_call and
- * constraint of the generation. False: f->problem says why. */
+/* Reads the functions of a request by their shape; then what is wanted of them. Sets functions, called, one_call and
+ * constraint of the generation: with a schema that was read before, calls or JSON of it. False: f->problem says why. */
 bool functions_read(fields *f, const function_shape *shape, const function_choice *wanted, generation *g);
-/* The functions alone, or the one of a name, as JSON: *out is freed with free; NULL: there is none. */
-bool functions_list(fields *f, const function_shape *shape, const char *only, char **out);
+/* The functions, as a template shows them, as JSON: *out is freed with free; NULL: there is none. */
+bool functions_list(fields *f, const function_shape *shape, char **out);
 extern const function_shape chat_functions; /* of OpenAI's chat API, and of Ollama's */
 /* The fields tool_choice and parallel_tool_calls of OpenAI's APIs. */
 bool function_choice_read(fields *f, function_choice *out);

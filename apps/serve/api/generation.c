@@ -102,6 +102,19 @@ size_t generation_n_cached(const generation *g)
 
 static double rate(size_t n, double seconds) { return seconds > 0.0 ? (double)n / seconds : 0.0; }
 
+/* What of its schemas was left to the client, if anything was. */
+static void write_notes(json *j, const generation *g)
+{
+    const char *notes = generation_count(g) > 0 ? hearth_constraint_get_notes(g->choices[0].constraint) : "";
+    if (!*notes) return;
+    json_open_compact(j, "warnings", '[');
+    for (size_t n; *notes; notes += n + 1) {
+        n = strcspn(notes, "\n");
+        json_text(j, NULL, notes, n);
+    }
+    json_close(j, ']');
+}
+
 void generation_write_timings(json *j, const generation *g)
 {
     double before = (double)(g->first_ns - g->begin_ns) * 1e-9,
@@ -125,6 +138,7 @@ void generation_write_timings(json *j, const generation *g)
     }
     json_close(j, '}');
     json_uint(j, "seed", g->sampler.seed);
+    write_notes(j, g);
 }
 
 bool generation_tells_timings(const generation *g)

@@ -102,7 +102,7 @@ struct generation {
     wanted_constraint constraint;
     logprobs probs;  /* what is wanted of them */
     char *functions; /* JSON; NULL: none may be called */
-    char *called;    /* those that must be; NULL: any of them */
+    char *called;    /* those of the constraint; NULL: it is not about calls */
     bool one_call, in_reasoning;
     prompt_list prompts;
     /* The answer. */

@@ -336,28 +336,25 @@ static bool read_thinking(fields *f, chat_variables *v)
     return true;
 }
 
-/* A client that asks for an answer of a schema would take any text for one. */
-static bool refuse_formats(fields *f)
+/* {"type": "json_schema", "schema"}, in the beta's place or in output_config. */
+static bool read_format(fields *f, generation *g)
 {
-    const hth_json *config;
-    if (fields_value(f, "output_format"))
-        return fields_fail(f, "output_format",
-                           "answers of a schema are not supported here; /v1/chat/completions has "
-                           "response_format");
-    if (!fields_object(f, "output_config", &config) || !config) return fields_ok(f);
+    const hth_json *format = NULL, *config = NULL;
+    const char *path = "output_format";
+    if (!fields_object(f, path, &format) || !fields_object(f, "output_config", &config)) return false;
     fields inner = {.object = config, .path = "output_config", .problem = f->problem};
-    return !fields_value(&inner, "format") ||
-           fields_fail(&inner, "format",
-                       "answers of a schema are not supported here; /v1/chat/completions has "
-                       "response_format");
+    if (!format && config) {
+        path = "output_config.format";
+        if (!fields_object(&inner, "format", &format)) return false;
+    }
+    return !format || response_format_read_object(f, format, path, NULL, &g->constraint);
 }
 
 static bool read_options(fields *f, generation *g)
 {
-    if (!refuse_formats(f)) return false;
     sampling_read(g, f);
     stops_read(g, f, "stop_sequences");
-    if (!length_read(g, f, "max_tokens") || !fields_bool(f, "stream", &g->is_stream)) return false;
+    if (!read_format(f, g) || !length_read(g, f, "max_tokens") || !fields_bool(f, "stream", &g->is_stream)) return false;
     return fields_value(f, "max_tokens") ||
            fields_fail(f, "max_tokens", "a whole number is expected; the field is missing");
 }
@@ -387,7 +384,7 @@ void count_tokens_run(void *user, call *c)
     chat_variables v = {0};
     char *functions = NULL;
     if (fields_read(c, &f, &p) && read_thinking(&f, &v) && template_variables(&f, &v.given) &&
-        functions_list(&f, &functions_shape, NULL, &functions))
+        functions_list(&f, &functions_shape, &functions))
         read_messages(&f, &m);
     chat_count(served, c, &m, &v, functions, NULL, &p);
 }

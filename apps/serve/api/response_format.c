@@ -10,7 +10,7 @@ void response_format_want_schema(wanted_constraint *w, const char *field, const 
 }
 
 /* {"name", "schema", "strict"}; the schema is enforced either way. */
-static void read_named_schema(fields *format, const char *inside, wanted_constraint *w)
+static void read_named_schema(fields *format, const char *path, const char *inside, wanted_constraint *w)
 {
     const hth_json *named = NULL, *schema = NULL;
     if (!fields_object(format, "json_schema", &named)) return;
@@ -18,7 +18,7 @@ static void read_named_schema(fields *format, const char *inside, wanted_constra
     if (named) inner.object = named, inside = "json_schema";
     if (inside) snprintf(inner.path, sizeof inner.path, "%.80s.%s", format->path, inside);
     if (!fields_object(&inner, "schema", &schema)) return;
-    if (schema) response_format_want_schema(w, "response_format", schema);
+    if (schema) response_format_want_schema(w, path, schema);
     else fields_fail(&inner, "schema", "a schema is expected; the field is missing");
 }
 
@@ -31,11 +31,11 @@ bool response_format_read_object(fields *f, const hth_json *format, const char *
     snprintf(inner.path, sizeof inner.path, "%s", path);
     if (!fields_need_word(&inner, "type", &type)) return false;
     if (strcmp(type, "json_schema") == 0) {
-        read_named_schema(&inner, inside, w);
+        read_named_schema(&inner, path, inside, w);
     } else if (strcmp(type, "json_object") == 0) {
         if (!fields_object(&inner, "schema", &schema)) return false;
-        if (schema) response_format_want_schema(w, "response_format", schema);
-        else *w = (wanted_constraint){.kind = HEARTH_CONSTRAINT_JSON_OBJECT, .field = "response_format"};
+        if (schema) response_format_want_schema(w, path, schema);
+        else *w = (wanted_constraint){.kind = HEARTH_CONSTRAINT_JSON_OBJECT, .field = path};
     } else if (strcmp(type, "text") != 0) {
         fields_fail(&inner, "type", "text, json_object or json_schema is expected");
     }
@@ -75,9 +75,14 @@ bool wanted_constraint_open(const wanted_constraint *w, const hearth_model *mode
         problem_set(p, 503, "", "out of memory");
         return false;
     }
+    static const char any_object[] = "{\"type\": \"object\"}";
+    const char *schema = w->or_object ? any_object : written;
+    bool is_calls = w->kind == HEARTH_CONSTRAINT_CALLS, is_schema = w->kind == HEARTH_CONSTRAINT_JSON_SCHEMA;
     const hearth_constraint_options o = {.kind = w->kind,
-                                         .text = written ? written : w->text,
-                                         .n = written ? strlen(written) : w->n,
+                                         .text = is_schema ? schema : w->text,
+                                         .n = is_schema ? strlen(schema) : w->n,
+                                         .schema = is_calls ? schema : NULL,
+                                         .n_schema = is_calls && schema ? strlen(schema) : 0,
                                          .chat = chat,
                                          .one_call = w->one_call,
                                          .in_reasoning = in_reasoning};

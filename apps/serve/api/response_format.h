@@ -7,8 +7,9 @@
 
 typedef struct wanted_constraint {
     hearth_constraint_kind kind;
-    const hth_json *schema; /* JSON_SCHEMA */
-    const char *text;      /* GRAMMAR, CALLS: n bytes */
+    const hth_json *schema; /* JSON_SCHEMA; CALLS: JSON of it may come instead of calls; NULL: it may not */
+    bool or_object;         /* CALLS: any JSON object may */
+    const char *text;       /* GRAMMAR, CALLS: n bytes */
     size_t n;
     bool one_call;
     const char *field; /* for messages; NULL: all texts are allowed */

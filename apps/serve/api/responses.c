@@ -574,7 +574,7 @@ void responses_count_run(void *user, call *c)
     chat_variables v = {0};
     char *functions = NULL;
     if (fields_read(c, &f, &p) && refuse_state(&f) && read_effort(&f, &v) && template_variables(&f, &v.given) &&
-        functions_list(&f, &shape, NULL, &functions))
+        functions_list(&f, &shape, &functions))
         read_input(&f, &m);
     chat_count(served, c, &m, &v, functions, "response.input_tokens", &p);
 }

@@ -34,7 +34,7 @@ void template_run(void *user, call *c)
     char *functions = NULL;
     if (fields_read(c, &f, &p) && conversation_read(&f, &m) && continuing_read(&f, &v) &&
         effort_read(&f, "reasoning_effort", &v) && template_variables(&f, &v.given) &&
-        functions_list(&f, &chat_functions, NULL, &functions))
+        functions_list(&f, &chat_functions, &functions))
         render(c, served, &m, &v, functions);
     else call_problem(c, &p);
     free(functions);

@@ -190,7 +190,8 @@ class _SamplerOptions(_Sized):
 
 class _ConstraintOptions(_Sized):
     _fields_ = [("size", c_size_t), ("kind", c_int), ("one_call", c_bool), ("in_reasoning", c_bool), ("text", c_char_p),
-                ("n", c_size_t), ("choices", POINTER(c_char_p)), ("n_choice", c_size_t), ("chat", c_void_p)]
+                ("n", c_size_t), ("choices", POINTER(c_char_p)), ("n_choice", c_size_t), ("chat", c_void_p),
+                ("schema", c_char_p), ("n_schema", c_size_t)]
 
 
 class _DraftOptions(ctypes.Structure):
@@ -293,6 +294,7 @@ _FUNCTIONS = {
     "hearth_sampler_forget": "vp", "hearth_sampler_accept": "vpi token", "hearth_sampler_sample": "spfp",
     "hearth_constraint_open": "sppp", "hearth_constraint_close": "vp", "hearth_constraint_copy": "spp",
     "hearth_constraint_mask": "spf", "hearth_constraint_accept": "spi token", "hearth_constraint_get_end": "ip",
+    "hearth_constraint_get_notes": "cp",
     "hearth_scheduler_open": "sppp", "hearth_scheduler_close": "vp", "hearth_scheduler_add": "sppp",
     "hearth_scheduler_cancel": "vpU id", "hearth_scheduler_step": "spp", "hearth_scheduler_pause": "vpUb id",
     "hearth_scheduler_set_threads": "spu n_thread", "hearth_scheduler_get_stats": "ipp",
@@ -977,6 +979,12 @@ class Constraint(_Object):
     def end(self) -> str:
         """goes_on, may_end, or ends."""
         return _ENDS[_lib.hearth_constraint_get_end(self._pointer)]
+
+    @property
+    def notes(self) -> List[str]:
+        """What of its schemas is not enforced: the path in the schema, and what."""
+        notes: bytes = _lib.hearth_constraint_get_notes(self._pointer)
+        return notes.decode().splitlines()
 
 
 # ---- sessions ----------------------------------------------------------------------------------------------------
