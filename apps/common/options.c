@@ -181,11 +181,11 @@ static int check_list(const option_spec *o, const char *value)
 static int check_size(const option_spec *o, const char *value)
 {
     uint64_t u;
-    if (!parse_size(value, &u) || (u == 0 && strcmp(value, "auto") != 0))
+    if (!parse_size(value, &u) || ((double)u < o->min && strcmp(value, "auto") != 0))
         return usage_error(
-            "--%s '%s': expected bytes, at least 1, as 500M or 7.5g, with K, M, G, T or no unit; or "
+            "--%s '%s': expected bytes, at least %.0f, as 500M or 7.5g, with K, M, G, T or no unit; or "
             "auto",
-            o->name, value);
+            o->name, value, o->min);
     if ((double)u > o->max)
         return usage_error("--%s '%s': too large, expected at most %.0f bytes", o->name, value, o->max);
     return 0;

@@ -44,6 +44,7 @@ static const option_spec options[] = {
     OPT_SIZE("kv-dir-size", 0, "BYTES", 1, 1e15, "of its files; default 8G", ADVANCED),
     OPT_FLOAT("kv-dir-seconds", 0, "X", 0.01, 1e6, "written after so long without requests; default 30",
               ADVANCED),
+    OPT_SIZE("responses-store", 0, "BYTES", 0, 1e12, "kept for previous_response_id; default 64M, 0: off", ADVANCED),
     OPT_FLAG("keep-billing-header", 0, "leave that line in system prompts", ADVANCED),
     OPT_UINT("max-waiting", 0, "N", 1, 100000, "requests beyond --parallel; default 64", ADVANCED),
     OPT_UINT("max-connections", 0, "N", 1, 100000, "default 1024", ADVANCED),
@@ -67,6 +68,7 @@ static const option_spec options[] = {
 enum { MAX_WAITING = 64 };
 /* As the scheduler chooses by itself. */
 enum { N_PARALLEL = 16, N_BATCH = 256, N_CONTEXT = 4 };
+#define RESPONSES_SIZE ((uint64_t)64 << 20)
 #define KEPT_SIZE ((uint64_t)8 << 30)
 #define KEEP_NS (30 * (uint64_t)1000000000)
 
@@ -317,6 +319,7 @@ static void read_engine(const args *a, engine *e)
     read_scheduling(a, e);
     e->max_loaded = (uint32_t)args_uint(a, "max-models", 1);
     e->max_waiting = (uint32_t)args_uint(a, "max-waiting", MAX_WAITING);
+    e->responses_size = args_size(a, "responses-store", RESPONSES_SIZE);
     e->keeps_billing = args_has(a, "keep-billing-header");
     read_seconds(a, "max-request-seconds", &e->max_request_ns);
     e->kept_size = args_size(a, "kv-dir-size", KEPT_SIZE);

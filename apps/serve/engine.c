@@ -135,7 +135,10 @@ static void wake(void *user) { exchange_wake(user); }
 bool engine_start(engine *e)
 {
     e->worker = worker_open("hearth-opener", wake, server_exchange(e->server));
-    if (e->worker && hth_thread_start(&e->thread, run, e, "hearth-engine")) return true;
+    e->responses = response_store_open(e->responses_size);
+    if (e->worker && e->responses && hth_thread_start(&e->thread, run, e, "hearth-engine")) return true;
+    response_store_close(e->responses);
+    e->responses = NULL;
     worker_close(e->worker);
     e->worker = NULL;
     return false;
@@ -149,6 +152,8 @@ void engine_stop(engine *e)
     pthread_join(e->thread, NULL);
     engine_drop_calls(e);
     for (size_t i = 0; i < e->n_model; i++) served_model_close(&e->models[i]);
+    response_store_close(e->responses);
+    e->responses = NULL;
     worker_close(e->worker);
     e->worker = NULL;
 }

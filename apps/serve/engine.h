@@ -29,6 +29,7 @@ typedef struct engine {
     uint32_t max_waiting;                /* requests beyond those that share a step */
     uint64_t max_request_ns;             /* from a request to the end of its answer; 0: no limit */
     uint64_t kept_size;                  /* of what is kept between runs, in bytes, at most */
+    uint64_t responses_size;             /* of what the Responses API remembers, in bytes; 0: nothing */
     uint64_t keep_ns;                    /* it is written after so long without requests */
     bool keeps_billing;                  /* conversation.h */
     /* Of both threads. */
@@ -38,6 +39,7 @@ typedef struct engine {
     figures figures;    /* of all models, as figures.h says */
     _Atomic bool stops; /* nothing more is loaded */
     /* Of the engine thread. */
+    struct response_store *responses;
     call *waiting; /* calls that were taken and wait for their models, the oldest first (call.next_queued) */
     hearth_scheduler_stats ended; /* sums of models that were closed */
     bool failed;                  /* the only model did not open */

@@ -63,6 +63,7 @@ struct call {
     call_fn *run;
     void *user;       /* which the engine thread may change */
     const char *path; /* of the route, for reports */
+    char tail[80];    /* of a path with a variable end, cut */
     char *body;       /* [n_body] of the request, and a NUL; until call_read_body */
     size_t n_body;
     hth_json *document; /* the body; NULL: unread says why it is none, or it was dropped */

@@ -116,6 +116,59 @@ def what_a_schema_of_a_tool_asks_beyond_is_left_to_the_client():
 
 
 @case
+def responses_go_on_with_what_is_stored():
+    """By previous_response_id and by references, the same as with the full input; of one's own key, until it is deleted."""
+    keys = scratch("keys", b"alice\nbob\n")
+    os.chmod(keys, 0o600)
+    alice, bob = ["x-api-key: alice"], ["x-api-key: bob"]
+    ask = {"max_output_tokens": 12, "seed": 1, "temperature": 1.0, "instructions": "You are a dog."}
+    more = [{"type": "message", "role": "user", "content": "And then?"}]
+    with Server("-t", "1", "--api-key-file", keys, model=model_with(TOOLS, "tools.gguf")) as s:
+        def post(body, headers=alice):
+            return s.post("/v1/responses", body, headers)
+
+        def same(one, other):
+            check([i["content"][0]["text"] for i in one["output"]] == [i["content"][0]["text"] for i in other["output"]], one, other)
+            check(one["usage"]["input_tokens"] == other["usage"]["input_tokens"], one["usage"], other["usage"])
+
+        first = post({**ask, "input": "Once upon a time"}).json()
+        check(first["store"] is True and first["previous_response_id"] is None, first)
+        full = [{"role": "user", "content": "Once upon a time"}, *first["output"], *more]
+        whole = post({**ask, "input": full}).json()
+        second = post({**ask, "input": more, "previous_response_id": first["id"]}).json()
+        same(second, whole)
+        check(second["previous_response_id"] == first["id"], second)
+        for kind in "item_reference", None:
+            named = post({**ask, "input": [full[0], *({"type": kind, "id": i["id"]} for i in first["output"]), *more]}).json()
+            same(named, whole)
+        streamed = [e for _, e in events_of(post({**ask, "input": "And?", "previous_response_id": second["id"], "stream": True}))][-1]["response"]
+        third = post({**ask, "input": [*full, *second["output"], {"role": "user", "content": "And?"}]}).json()
+        same(streamed, third)
+        after = post({**ask, "input": "Why?", "previous_response_id": streamed["id"], "store": False}).json()
+        check(after["store"] is False and after["usage"]["input_tokens"] > third["usage"]["input_tokens"], after)
+        n = s.post("/v1/responses/input_tokens", {"instructions": ask["instructions"], "input": more, "previous_response_id": first["id"]}, alice).json()
+        check(n["input_tokens"] == second["usage"]["input_tokens"], n, second["usage"])
+        for body, headers, param in (({"previous_response_id": after["id"], "input": "a"}, alice, "previous_response_id"),
+                                     ({"previous_response_id": first["id"], "input": "a"}, bob, "previous_response_id"),
+                                     ({"input": [{"type": "item_reference", "id": first["output"][0]["id"]}]}, bob, "input[0].id"),
+                                     ({"input": [{"type": "item_reference", "id": ""}]}, alice, "input[0].id"),
+                                     ({"input": [{"type": "item_reference", "id": after["output"][0]["id"]}]}, alice, "input[0].id")):
+            answer = post({**ask, **body}, headers)
+            check(answer.status == 404 and answer.error()["param"] == param and "send the full input" in answer.error()["message"], answer.raw)
+        check(s.get("/v1/responses/" + first["id"], alice).json() == first, first)
+        path = "/v1/responses/" + first["id"]
+        for method, headers, status in (("GET", bob, 404), ("GET", [], 401), ("DELETE", bob, 404), ("DELETE", alice, 200), ("DELETE", alice, 404), ("GET", alice, 404)):
+            answer = s.ask(method, path, headers=headers)
+            check(answer.status == status, method, headers, answer.raw)
+            check(status != 200 or answer.json() == {"id": first["id"], "object": "response", "deleted": True}, answer.raw)
+        same(post({**ask, "input": more, "previous_response_id": second["id"], "seed": 2}).json(),
+             post({**ask, "input": [*full, *second["output"], *more], "seed": 2}).json())  # what it shared is still there
+    with Server("-t", "1", "--responses-store", "0", model=model_with(TOOLS, "tools.gguf")) as s:
+        answer = s.post("/v1/responses", {"input": "a", "max_output_tokens": 1}).json()
+        check(s.post("/v1/responses", {"input": "a", "previous_response_id": answer["id"]}).status == 404, "nothing is stored")
+
+
+@case
 def functions_are_called_where_they_must_be():
     with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
         one = {"messages": ASK, "max_tokens": 200, "tools": FUNCTIONS, "parallel_tool_calls": False, "temperature": 1.0}
@@ -316,7 +369,7 @@ def tokens_of_a_prompt_are_counted():
             counted = s.post(path + "/input_tokens", ask).json()
             n = s.post(path, {**ask, "max_output_tokens": 1}).json()["usage"]["input_tokens"]
             check(counted == {"object": "response.input_tokens", "input_tokens": n}, counted, n)
-        for path, body, param in (("/v1/chat/completions", {"messages": []}, "messages"), ("/v1/responses", {"previous_response_id": "a"}, "previous_response_id"),
+        for path, body, param in (("/v1/chat/completions", {"messages": []}, "messages"), ("/v1/responses", {"conversation": "a"}, "conversation"),
                                   ("/v1/responses", {"reasoning": {"effort": 1}}, "reasoning.effort"), ("/v1/chat/completions", {"messages": ASK, "tools": [{}]}, "tools[0].function")):
             answer = s.post(path + "/input_tokens", body)
             check(answer.status == 400 and answer.json()["error"]["param"] == param, answer.raw)
@@ -421,7 +474,7 @@ def responses_have_items():
         whole = s.post("/v1/responses", ask).json()
         check(whole["object"] == "response" and whole["status"] == "incomplete" and whole["incomplete_details"]["reason"] == "max_output_tokens", whole)
         check([i["status"] for i in whole["output"]] == ["incomplete"], whole)
-        check(whole["metadata"] == {"a": "b"} and whole["instructions"] == "Be brief." and whole["store"] is False, whole)
+        check(whole["metadata"] == {"a": "b"} and whole["instructions"] == "Be brief." and whole["store"] is True, whole)
         streamed = check_response_events(events_of(s.post("/v1/responses", {**ask, "stream": True})))
         check(streamed["output"][0]["content"][0]["text"] == whole["output"][0]["content"][0]["text"], streamed, whole)
         flat = [{"type": "function", "name": f["function"]["name"], "parameters": f["function"].get("parameters"), "strict": True} for f in FUNCTIONS]
@@ -445,9 +498,8 @@ def responses_have_items():
         check(probe["usage"]["output_tokens"] == 1, probe)
         probs = s.post("/v1/responses", {**ask, "top_logprobs": 2}).json()["output"][0]["content"][0]["logprobs"]
         check(len(probs) == 12 and len(probs[0]["top_logprobs"]) == 2, probs)
-        for more, param, words in (({"previous_response_id": "resp_1"}, "previous_response_id", "send the full input"),
-                                   ({"conversation": "c"}, "conversation", "send the full input"), ({"background": True}, "background", "send the full input"),
-                                   ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type", "item_reference"),
+        for more, param, words in (({"conversation": "c"}, "conversation", "the full input"), ({"background": True}, "background", "send the full input"),
+                                   ({"input": [{"type": "item_reference"}]}, "input[0].id", "missing"),
                                    ({"input": [{"role": "king", "content": "a"}]}, "input[0].role", "one of"), ({"input": 3}, "input", "a whole number"),
                                    ({"input": None}, "input", "nothing"), ({"max_output_tokens": -2}, "max_output_tokens", "-1"),
                                    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content[0].type", "text alone"),

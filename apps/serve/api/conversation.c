@@ -49,6 +49,7 @@ void conversation_free(conversation *c)
     for (size_t i = 0; i < c->n_owned; i++) free(c->owned[i]);
     free(c->owned);
     free(c->at);
+    hth_arena_free(&c->documents);
     *c = (conversation){0};
 }
 

@@ -61,6 +61,7 @@ void generation_free(generation *g)
     free(g->choices);
     free(g->functions);
     free(g->called);
+    item_list_free(g->served->engine->responses, &g->items);
     free(g->biases);
     free(g);
 }

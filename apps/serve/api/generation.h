@@ -8,6 +8,7 @@
 #include "serve/api/logprobs.h"
 #include "serve/api/prompts.h"
 #include "serve/api/response_format.h"
+#include "serve/api/response_store.h"
 #include "serve/endpoints.h"
 #include "text/stops.h"
 
@@ -104,6 +105,8 @@ struct generation {
     char *functions; /* JSON; NULL: none may be called */
     char *called;    /* those of the constraint; NULL: it is not about calls */
     bool one_call, in_reasoning;
+    bool stores;     /* the response is kept, with: */
+    item_list items; /* of the conversation, of the Responses API */
     prompt_list prompts;
     /* The answer. */
     struct compiling *compiling; /* of the constraint: there are no choices yet; NULL: nothing is compiled */

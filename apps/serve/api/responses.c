@@ -1,9 +1,10 @@
-/* POST /v1/responses: OpenAI's newer API, without state. Each request has the whole conversation as items; the answer
- * has items too: reasoning, messages, calls of functions. */
+/* /v1/responses: OpenAI's newer API. A request has the conversation as items (response_input.c); the answer has items too:
+ * reasoning, messages, calls of functions. Responses are stored, so that the next request can name them. */
 #define _GNU_SOURCE
 #include "serve/api/chat_prompt.h"
 #include "serve/api/functions.h"
 #include "serve/api/progress.h"
+#include "serve/api/response_input.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +18,15 @@ static const char *const item_prefixes[] = {
     [HEARTH_ANSWER_TEXT] = "msg", [HEARTH_ANSWER_REASONING] = "rs", [HEARTH_ANSWER_CALL] = "fc"};
 
 /* "msg_…": unique for each part. */
+static void make_item_id(char id[RESPONSE_ID], const choice *c, size_t i)
+{
+    snprintf(id, RESPONSE_ID, "%s_%s_%zu", item_prefixes[c->parts[i].kind], strchr(c->generation->name, '_') + 1, i);
+}
+
 static void write_item_id(json *j, const char *key, const choice *c, size_t i)
 {
-    char id[80];
-    snprintf(id, sizeof id, "%s_%s_%zu", item_prefixes[c->parts[i].kind],
-             strchr(c->generation->name, '_') + 1, i);
+    char id[RESPONSE_ID];
+    make_item_id(id, c, i);
     json_word(j, key, id);
 }
 
@@ -169,8 +174,8 @@ static void write_request(json *j, const generation *g)
     json_float(j, "top_p", (double)g->sampler.top_p, 6);
     json_float(j, "presence_penalty", (double)g->sampler.presence_penalty, 6);
     json_float(j, "frequency_penalty", (double)g->sampler.frequency_penalty, 6);
-    json_put_null(j, "previous_response_id");
-    json_bool(j, "store", false);
+    write_field(j, g, "previous_response_id", "null");
+    json_bool(j, "store", g->stores);
     json_bool(j, "background", false);
     json_word(j, "service_tier", "default");
     write_tools(j, g);
@@ -330,10 +335,50 @@ static void send_part(choice *c, hearth_answer_kind kind, const char *text, size
     generation_send(c->generation, types[kind], &l);
 }
 
+/* ---- the store -------------------------------------------------------------------------------------------- */
+
+/* An item of the answer, as the next request would have it. */
+static bool add_output(item_list *items, choice *c, size_t i)
+{
+    json_line l;
+    char *line, id[RESPONSE_ID];
+    size_t n;
+    if (!json_array_begin(&l)) return false;
+    c->probs.n_written = c->probs.n; /* of no use there */
+    write_item(&l.j, NULL, c, i, ITEM_DONE);
+    if (!json_array_end(&l, &line, &n)) return false;
+    make_item_id(id, c, i);
+    bool ok = item_list_add(items, id, c->generation->call->owner, line + 1, n - 3); /* [ ]\n around it */
+    free(line);
+    return ok;
+}
+
+/* Without memory it is not stored, which a client learns as from one that was dropped. */
+static void store_response(generation *g, const char *body, size_t n)
+{
+    choice *c = &g->choices[0];
+    bool ok = g->stores && body;
+    for (size_t i = 0; ok && i < c->n_part; i++) ok = add_output(&g->items, c, i);
+    if (ok) response_store_add(g->served->engine->responses, g->name, g->call->owner, &g->items, body, n);
+}
+
+static bool write_whole(generation *g, char **body, size_t *n)
+{
+    json_line l;
+    *body = NULL;
+    if (!json_line_begin(&l)) return false;
+    write_members(&l.j, g, true);
+    return json_line_end(&l, body, n);
+}
+
 static void end_choice(choice *c)
 {
     generation *g = c->generation;
+    char *body;
+    size_t n;
     if (g->n_opened > 0) close_part(c);
+    if (write_whole(g, &body, &n)) store_response(g, body, n);
+    free(body);
     send_state(g, c->finish == FINISH_LENGTH ? "response.incomplete" : "response.completed", true);
 }
 
@@ -346,9 +391,11 @@ static void send_failure(generation *g)
 
 static void answer_whole(generation *g)
 {
-    json_line l;
-    if (json_line_begin(&l)) write_members(&l.j, g, true);
-    call_line(g->call, &l);
+    char *body;
+    size_t n;
+    bool ok = write_whole(g, &body, &n);
+    if (ok) store_response(g, body, n);
+    call_reply(g->call, ok ? 200 : 503, body, ok ? n : 0);
 }
 
 const answer_format openai_response_format = {.prefix = "resp_",
@@ -359,160 +406,13 @@ const answer_format openai_response_format = {.prefix = "resp_",
                                               .fail = send_failure,
                                               .whole = answer_whole};
 
-/* ---- items of the request ---------------------------------------------------------------------------------------- */
-
-static const char text_types[] = "input_text|output_text|text|summary_text|reasoning_text|refusal";
-
-/* An item of type message; what the assistant wrote may have calls behind it. */
-static bool read_message(fields *f, assistant_turn *t)
-{
-    static const char *const roles[] = {"user", "system", "developer"};
-    const char *role, *content;
-    size_t n;
-    if (!fields_need_word(f, "role", &role) ||
-        !content_read(f, "content", text_types, t->owner, &content, &n))
-        return false;
-    if (strcmp(role, "assistant") == 0) {
-        if ((t->has_text || t->has_calls) && !turn_end(t)) return fields_no_memory(f);
-        t->text = content, t->n_text = n, t->has_text = true;
-        return true;
-    }
-    for (size_t i = 0; i < 3; i++)
-        if (strcmp(role, roles[i]) == 0)
-            return (turn_end(t) &&
-                    conversation_add(t->owner, i == 0 ? "user" : "system", content, n, NULL)) ||
-                   fields_no_memory(f);
-    return fields_fail(f, "role", "one of user, assistant, system, developer is expected");
-}
-
-/* Calls of tools as the API has them, with the member that says what is wanted. A call of a function has it as its
- * arguments; of others the model sees a call of a function with that member. */
-static const struct {
-    const char *type, *name, *member;
-    bool is_arguments, has_result; /* in the item itself */
-} call_items[] = {
-    {"function_call", NULL, "arguments", true, false},
-    {"mcp_call", NULL, "arguments", true, true},
-    {"custom_tool_call", NULL, "input", false, false},
-    {"local_shell_call", "local_shell", "action", false, false},
-    {"shell_call", "shell", "action", false, false},
-    {"apply_patch_call", "apply_patch", "operation", false, false},
-    {"computer_call", "computer", "action", false, false},
-};
-
-/* Items of tools that the API's own servers run: what they found is in the answer behind them. */
-static const char *const skipped_items[] = {"web_search_call",  "file_search_call",     "code_interpreter_call",
-                                            "mcp_list_tools",   "mcp_approval_request", "mcp_approval_response",
-                                            "image_generation_call", "compaction"};
-
-static bool read_id(fields *f, const char **id)
-{
-    *id = NULL;
-    if (!fields_word(f, "call_id", id) || (!*id && !fields_word(f, "id", id))) return false;
-    return *id || fields_fail(f, "call_id", "a text is expected; the field is missing");
-}
-
-static bool add_result(fields *f, assistant_turn *t, const char *id, const char *name)
-{
-    const char *output = "";
-    size_t n = 0;
-    json_line members;
-    bool is_content = !fields_value(f, name) || hth_json_kind_of(fields_value(f, name)) == HTH_JSON_TEXT ||
-                      hth_json_kind_of(fields_value(f, name)) == HTH_JSON_ARRAY;
-    if (!(is_content ? content_read(f, name, text_types, t->owner, &output, &n)
-                     : arguments_read(f, name, t->owner, &output, &n)))
-        return false;
-    if (!turn_end(t) || !json_line_begin(&members)) return fields_no_memory(f);
-    json_word(&members.j, "tool_call_id", id);
-    return conversation_add(t->owner, "tool", output, n, &members) || fields_no_memory(f);
-}
-
-/* A call of call_items[i]. Its arguments are the text of a member, or an object with that member. */
-static bool read_call(fields *f, assistant_turn *t, size_t i)
-{
-    const char *id, *name = call_items[i].name, *arguments;
-    size_t n;
-    json_line l;
-    if (!read_id(f, &id) || (!name && !fields_need_word(f, "name", &name))) return false;
-    if (!arguments_read(f, call_items[i].member, t->owner, &arguments, &n)) return false;
-    if (!call_items[i].is_arguments) {
-        const hth_json *v = fields_value(f, call_items[i].member);
-        char *text;
-        if (!json_line_begin(&l)) return fields_no_memory(f);
-        if (hth_json_kind_of(v) == HTH_JSON_TEXT) json_text(&l.j, call_items[i].member, v->text.bytes, v->text.n);
-        else json_raw(&l.j, call_items[i].member, arguments, n);
-        if (!json_line_end(&l, &text, &n)) return fields_no_memory(f);
-        arguments = text, n -= text[n - 1] == '\n';
-        if (!conversation_own(t->owner, text)) return fields_no_memory(f);
-    }
-    if (!turn_call(t, id, name, arguments, n)) return fields_no_memory(f);
-    return !call_items[i].has_result || add_result(f, t, id, "output");
-}
-
-/* Reasoning belongs to what follows it. */
-static bool read_reasoning(fields *f, assistant_turn *t)
-{
-    const char *text = "";
-    size_t n = 0;
-    if (!turn_end(t)) return fields_no_memory(f);
-    if (fields_value(f, "content") && !content_read(f, "content", text_types, t->owner, &text, &n))
-        return false;
-    if (n == 0) return true; /* a summary, or what is encrypted: nothing for the model */
-    t->reasoning = text, t->n_reasoning = n, t->has_reasoning = true;
-    return true;
-}
-
-static bool read_item(fields *f, void *user)
-{
-    assistant_turn *t = user;
-    const char *type = "message";
-    if (!fields_word(f, "type", &type)) return false;
-    if (strcmp(type, "message") == 0) return read_message(f, t);
-    if (strcmp(type, "reasoning") == 0) return read_reasoning(f, t);
-    for (size_t i = 0; i < sizeof call_items / sizeof *call_items; i++)
-        if (strcmp(type, call_items[i].type) == 0) return read_call(f, t, i);
-    for (size_t i = 0; i < sizeof skipped_items / sizeof *skipped_items; i++)
-        if (strcmp(type, skipped_items[i]) == 0) return true;
-    const char *id;
-    size_t n = strlen(type);
-    if (n > 7 && strcmp(type + n - 7, "_output") == 0) return read_id(f, &id) && add_result(f, t, id, "output");
-    return fields_fail(f, "type", "items of type '%.60s' are not supported", type);
-}
-
-static bool read_input(fields *f, conversation *c)
-{
-    const hth_json *input = fields_value(f, "input");
-    const char *text = NULL;
-    size_t n = 0;
-    assistant_turn t = {.owner = c};
-    if (!fields_text(f, "instructions", &text, &n)) return false;
-    if (text && n > 0 && !conversation_add(c, "system", text, n, NULL)) return fields_no_memory(f);
-    if (hth_json_kind_of(input) == HTH_JSON_TEXT) {
-        text = input->text.bytes, n = input->text.n;
-        return conversation_add(c, "user", text, n, NULL) || fields_no_memory(f);
-    }
-    if (hth_json_kind_of(input) != HTH_JSON_ARRAY)
-        return fields_fail(f, "input", "a text or an array of items is expected, not %s",
-                           json_kind_words(hth_json_kind_of(input)));
-    if (hth_json_count(input) > MAX_MESSAGES)
-        return fields_fail(f, "input", "%zu items; at most %d are taken", hth_json_count(input), MAX_MESSAGES);
-    bool ok = fields_each(f, "input", input, read_item, &t);
-    if (ok && !turn_end(&t)) ok = fields_no_memory(f);
-    turn_drop(&t);
-    /* Clients ask with an empty input whether the server is there. */
-    return ok && (c->n > 0 || conversation_add(c, "user", "", 0, NULL) || fields_no_memory(f));
-}
-
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-/* What would need a server that remembers. */
-static bool refuse_state(fields *f)
+static bool refuse_background(fields *f)
 {
     bool background = false;
-    static const char *const names[] = {"previous_response_id", "conversation"};
-    for (size_t i = 0; i < 2; i++)
-        if (fields_value(f, names[i]))
-            return fields_fail(f, names[i], "nothing is stored here: send the full input");
+    if (fields_value(f, "conversation"))
+        return fields_fail(f, "conversation", "is not supported: send previous_response_id, or the full input");
     return fields_bool(f, "background", &background) &&
            (!background || fields_fail(f, "background", "is not supported: send the full input and wait"));
 }
@@ -531,7 +431,9 @@ static bool read_options(fields *f, generation *g, chat_variables *v)
     int64_t n_top = 0;
     sampling_read(g, f);
     stops_read(g, f, "stop");
-    if (!length_read(g, f, "max_output_tokens") || !fields_bool(f, "stream", &g->is_stream) ||
+    g->stores = true;
+    if (!fields_bool(f, "store", &g->stores) || !length_read(g, f, "max_output_tokens") ||
+        !fields_bool(f, "stream", &g->is_stream) ||
         !progress_read(g, f) || !fields_int(f, "top_logprobs", 0, MAX_TOP, &n_top) ||
         !fields_object(f, "text", &text) || !read_effort(f, v))
         return false;
@@ -558,9 +460,9 @@ void responses_run(void *user, call *c)
     chat_variables v = {0};
     generation *g = generation_make(served, c, &openai_response_format, &f, &p);
     if (!g) return;
-    if (refuse_state(&f) && read_options(&f, g, &v) && template_variables(&f, &v.given) &&
+    if (refuse_background(&f) && read_options(&f, g, &v) && template_variables(&f, &v.given) &&
         read_functions(&f, g))
-        read_input(&f, &m);
+        response_input_read(&f, served->engine->responses, c->owner, &m, g->stores ? &g->items : NULL);
     chat_start(g, &m, &v, &p);
 }
 
@@ -573,8 +475,49 @@ void responses_count_run(void *user, call *c)
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     char *functions = NULL;
-    if (fields_read(c, &f, &p) && refuse_state(&f) && read_effort(&f, &v) && template_variables(&f, &v.given) &&
+    if (fields_read(c, &f, &p) && refuse_background(&f) && read_effort(&f, &v) && template_variables(&f, &v.given) &&
         functions_list(&f, &shape, &functions))
-        read_input(&f, &m);
+        response_input_read(&f, served->engine->responses, c->owner, &m, NULL);
     chat_count(served, c, &m, &v, functions, "response.input_tokens", &p);
+}
+
+/* ---- stored responses ---------------------------------------------------------------------------------------- */
+
+static void fail_unknown(call *c)
+{
+    problem p;
+    problem_set(&p, 404, "", "there is no response '%.60s' here", c->tail);
+    call_problem(c, &p);
+}
+
+/* GET /v1/responses/ID */
+void response_get_run(void *user, call *c)
+{
+    const served_model *served = user;
+    const char *body;
+    size_t n;
+    if (!response_store_find(served->engine->responses, c->tail, c->owner, &body, &n)) {
+        fail_unknown(c);
+        return;
+    }
+    char *copy = malloc(n);
+    if (copy) memcpy(copy, body, n);
+    call_reply(c, copy ? 200 : 503, copy, copy ? n : 0);
+}
+
+/* DELETE /v1/responses/ID */
+void response_delete_run(void *user, call *c)
+{
+    const served_model *served = user;
+    json_line l;
+    if (!response_store_delete(served->engine->responses, c->tail, c->owner)) {
+        fail_unknown(c);
+        return;
+    }
+    if (json_line_begin(&l)) {
+        json_word(&l.j, "id", c->tail);
+        json_word(&l.j, "object", "response");
+        json_bool(&l.j, "deleted", true);
+    }
+    call_line(c, &l);
 }

@@ -158,7 +158,7 @@ static bool check_body(connection *c, const head *h)
         connection_refuse(c, 417, "", "100-continue alone can be expected");
     } else if (h->n_field[HEAD_CONTENT_ENCODING] > 0 && !text_is(h->field[HEAD_CONTENT_ENCODING], "identity")) {
         connection_refuse(c, 415, "", "bodies are taken without Content-Encoding");
-    } else if (needs_engine && !is_json(h->field[HEAD_CONTENT_TYPE]) && !may_lack_type(h, c->request->form)) {
+    } else if (h->method == HTTP_POST && needs_engine && !is_json(h->field[HEAD_CONTENT_TYPE]) && !may_lack_type(h, c->request->form)) {
         connection_refuse(c, 415, "", "the Content-Type must be application/json");
     } else if (!h->chunked && h->content_length > limits->max_body) {
         connection_refuse(c, 413, "", "the body has %llu bytes; %zu are allowed",
@@ -229,7 +229,7 @@ static bool check_head(connection *c, const head *h)
     }
     if (!is_from_here(c, h)) return false;
     if (h->method == HTTP_OPTIONS && text_is(h->target, "*")) {
-        reply out = {.status = 204, .allow = "GET, HEAD, POST, OPTIONS"};
+        reply out = {.status = 204, .allow = "GET, HEAD, POST, DELETE, OPTIONS"};
         connection_reply(c, &out);
         return false;
     }
@@ -282,6 +282,7 @@ static void make_call(connection *c)
     }
     made->form = r->form;
     made->i_key = r->i_key;
+    snprintf(made->tail, sizeof made->tail, "%.*s", (int)(r->n_path - r->i_tail), r->path + r->i_tail);
     made->owner = access_owner(s->options.access, r->i_key);
     made->connection = c;
     r->call = made;

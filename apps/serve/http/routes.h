@@ -20,7 +20,7 @@ typedef void answer_fn(const request *r, reply *out);
 
 /* A row has one of `answer` and `run`. */
 typedef struct route {
-    unsigned method;  /* HTTP_GET, which HEAD is answered by too, or HTTP_POST */
+    unsigned method;  /* HTTP_GET, which HEAD is answered by too, HTTP_POST or HTTP_DELETE */
     const char *path; /* "/v1/models/{id}": the last part is variable; also the label in metrics */
     answer_fn *answer;
     call_fn *run;   /* on the engine thread, with the body of the request; see exchange.h */
