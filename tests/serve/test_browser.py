@@ -8,6 +8,7 @@ import re
 import time
 
 from browser import Browser, Relay, find_browser
+from page_cases import GROWING, MARKDOWN
 from server import CHATML, MODEL, Server, case, cases, chat_model, check, program, run_all, scratch
 
 FLOATS = program.data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
@@ -243,35 +244,6 @@ def reasoning_is_folded():
         check_clean(b, s.port)
 
 
-OUTSIDE = 'target="_blank" rel="noopener noreferrer nofollow"'
-MARKDOWN = [
-    ("a *b* **c** `d < e` ~~f~~", "<p>a <em>b</em> <strong>c</strong> <code>d &lt; e</code> <del>f</del></p>"),
-    ("***both***", "<p><strong><em>both</em></strong></p>"),
-    ("snake_case_name 2 * 3 * 4", "<p>snake_case_name 2 * 3 * 4</p>"),
-    ("a\nb", "<p>a<br>b</p>"),
-    ("# One\n### Three #", "<h1>One</h1><h3>Three</h3>"),
-    ("- a\n- b\n  - c\n\n1. d\n2. e",
-     "<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul><ol start=\"1\"><li>d</li><li>e</li></ol>"),
-    ("3) x", "<ol start=\"3\"><li>x</li></ol>"),
-    ("- a\n\n  b", "<ul><li><p>a</p><p>b</p></li></ul>"),
-    ("> q\n> r\n\nt", "<blockquote><p>q<br>r</p></blockquote><p>t</p>"),
-    ("a\n\n---\n\nb", "<p>a</p><hr><p>b</p>"),
-    ("<b>x</b> &amp; &lt;", "<p>&lt;b&gt;x&lt;/b&gt; &amp;amp; &amp;lt;</p>"),
-    ("[x](http://a/b_(c)) [y](/z) [z](JaVaScRiPt:1)",
-     f'<p><a href="http://a/b_(c)" {OUTSIDE}>x</a> [y](/z) [z](JaVaScRiPt:1)</p>'),
-    ("see https://a.org/b.", f'<p>see <a href="https://a.org/b" {OUTSIDE}>https://a.org/b</a>.</p>'),
-    (r"\*a\* \_ `` a`b ``", "<p>*a* _ <code>a`b</code></p>"),
-    ("**open *and `open", "<p>**open *and `open</p>"),
-    ("| a | b |\n|---|--:|\n| 1 | `x\\|y` |\n| 2 |",
-     '<div class="table" tabindex="0"><table>'
-     '<thead><tr><th scope="col">a</th><th class="right" scope="col">b</th></tr></thead>'
-     '<tbody><tr><td>1</td><td class="right"><code>x|y</code></td></tr>'
-     '<tr><td>2</td><td class="right"></td></tr></tbody></table></div>'),
-    ("a | b\nno table", "<p>a | b<br>no table</p>"),
-    ("", ""),
-]
-
-
 @case
 def markdown_becomes_elements():
     with Server("-t", "1") as s, Browser() as b:
@@ -297,11 +269,10 @@ def markdown_becomes_elements():
             showMarkdown(all, t);
             return e.innerHTML === all.innerHTML && e.firstElementChild === first;
         }})()"""), "text that grows")
-        time_of = ("((piece, n) => { const e = make('div'), t = piece.repeat(n), from = performance.now();"
+        time_of = ("((piece, n, end) => { const e = make('div'), t = piece.repeat(n) + end, from = performance.now();"
                    " showMarkdown(e, t); return (performance.now() - from) / 1000; })")
-        for piece in ("*", "_a ", "**a", "[", "](", "`", "``` ", "<", "> ", "- ", "|", "| a |\n|-|\n", "\\", "~~x",
-                      "https://a", "\n", "  - a\n", "***", "![a](", "`a``b"):
-            seconds = b.run(f"{time_of}({json.dumps(piece)}, {50000 // len(piece)})")
+        for piece, end in GROWING:
+            seconds = b.run(f"{time_of}({json.dumps(piece)}, {50000 // len(piece)}, {json.dumps(end)})")
             check(seconds < 5, "50,000 characters of", repr(piece), "take", seconds, "s")
 
 

@@ -13,8 +13,10 @@ import threading
 import time
 
 from server import HEARTH, MODEL, SOURCE, Server, case, cases, check, good, program, read_all, run_all, scratch, until
+from page_cases import GROWING, MARKDOWN
 from program import least_ram
 
+PAGE = os.path.join(SOURCE, "apps", "serve", "page")
 DEPLOY = os.path.join(SOURCE, "deploy")
 FLOATS = program.data("models/storyteller-drelu/storyteller-drelu-f32.gguf")  # with neurons that are not active
 
@@ -102,6 +104,34 @@ def the_page_loads_nothing_and_parses_no_html():
     check(len(ids) == len(set(ids)), "an id twice")
     named = set(re.findall(r'\b(?:byId|on)\("([\w-]+)"[,)]', script))
     check(named <= set(ids) | {"set-"}, "no such element", named - set(ids))
+
+
+def ask_page(*questions):
+    """The values of expressions of the page with their arguments, by Node."""
+    node = shutil.which("node")
+    if not node:
+        raise cases.Skip("there is no node (Debian: nodejs)")
+    files = ["elements.js", "markdown.js"]
+    done = subprocess.run([node, os.path.join(SOURCE, "tests", "serve", "page_dom.mjs"), PAGE, *files],
+                          input=json.dumps(questions), capture_output=True, encoding="utf-8", timeout=600)
+    check(done.returncode == 0, done.stderr)
+    answers = json.loads(done.stdout)
+    for question, answer in zip(questions, answers):
+        check("value" in answer, question, answer)
+    return answers
+
+
+@case
+def texts_become_elements():
+    for (text, expected), answer in zip(MARKDOWN, ask_page(*(["shown", text] for text, _ in MARKDOWN))):
+        check(answer["value"] == expected, text, answer["value"], expected)
+
+
+@case
+def no_text_is_shown_slowly():
+    asked = [["shownRepeated", piece, max(1, 50000 // len(piece)), end] for piece, end in GROWING]
+    for question, answer in zip(asked, ask_page(*asked)):
+        check(answer["seconds"] < 20, question, "takes", answer["seconds"], "s")
 
 
 @case

@@ -231,7 +231,7 @@ function send() {
     text = field.value.trim();
   if (!text || page.run || !page.isReached) return;
   if (!page.open) openConversation(newConversation(page.defaults.settings, page.defaults.system));
-  addMessage(page.open, page.open.leaf, "user", field.value.replace(/\s+$/, ""));
+  addMessage(page.open, page.open.leaf, "user", field.value.trimEnd());
   field.value = "";
   resizeComposer();
   if (!page.conversations.includes(page.open)) page.conversations.unshift(page.open);

@@ -223,7 +223,7 @@ function makeEditor(conversation, message) {
   };
   field.value = message.content;
   const save = () => {
-    const text = field.value.replace(/\s+$/, "");
+    const text = field.value.trimEnd();
     page.editing = null;
     if (!text || (!isUser && text === message.content)) return close();
     const edited = addMessage(conversation, message.parent, message.role, text);
