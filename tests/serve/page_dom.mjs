@@ -10,7 +10,7 @@ import path from "node:path";
 import vm from "node:vm";
 
 const VOID = new Set(["br", "hr", "input"]);
-const escape = text => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+const escape = text => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\u00a0/g, "&nbsp;");
 
 class Text {
   constructor(data) {
@@ -46,6 +46,9 @@ class Element {
   }
   remove() {
     this.parent.childNodes = this.parent.childNodes.filter(c => c !== this);
+  }
+  get localName() {
+    return this.tag;
   }
   get children() {
     return this.childNodes.filter(c => c instanceof Element);
@@ -88,11 +91,17 @@ function shown(text) {
   showMarkdown(element, text);
   return element.innerHTML;
 }
+function addressBelow(pathname, path) {
+  location.pathname = pathname;
+  return addressOf(path);
+}
 function shownRepeated(piece, n, end) {
   return shown(piece.repeat(n) + end).length;
 }
 `;
-const context = vm.createContext({document, crypto});
+const location = {origin: "https://host", pathname: "/"};
+const sessionStorage = {getItem: () => null, setItem() {}};
+const context = vm.createContext({document, crypto, location, sessionStorage});
 vm.runInContext(names.map(n => fs.readFileSync(path.join(folder, n), "utf8")).join("\n") + OWN, context);
 
 const answers = [];

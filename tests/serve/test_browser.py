@@ -292,7 +292,7 @@ def a_key_is_asked_for_once():
             b.wait("page.isReached" if right else "byId('key-dialog').open && !byId('key-wrong').hidden")
         say(b, "One")
         b.wait(DONE)
-        check(b.run("[sessionStorage.getItem('key'), document.cookie]") == ["sk-right", ""], "where the key is")
+        check(b.run("[sessionStorage.getItem(KEY_NAME), document.cookie]") == ["sk-right", ""], "where the key is")
         b.reload()
         b.wait("page.isReached && document.querySelectorAll('.message').length === 2")
         check(not b.run("byId('key-dialog').open"), "it is asked for again")

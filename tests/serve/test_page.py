@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 
-from server import HEARTH, MODEL, SOURCE, Server, case, cases, check, good, program, read_all, run_all, scratch, until
+from server import HEARTH, MODEL, SOURCE, Server, bad, case, cases, check, good, program, read_all, run_all, scratch, until
 from page_cases import GROWING, MARKDOWN
 from program import least_ram
 
@@ -111,7 +111,7 @@ def ask_page(*questions):
     node = shutil.which("node")
     if not node:
         raise cases.Skip("there is no node (Debian: nodejs)")
-    files = ["elements.js", "markdown.js"]
+    files = ["elements.js", "markdown.js", "protocol.js"]
     done = subprocess.run([node, os.path.join(SOURCE, "tests", "serve", "page_dom.mjs"), PAGE, *files],
                           input=json.dumps(questions), capture_output=True, encoding="utf-8", timeout=600)
     check(done.returncode == 0, done.stderr)
@@ -125,6 +125,29 @@ def ask_page(*questions):
 def texts_become_elements():
     for (text, expected), answer in zip(MARKDOWN, ask_page(*(["shown", text] for text, _ in MARKDOWN))):
         check(answer["value"] == expected, text, answer["value"], expected)
+
+
+@case
+def the_page_asks_below_its_own_address():
+    places = [("/", "https://host/v1/models"), ("/llm/", "https://host/llm/v1/models"),
+              ("/llm", "https://host/llm/v1/models"), ("//other/", "https://host//other/v1/models")]
+    for (place, expected), answer in zip(places, ask_page(*(["addressBelow", place, "v1/models"] for place, _ in places))):
+        check(answer["value"] == expected, place, answer)
+    for name in os.listdir(PAGE):
+        with open(os.path.join(PAGE, name), encoding="utf-8") as f:
+            check(not re.search(r"""["'`]/(v1|stats|health|props)""", f.read()), name, "asks for an absolute path")
+
+
+@case
+def paths_may_begin_with_a_prefix():
+    with Server("--api-prefix", "/llm/x") as s:
+        for path in ("/", "/v1/models", "/health"):
+            check(s.get("/llm/x" + path).body == s.get(path).body, path)
+        check(s.get("/llm/x").body == s.get("/").body, "without a slash at the end")
+        check(s.get("/llm/v1/models").status == 404 and s.get("/llm/xx/v1/models").status == 404, "another prefix")
+        check(s.post("/llm/x/v1/messages", {}).json()["type"] == "error", "the form of errors")
+    for wrong in ("llm", "/llm/", "/l m", "/llm?x", "/", ""):
+        bad(2, "as /llm is expected", "serve", MODEL, "--api-prefix", wrong, "--check")
 
 
 @case

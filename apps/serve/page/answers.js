@@ -38,8 +38,8 @@ function connect() {
 async function connectNow() {
   for (let seconds = 1; ; seconds = Math.min(30, seconds * 2)) {
     try {
-      await protocol.get("/health");
-      showServer((await protocol.get("/v1/models")).data);
+      await protocol.get("health");
+      showServer((await protocol.get("v1/models")).data);
       return true;
     } catch (problem) {
       page.isReached = false;

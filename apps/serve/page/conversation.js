@@ -82,11 +82,11 @@ function requestFor(conversation, path, model, hasTemplate) {
   if (!hasTemplate) {
     const parts = path.map(m => (m.role === "user" && m.parent !== null ? "\n" + m.content : m.content));
     if (conversation.system) parts.unshift(conversation.system + "\n");
-    return ["/v1/completions", {max_tokens: 512, ...common, prompt: parts.join("")}];
+    return ["v1/completions", {max_tokens: 512, ...common, prompt: parts.join("")}];
   }
   const messages = path.filter(m => m.role === "user" || m.content).map(m => ({role: m.role, content: m.content}));
   if (conversation.system.trim()) messages.unshift({role: "system", content: conversation.system});
-  return ["/v1/chat/completions", {...common, messages}];
+  return ["v1/chat/completions", {...common, messages}];
 }
 
 /* Adds an event of a stream to an answer. True: it has text. */
