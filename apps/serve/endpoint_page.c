@@ -21,6 +21,8 @@ __asm__(".section .rodata\n"
         PART("page.css")
         PART("body.html")
         PART("elements.js")
+        PART("formulas.js")
+        PART("code.js")
         PART("markdown.js")
         PART("storage.js")
         PART("protocol.js")

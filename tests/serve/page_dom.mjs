@@ -91,6 +91,9 @@ function shown(text) {
   showMarkdown(element, text);
   return element.innerHTML;
 }
+function coloured(text, language) {
+  return make("code", null, ...colourCode(text, language)).innerHTML;
+}
 function addressBelow(pathname, path) {
   location.pathname = pathname;
   return addressOf(path);

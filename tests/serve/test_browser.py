@@ -8,7 +8,7 @@ import re
 import time
 
 from browser import Browser, Relay, find_browser
-from page_cases import GROWING, MARKDOWN
+from page_cases import CODE, GROWING, MARKDOWN
 from server import CHATML, MODEL, Server, case, cases, chat_model, check, program, run_all, scratch
 
 FLOATS = program.data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
@@ -252,6 +252,10 @@ def markdown_becomes_elements():
         for text, expected in MARKDOWN:
             shown = b.run(f"{show}({json.dumps(text)})")
             check(shown == expected, text, shown, expected)
+        colour = "((t, l) => make('code', null, ...colourCode(t, l)).innerHTML)"
+        for text, language, expected in CODE:
+            shown = b.run(f"{colour}({json.dumps(text)}, {json.dumps(language)})")
+            check(shown == expected, language, text, shown, expected)
         text = "```c++\n<a> *b*\n# c\n```\nafter"
         code = b.run(f"{show}({json.dumps(text)})")
         check("<code>&lt;a&gt; *b*\n# c</code>" in code and code.endswith("<p>after</p>"), code)

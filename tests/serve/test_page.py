@@ -13,7 +13,7 @@ import threading
 import time
 
 from server import HEARTH, MODEL, SOURCE, Server, bad, case, cases, check, good, program, read_all, run_all, scratch, until
-from page_cases import GROWING, MARKDOWN
+from page_cases import CODE, GROWING, MARKDOWN
 from program import least_ram
 
 PAGE = os.path.join(SOURCE, "apps", "serve", "page")
@@ -111,7 +111,7 @@ def ask_page(*questions):
     node = shutil.which("node")
     if not node:
         raise cases.Skip("there is no node (Debian: nodejs)")
-    files = ["elements.js", "markdown.js", "protocol.js"]
+    files = ["elements.js", "formulas.js", "code.js", "markdown.js", "protocol.js"]
     done = subprocess.run([node, os.path.join(SOURCE, "tests", "serve", "page_dom.mjs"), PAGE, *files],
                           input=json.dumps(questions), capture_output=True, encoding="utf-8", timeout=600)
     check(done.returncode == 0, done.stderr)
@@ -125,6 +125,12 @@ def ask_page(*questions):
 def texts_become_elements():
     for (text, expected), answer in zip(MARKDOWN, ask_page(*(["shown", text] for text, _ in MARKDOWN))):
         check(answer["value"] == expected, text, answer["value"], expected)
+    asked = [["coloured", text, language] for text, language, _ in CODE]
+    for (text, language, expected), answer in zip(CODE, ask_page(*asked)):
+        check(answer["value"] == expected, language, text, answer["value"], expected)
+    (long,) = ask_page(["(text, n) => colourCode(text.repeat(n), 'c').map(n => n.textContent || n).join('') === text.repeat(n)",
+                        'int "a" /* 1 */ ', 2000])
+    check(long["value"] is True, "characters are lost")
 
 
 @case

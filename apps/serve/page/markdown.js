@@ -1,5 +1,5 @@
-/* Shows markdown as elements: headings, lists, quotes, tables, code, emphasis, links. What it does not know stays
- * text. HTML in it is text too, and images are shown as links, because a page must not fetch what a model names.
+/* Shows markdown as elements: headings, lists, quotes, tables, code, formulas, emphasis, links. What it does not know
+ * stays text. HTML in it is text too, and images are shown as links, because a page must not fetch what a model names.
  * Every line is looked at a bounded number of times: texts are as long as a model likes. */
 
 const MAX_DEPTH = 8;
@@ -52,6 +52,25 @@ function makeHeading(line, mark) {
   while (text[end - 1] === "#") end--;
   const isClosed = end === 0 || /\s/.test(text[end - 1]);
   return {type: "heading", level: mark[1].length, text: isClosed ? text.slice(0, end).trimEnd() : text};
+}
+
+/* A formula in lines of its own: $$ or \[ at their beginning, its end at theirs. [text, the line after it], or null. */
+const MAX_FORMULA_LINES = 100;
+
+function readFormula(lines, at) {
+  const first = lines[at].trim(),
+    close = first.startsWith("$$") ? "$$" : first.startsWith("\\[") ? "\\]" : null;
+  if (!close) return null;
+  const last = Math.min(lines.length, at + MAX_FORMULA_LINES);
+  for (let end = at; end < last; end++) {
+    const line = end > at ? lines[end].trim() : first.slice(2);
+    const found = line.indexOf(close);
+    if (found < 0) continue;
+    if (found + 2 < line.length) return null; /* it is in a paragraph */
+    const whole = lines.slice(at, end + 1).join("\n").trim();
+    return [whole.slice(2, -2), end + 1];
+  }
+  return null;
 }
 
 function takeQuote(lines, at) {
@@ -113,7 +132,14 @@ function isTable(lines, at) {
 
 function takeParagraph(lines, at) {
   let end = at + 1;
-  while (end < lines.length && !isBlank(lines[end]) && !beginsBlock(lines[end]) && !isTable(lines, end)) end++;
+  while (
+    end < lines.length &&
+    !isBlank(lines[end]) &&
+    !beginsBlock(lines[end]) &&
+    !isTable(lines, end) &&
+    !readFormula(lines, end)
+  )
+    end++;
   return [{type: "paragraph", text: lines.slice(at, end).join("\n")}, end];
 }
 
@@ -127,6 +153,8 @@ function takeBlock(lines, at) {
   if (LINE.quote.test(line)) return takeQuote(lines, at);
   if (LINE.item.test(line)) return takeList(lines, at);
   if (isTable(lines, at)) return takeTable(lines, at);
+  const formula = readFormula(lines, at);
+  if (formula) return [{type: "formula", text: formula[0]}, formula[1]];
   return takeParagraph(lines, at);
 }
 
@@ -228,6 +256,26 @@ function takeBareLink(text, at) {
   return url.length > 8 ? [linkTo(url, url), at + url.length] : null;
 }
 
+/* A formula that `open` begins at `at` and `close` ends. What is no formula of formulas.js stays as it is written. */
+function takeFormula(text, at, open, close, absent) {
+  if (absent.has(close)) return null;
+  const from = at + open.length,
+    end = text.indexOf(close, from);
+  if (end < 0) absent.add(close);
+  if (end < 0 || (open === "$" && !isDollarFormula(text, at, end))) return null;
+  const after = end + close.length,
+    formula = makeFormula(text.slice(from, end), open === "$$" || open === "\\[");
+  return [formula || document.createTextNode(text.slice(at, after)), after];
+}
+
+/* Dollars are prices and variables too: "$5 or $6", "$HOME:$PATH". */
+function isDollarFormula(text, at, end) {
+  const isWord = i => /[\p{L}\p{N}$]/u.test(text[i] || " "),
+    isSpace = i => /\s/.test(text[i]);
+  const isShort = end > at + 1 && end - at < 300 && !text.slice(at, end).includes("\n");
+  return isShort && !isSpace(at + 1) && !isSpace(end - 1) && !isWord(end + 1) && (at === 0 || !isWord(at - 1));
+}
+
 const EMPHASIS = [
   ["***", "strong", "em"],
   ["**", "strong"],
@@ -252,8 +300,16 @@ function takeSpecial(text, at, depth, absent) {
   switch (text[at]) {
     case "\n":
       return [make("br"), at + 1];
-    case "\\":
+    case "$":
+      return text[at + 1] === "$"
+        ? takeFormula(text, at, "$$", "$$", absent)
+        : takeFormula(text, at, "$", "$", absent);
+    case "\\": {
+      const close = {"(": "\\)", "[": "\\]"}[text[at + 1]],
+        formula = close && takeFormula(text, at, text.slice(at, at + 2), close, absent);
+      if (formula) return formula;
       return /[!-/:-@[-`{-~]/.test(text[at + 1] || "") ? [document.createTextNode(text[at + 1]), at + 2] : null;
+    }
     case "`":
       return takeCode(text, at, absent);
     case "[":
@@ -276,7 +332,7 @@ function parseInline(text, depth) {
   if (depth > MAX_DEPTH) return [document.createTextNode(text)];
   const nodes = [],
     absent = new Set(); /* delimiters without an end from here on */
-  const special = /[\\`*_~[!<h\n]/g;
+  const special = /[\\`*_~[!<h$\n]/g;
   let from = 0;
   for (let found = special.exec(text); found; found = special.exec(text)) {
     const taken = takeSpecial(text, found.index, depth, absent);
@@ -305,7 +361,7 @@ function makeCode(block) {
       make("span", null, block.language || "text"),
       copyButton("Copy this code", () => block.text, "Copy"),
     ),
-    make("pre", {tabindex: "0"}, make("code", null, block.text)),
+    make("pre", {tabindex: "0"}, make("code", null, ...colourCode(block.text, block.language))),
   );
 }
 
@@ -330,12 +386,21 @@ function makeTable(block) {
   );
 }
 
+function makeFormulaBlock(block) {
+  const formula = makeFormula(block.text, true);
+  return formula ? make("div", {class: "formula", tabindex: "0"}, formula) : make("p", {class: "source"}, block.source);
+}
+
+/* "[ ]" and "[x]" at the beginning of an item are boxes, which a reader cannot change. */
 function makeItem(lines, depth) {
-  const blocks = parseBlocks(lines),
+  const box = /^\[([ xX])\]\s/.exec(lines[0]),
+    isDone = box && box[1] !== " ",
+    blocks = parseBlocks(box ? [lines[0].slice(box[0].length), ...lines.slice(1)] : lines),
     isLoose = lines.some((l, i) => l === "" && i < lines.length - 1);
   return make(
     "li",
-    null,
+    {class: box ? "task" : null},
+    box && make("input", {type: "checkbox", disabled: true, checked: isDone, "aria-label": isDone ? "Done" : "To do"}),
     ...blocks.flatMap(b => (b.type === "paragraph" && !isLoose ? parseInline(b.text, 0) : [makeBlock(b, depth + 1)])),
   );
 }
@@ -359,6 +424,8 @@ function makeBlock(block, depth) {
       );
     case "table":
       return makeTable(block);
+    case "formula":
+      return makeFormulaBlock(block);
     default:
       return make("p", null, ...parseInline(block.text, 0));
   }
