@@ -31,6 +31,7 @@ __asm__(".section .rodata\n"
         PART("notices.js")
         PART("answers.js")
         PART("messages.js")
+        PART("attachments.js")
         PART("page.js")
         PART("end.html")
         "serve_page_end:\n"

@@ -104,14 +104,14 @@ function shownRepeated(piece, n, end) {
 `;
 const location = {origin: "https://host", pathname: "/"};
 const sessionStorage = {getItem: () => null, setItem() {}};
-const context = vm.createContext({document, crypto, location, sessionStorage});
+const context = vm.createContext({document, crypto, location, sessionStorage, TextDecoder, Blob});
 vm.runInContext(names.map(n => fs.readFileSync(path.join(folder, n), "utf8")).join("\n") + OWN, context);
 
 const answers = [];
 for (const [what, ...given] of JSON.parse(fs.readFileSync(0, "utf8"))) {
   const from = performance.now();
   try {
-    const value = vm.runInContext("(" + what + ")", context)(...given);
+    const value = await vm.runInContext("(" + what + ")", context)(...given);
     answers.push({value, seconds: (performance.now() - from) / 1000});
   } catch (error) {
     answers.push({error: String(error)});

@@ -111,7 +111,7 @@ def ask_page(*questions):
     node = shutil.which("node")
     if not node:
         raise cases.Skip("there is no node (Debian: nodejs)")
-    files = ["elements.js", "formulas.js", "code.js", "markdown.js", "protocol.js"]
+    files = ["elements.js", "formulas.js", "code.js", "markdown.js", "protocol.js", "conversation.js", "attachments.js"]
     done = subprocess.run([node, os.path.join(SOURCE, "tests", "serve", "page_dom.mjs"), PAGE, *files],
                           input=json.dumps(questions), capture_output=True, encoding="utf-8", timeout=600)
     check(done.returncode == 0, done.stderr)
@@ -154,6 +154,33 @@ def paths_may_begin_with_a_prefix():
         check(s.post("/llm/x/v1/messages", {}).json()["type"] == "error", "the form of errors")
     for wrong in ("llm", "/llm/", "/l m", "/llm?x", "/", ""):
         bad(2, "as /llm is expected", "serve", MODEL, "--api-prefix", wrong, "--check")
+
+
+@case
+def files_become_blocks_of_the_message():
+    cases_of = [
+        ("Look", [], "Look"), ("", [["a", "x"]], "File a:\n\n```\nx\n```"),
+        ("Look", [["a.py", "x\n"], ["b", "y"]], "Look\n\nFile a.py:\n\n```py\nx\n```\n\nFile b:\n\n```\ny\n```"),
+        ("", [["n.md", "```\nx\n`````"]], "File n.md:\n\n``````md\n```\nx\n`````\n``````"),
+        ("", [["a.b c", ""]], "File a.b c:\n\n```\n\n```")]
+    made = "(text, files) => withFiles(text, files.map(([name, text]) => ({name, text})))"
+    for (text, files, expected), answer in zip(cases_of, ask_page(*([made, text, files] for text, files, _ in cases_of))):
+        check(answer["value"] == expected, files, answer["value"])
+    read = "bytes => readTextFile(new Blob([Uint8Array.from(bytes)])).catch(error => '! ' + error.message)"
+    given = [(b"\xef\xbb\xbfa\r\nb\rc", "a\nb\nc"), ("ü".encode(), "ü"), (b"\xff", "! it is no text in UTF-8"),
+             (b"a\0b", "! it is no text"), (b"a" * 1000001, "! it is larger than 1.0 MB")]
+    for (content, expected), answer in zip(given, ask_page(*([read, list(content)] for content, _ in given))):
+        check(answer["value"] == expected, content[:20], answer["value"])
+
+
+@case
+def conversations_are_found_by_their_texts():
+    messages = {"a": {"id": "a", "parent": None, "role": "user", "content": "The First question"},
+                "b": {"id": "b", "parent": "a", "role": "assistant", "content": "x" * 100 + " ÄPFEL " + "y" * 100}}
+    conversation = {"title": "", "messages": messages, "leaf": "b"}
+    wanted = [("first", {}), ("äpfel", {"message": "b", "around": "x" * 19 + " ÄPFEL " + "y" * 74}), ("z", None)]
+    for (text, expected), answer in zip(wanted, ask_page(*(["findIn", conversation, text] for text, _ in wanted))):
+        check(answer["value"] == expected, text, answer["value"])
 
 
 @case

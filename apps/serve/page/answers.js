@@ -228,11 +228,13 @@ function stop() {
 
 function send() {
   const field = byId("composer-text"),
-    text = field.value.trim();
+    text = withFiles(field.value.trim() && field.value.trimEnd(), page.attached);
   if (!text || page.run || !page.isReached) return;
   if (!page.open) openConversation(newConversation(page.defaults.settings, page.defaults.system));
-  addMessage(page.open, page.open.leaf, "user", field.value.trimEnd());
+  addMessage(page.open, page.open.leaf, "user", text);
   field.value = "";
+  page.attached = [];
+  showAttached();
   resizeComposer();
   if (!page.conversations.includes(page.open)) page.conversations.unshift(page.open);
   page.open.updated = Date.now();
