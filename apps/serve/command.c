@@ -252,7 +252,9 @@ static int check_prefix(const char *prefix)
     size_t n = prefix ? strlen(prefix) : 0;
     bool is_path = n > 1 && *prefix == '/' && prefix[n - 1] != '/' && n < ROUTE_MAX_PATH / 2;
     if (!prefix || (is_path && !strpbrk(prefix, "?#% "))) return 0;
-    return usage_error("--api-prefix %.100s: a path as /llm is expected, with a slash at its beginning and none at its end", prefix);
+    return usage_error(
+        "--api-prefix %.100s: a path as /llm is expected, with a slash at its beginning and none at its end",
+        prefix);
 }
 
 /* What belongs to one model is refused with several. */

@@ -428,6 +428,27 @@ def a_key_is_asked_for_once():
 
 
 @case
+def it_works_below_a_prefix():
+    with Server("-t", "1", "--api-prefix", "/llm", env={"HEARTH_API_KEY": "sk-right"}, model=with_chat(MODEL)) as s, Browser() as b:
+        b.change_requests(lambda body: {**body, "max_tokens": 8})
+        for place in ("/llm", "/llm/"):
+            b.urls.clear()
+            b.open(f"http://localhost:{s.port}{place}")
+            b.wait("byId('key-dialog').open")
+            b.type("sk-right")
+            b.press("Enter")
+            b.wait("page.isReached")
+            b.press("n", code="KeyN", modifiers=1)
+            say(b, "One")
+            b.wait(DONE)
+            asked = {u.split(f"localhost:{s.port}")[-1] for u in b.urls if not u.startswith(("data:", "blob:"))}
+            check({place, "/llm/v1/models", "/llm/v1/chat/completions"} <= asked, asked)
+            check(all(path.startswith("/llm") for path in asked), asked)
+            b.run("sessionStorage.clear()")
+        check_clean(b, s.port, allowed="status of 401")
+
+
+@case
 def a_server_that_restarts_is_found_again():
     model = with_chat(MODEL)
     with Server("-t", "1", model=model) as s:

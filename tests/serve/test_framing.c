@@ -323,9 +323,11 @@ TEST(routes_are_found_by_decoded_paths)
 TEST(paths_below_a_prefix_are_those_without_it)
 {
     static const char *const cases[][3] = {
-        {"/p/q/a?b", "/a", ""},   {"/p/%71/m/x/", "/m/{id}", "x"}, {"/a", "/a", ""},
-        {"/p/q", "/", ""},        {"/p/q/", "/", ""},              {"/p/qa", NULL, ""},
-        {"/p/q/p/q/a", NULL, ""}, {"/p/q//", NULL, ""},            {"/p", NULL, ""},
+        {"/p/q/a?b", "/a", ""},   {"/p/%71/m/x/", "/m/{id}", "x"},
+        {"/a", "/a", ""},         {"/p/q", "/", ""},
+        {"/p/q/", "/", ""},       {"/p/qa", NULL, ""},
+        {"/p/q/p/q/a", NULL, ""}, {"/p/q//", NULL, ""},
+        {"/p", NULL, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         route_match m;

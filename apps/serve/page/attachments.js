@@ -21,7 +21,9 @@ async function attachFiles(files) {
       page.attached.push({name, text: await readTextFile(file)});
       announce("Attached " + name);
     } catch (error) {
-      showBanner("attach", "“" + name + "” was not attached: " + error.message + ".", [["Close", () => hideBanner("attach")]]);
+      showBanner("attach", "“" + name + "” was not attached: " + error.message + ".", [
+        ["Close", () => hideBanner("attach")],
+      ]);
     }
   }
   showAttached();
@@ -55,8 +57,15 @@ function withFiles(text, files) {
       fence = "`".repeat(longest + 1),
       ending = /\.(\w{1,10})$/.exec(file.name);
     return (
-      "File " + file.name + ":\n\n" + fence + (ending ? ending[1] : "") + "\n" +
-      file.text + (file.text.endsWith("\n") ? "" : "\n") + fence
+      "File " +
+      file.name +
+      ":\n\n" +
+      fence +
+      (ending ? ending[1] : "") +
+      "\n" +
+      file.text +
+      (file.text.endsWith("\n") ? "" : "\n") +
+      fence
     );
   });
   return [text, ...blocks].filter(part => part !== "").join("\n\n");

@@ -1,5 +1,6 @@
 /* Colours of code: comments, texts, numbers, and words that a language keeps for itself. One reader serves all: a
- * language says how comments begin, which quotes it has, and its words. It may colour wrongly; the text stays the same. */
+ * language says how comments begin, which quotes it has, and its words. It may colour wrongly; the text stays the
+ * same. */
 
 const MAX_COLOURED = 50000; /* characters: each becomes an element in the worst case */
 
@@ -8,7 +9,8 @@ const wordsOf = text => new Set(text.trim().split(/\s+/));
 /* line, block: comments. quotes: of texts within a line; long: of texts over several lines. */
 const LANGUAGES = [
   {
-    names: wordsOf(`c h cc cpp cxx c++ hpp objc cs csharp c# java js javascript mjs jsx ts tsx typescript go golang kotlin kt
+    names:
+      wordsOf(`c h cc cpp cxx c++ hpp objc cs csharp c# java js javascript mjs jsx ts tsx typescript go golang kotlin kt
       swift scala php dart glsl hlsl cuda zig json json5 jsonc css scss less proto groovy gradle`),
     line: ["//"],
     block: ["/*", "*/"],
@@ -16,7 +18,8 @@ const LANGUAGES = [
     long: ["`", '"""'],
     words: wordsOf(`abstract async await bool boolean break byte case catch char class const constexpr continue debugger
       default defer delete do double else enum explicit export extends extern false final finally float fn for foreach
-      friend func fun function go goto guard if implements import in inline instanceof int interface internal is let long
+      friend func fun function go goto guard if implements import in inline instanceof int interface internal is let
+      long
       mutable namespace new nil null nullptr operator override package private protected public range readonly register
       return sealed self short signed sizeof static string struct super switch template this throw throws trait true try
       type typedef typename typeof undefined union unsigned using val var virtual void volatile when where while yield
@@ -28,17 +31,21 @@ const LANGUAGES = [
     block: ["/*", "*/"],
     quotes: '"',
     long: [],
-    words: wordsOf(`as async await bool break char const continue crate dyn else enum extern f32 f64 false fn for i8 i16 i32
-      i64 if impl in isize let loop match mod move mut pub ref return self Self static str struct super trait true type u8
+    words:
+      wordsOf(`as async await bool break char const continue crate dyn else enum extern f32 f64 false fn for i8 i16 i32
+      i64 if impl in isize let loop match mod move mut pub ref return self Self static str struct super trait true type
+      u8
       u16 u32 u64 unsafe use usize where while`),
   },
   {
-    names: wordsOf(`py python python3 rb ruby sh bash zsh fish shell console yaml yml toml pl perl r make makefile dockerfile
+    names:
+      wordsOf(`py python python3 rb ruby sh bash zsh fish shell console yaml yml toml pl perl r make makefile dockerfile
       docker cmake nix elixir ex julia jl nim tcl awk`),
     line: ["#"],
     quotes: "\"'",
     long: ['"""', "'''"],
-    words: wordsOf(`and as assert async await begin break case class continue def del do done elif else elsif end esac except
+    words:
+      wordsOf(`and as assert async await begin break case class continue def del do done elif else elsif end esac except
       export False false fi finally for from function global if import in is lambda let local match module nil None
       nonlocal not null or pass raise require rescue return select self set then True true try unless until when while
       with yield`),
@@ -52,7 +59,8 @@ const LANGUAGES = [
     isCaseless: true,
     words: wordsOf(`add all alter and as asc begin between by case check commit constraint create cross database default
       delete desc distinct drop else end exists foreign from full group having if in index inner insert into is join key
-      left like limit not null offset on or order outer over partition primary references returning right rollback select
+      left like limit not null offset on or order outer over partition primary references returning right rollback
+      select
       set table then union unique update using values view when where with bigint boolean char date integer int numeric
       real serial text timestamp varchar`),
   },
@@ -62,10 +70,18 @@ const LANGUAGES = [
     block: ["{-", "-}"],
     quotes: '"',
     long: [],
-    words: wordsOf(`and break case data do else elseif end false for function goto if import in instance let local module nil
+    words:
+      wordsOf(`and break case data do else elseif end false for function goto if import in instance let local module nil
       newtype not of or repeat return then true type until where while`),
   },
-  {names: wordsOf("html xml svg xhtml vue svelte"), isMarkup: true, line: [], block: ["<!--", "-->"], quotes: "\"'", long: []},
+  {
+    names: wordsOf("html xml svg xhtml vue svelte"),
+    isMarkup: true,
+    line: [],
+    block: ["<!--", "-->"],
+    quotes: "\"'",
+    long: [],
+  },
 ];
 
 /* Where the text in quotes at `at` ends, at most at `limit`; -1: nowhere. */

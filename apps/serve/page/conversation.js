@@ -65,7 +65,9 @@ function showBranch(conversation, id) {
 function titleOf(conversation) {
   if (conversation.title) return conversation.title;
   const first = pathOf(conversation).find(m => m.role === "user");
-  return first ? first.content.slice(0, 500).replace(/\s+/g, " ").trim().slice(0, 60) || "Untitled" : "New conversation";
+  return first
+    ? first.content.slice(0, 500).replace(/\s+/g, " ").trim().slice(0, 60) || "Untitled"
+    : "New conversation";
 }
 
 /* Where a conversation has a text in lower case: {} in its title, {message, around} in a message, or null. */

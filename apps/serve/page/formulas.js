@@ -12,7 +12,8 @@ function tableOf(text) {
 }
 
 const LETTERS = tableOf(`alpha α beta β gamma γ delta δ epsilon ϵ varepsilon ε zeta ζ eta η theta θ vartheta ϑ iota ι
-  kappa κ lambda λ mu μ nu ν xi ξ omicron ο pi π varpi ϖ rho ρ varrho ϱ sigma σ varsigma ς tau τ upsilon υ phi ϕ varphi φ
+  kappa κ lambda λ mu μ nu ν xi ξ omicron ο pi π varpi ϖ rho ρ varrho ϱ sigma σ varsigma ς tau τ upsilon υ phi ϕ varphi
+  φ
   chi χ psi ψ omega ω Gamma Γ Delta Δ Theta Θ Lambda Λ Xi Ξ Pi Π Sigma Σ Upsilon Υ Phi Φ Psi Ψ Omega Ω infty ∞ hbar ℏ
   ell ℓ Re ℜ Im ℑ aleph ℵ partial ∂ nabla ∇ emptyset ∅ varnothing ∅ imath ı jmath ȷ wp ℘ degree ° top ⊤ bot ⊥ $ $ % %
   # # & & _ _ backslash \\ dag † ddag ‡ S § pounds £ euro € checkmark ✓`);
@@ -26,13 +27,15 @@ const OPERATORS = tableOf(`times × cdot ⋅ div ÷ pm ± mp ∓ ast ∗ star �
   longrightarrow ⟶ longleftarrow ⟵ Longrightarrow ⟹ Longleftrightarrow ⟺ mapsto ↦ longmapsto ⟼ hookrightarrow ↪
   uparrow ↑ downarrow ↓ Uparrow ⇑ Downarrow ⇓ updownarrow ↕ nearrow ↗ searrow ↘ rightharpoonup ⇀ rightleftharpoons ⇌
   ldots … dots … dotsc … cdots ⋯ dotsb ⋯ vdots ⋮ ddots ⋱ prime ′ angle ∠ triangle △ square □ Box □ blacksquare ■
-  lozenge ◊ diamond ⋄ wr ≀ bowtie ⋈ coloneqq ≔ triangleq ≜ lesssim ≲ gtrsim ≳ trianglelefteq ⊴ trianglerighteq ⊵ rtimes ⋊
+  lozenge ◊ diamond ⋄ wr ≀ bowtie ⋈ coloneqq ≔ triangleq ≜ lesssim ≲ gtrsim ≳ trianglelefteq ⊴ trianglerighteq ⊵ rtimes
+  ⋊
   ltimes ⋉`);
 
 const LARGE = tableOf(`sum ∑ prod ∏ coprod ∐ bigcup ⋃ bigcap ⋂ bigoplus ⨁ bigotimes ⨂ bigodot ⨀ bigvee ⋁ bigwedge ⋀
   bigsqcup ⨆ biguplus ⨄`);
 const INTEGRALS = tableOf("int ∫ iint ∬ iiint ∭ oint ∮ oiint ∯");
-const DELIMITERS = tableOf(`( ( ) ) [ [ ] ] | | / / < ⟨ > ⟩ \\{ { \\} } \\lbrace { \\rbrace } \\lbrack [ \\rbrack ] \\| ‖
+const DELIMITERS =
+  tableOf(`( ( ) ) [ [ ] ] | | / / < ⟨ > ⟩ \\{ { \\} } \\lbrace { \\rbrace } \\lbrack [ \\rbrack ] \\| ‖
   \\vert | \\lvert | \\rvert | \\Vert ‖ \\lVert ‖ \\rVert ‖ \\langle ⟨ \\rangle ⟩ \\lfloor ⌊ \\rfloor ⌋ \\lceil ⌈
   \\rceil ⌉ \\backslash \\ \\uparrow ↑ \\downarrow ↓ \\updownarrow ↕`);
 const OVER = tableOf(`bar ¯ overline ¯ hat ^ widehat ^ tilde ~ widetilde ~ vec → overrightarrow → overleftarrow ← dot ˙
@@ -42,14 +45,20 @@ const ARROWS = tableOf(`xrightarrow → xleftarrow ← xRightarrow ⇒ xLeftarro
   xmapsto ↦`);
 const SPACES = tableOf(", .167em : .222em > .222em ; .278em ! 0 quad 1em qquad 2em thinspace .167em enspace .5em");
 const SIZES = tableOf("big 1.2em Big 1.8em bigg 2.4em Bigg 3em");
-const FENCED = tableOf("matrix .. smallmatrix .. pmatrix () bmatrix [] Bmatrix {} vmatrix || Vmatrix ‖‖ cases {. rcases .}");
+const FENCED = tableOf(
+  "matrix .. smallmatrix .. pmatrix () bmatrix [] Bmatrix {} vmatrix || Vmatrix ‖‖ cases {. rcases .}",
+);
 const ALIGNED = new Set("align aligned alignat alignedat split eqnarray flalign equation".split(" "));
 const GATHERED = new Set("gather gathered multline displaymath math".split(" "));
-const FUNCTIONS = new Set(`sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln lg exp arg deg dim ker hom
-  sgn tr`.split(/\s+/));
+const FUNCTIONS = new Set(
+  `sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln lg exp arg deg dim ker hom
+  sgn tr`.split(/\s+/),
+);
 const LIMITED = new Set("lim max min sup inf det gcd Pr limsup liminf argmax argmin".split(" "));
 const TEXTS = new Set("text textrm textnormal textbf textit textsf texttt mbox hbox".split(" "));
-const IGNORED = new Set(`displaystyle textstyle scriptstyle nonumber notag hline limits nolimits allowbreak nobreak`.split(/\s+/));
+const IGNORED = new Set(
+  `displaystyle textstyle scriptstyle nonumber notag hline limits nolimits allowbreak nobreak`.split(/\s+/),
+);
 const GROUPS = new Set("mathop mathrel mathbin mathord mathopen mathclose mathpunct mathstrut hphantom".split(" "));
 
 /* Letters of other alphabets: where A, a and 0 are in Unicode, and those that lie elsewhere. */
@@ -70,7 +79,13 @@ const ALPHABETS = {
 function inAlphabet(alphabet, char) {
   const [upper, lower, digit, others] = ALPHABETS[alphabet];
   if (others && others.has(char)) return others.get(char);
-  const base = /[A-Z]/.test(char) ? [upper, 65] : /[a-z]/.test(char) ? [lower, 97] : /[0-9]/.test(char) ? [digit, 48] : [0];
+  const base = /[A-Z]/.test(char)
+    ? [upper, 65]
+    : /[a-z]/.test(char)
+      ? [lower, 97]
+      : /[0-9]/.test(char)
+        ? [digit, 48]
+        : [0];
   return base[0] ? String.fromCodePoint(base[0] + char.charCodeAt(0) - base[1]) : char;
 }
 
@@ -192,7 +207,11 @@ class FormulaReader {
 
   letter(char) {
     const isPlain = this.alphabet !== null && this.alphabet !== "mathit";
-    return mathElement("mi", {mathvariant: isPlain ? "normal" : null}, isPlain ? inAlphabet(this.alphabet, char) : char);
+    return mathElement(
+      "mi",
+      {mathvariant: isPlain ? "normal" : null},
+      isPlain ? inAlphabet(this.alphabet, char) : char,
+    );
   }
 
   atom() {
@@ -214,7 +233,10 @@ class FormulaReader {
     }
     if (/[0-9]/.test(token)) {
       let digits = token;
-      while (/^[0-9]$/.test(this.tokens[this.at]) || (this.tokens[this.at] === "." && /^[0-9]$/.test(this.tokens[this.at + 1])))
+      while (
+        /^[0-9]$/.test(this.tokens[this.at]) ||
+        (this.tokens[this.at] === "." && /^[0-9]$/.test(this.tokens[this.at + 1]))
+      )
         digits += this.tokens[this.at++];
       return this.alphabet ? mathRow([...digits].map(d => this.number(d))) : this.number(digits);
     }
@@ -391,8 +413,7 @@ class FormulaReader {
     if (this.rawGroup() !== given) throw new NotKnown(given);
     const sides = {l: "left", r: "right"};
     if (name === "array") return this.table(rows, i => sides[columns[i]] || null);
-    if (ALIGNED.has(name))
-      return this.table(rows, i => (i % 2 ? "left close" : "right close"), {displaystyle: "true"});
+    if (ALIGNED.has(name)) return this.table(rows, i => (i % 2 ? "left close" : "right close"), {displaystyle: "true"});
     if (GATHERED.has(name)) return this.table(rows, () => null, {displaystyle: "true"});
     if (!FENCED.has(name)) throw new NotKnown(name);
     const [open, close] = FENCED.get(name),

@@ -30,11 +30,7 @@ function readFence(line) {
 
 function beginsBlock(line) {
   return (
-    readFence(line) !== null ||
-    LINE.heading.test(line) ||
-    isRule(line) ||
-    LINE.quote.test(line) ||
-    LINE.item.test(line)
+    readFence(line) !== null || LINE.heading.test(line) || isRule(line) || LINE.quote.test(line) || LINE.item.test(line)
   );
 }
 
@@ -67,7 +63,10 @@ function readFormula(lines, at) {
     const found = line.indexOf(close);
     if (found < 0) continue;
     if (found + 2 < line.length) return null; /* it is in a paragraph */
-    const whole = lines.slice(at, end + 1).join("\n").trim();
+    const whole = lines
+      .slice(at, end + 1)
+      .join("\n")
+      .trim();
     return [whole.slice(2, -2), end + 1];
   }
   return null;
@@ -301,9 +300,7 @@ function takeSpecial(text, at, depth, absent) {
     case "\n":
       return [make("br"), at + 1];
     case "$":
-      return text[at + 1] === "$"
-        ? takeFormula(text, at, "$$", "$$", absent)
-        : takeFormula(text, at, "$", "$", absent);
+      return text[at + 1] === "$" ? takeFormula(text, at, "$$", "$$", absent) : takeFormula(text, at, "$", "$", absent);
     case "\\": {
       const close = {"(": "\\)", "[": "\\]"}[text[at + 1]],
         formula = close && takeFormula(text, at, text.slice(at, at + 2), close, absent);
