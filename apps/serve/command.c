@@ -36,6 +36,7 @@ static const option_spec options[] = {
     OPT_FLAG("insecure-no-key", 0, "let other machines ask without a key"),
     OPT_TEXT("cors-origin", 0, "URL", "pages of this origin may ask; repeatable", .flags = OPTION_REPEATS),
     OPT_TEXT("allow-host", 0, "NAME", "one more name of this host; repeatable", .flags = OPTION_REPEATS),
+    OPT_TEXT("api-prefix", 0, "PATH", "paths may begin with it, as /llm"),
     OPT_FLAG("check", 0, "check options, addresses, models, then end"),
     OPT_UINT("max-models", 0, "N", 1, 64, "models in memory at once; default 1"),
     OPT_UINT("parallel", 0, "N", 1, 256, "requests in a step; default 16"),
@@ -258,6 +259,17 @@ static hearth_status list_models(const args *a, const chat_format *format, model
     return l->at[0].id ? HEARTH_OK : hth_fail_memory(err, strlen(alias), "a name");
 }
 
+/* A part of decoded paths: an escape or a query would never match. */
+static int check_prefix(const char *prefix)
+{
+    size_t n = prefix ? strlen(prefix) : 0;
+    bool is_path = n > 1 && *prefix == '/' && prefix[n - 1] != '/' && n < ROUTE_MAX_PATH / 2;
+    if (!prefix || (is_path && !strpbrk(prefix, "?#% "))) return 0;
+    return usage_error(
+        "--api-prefix %.100s: a path as /llm is expected, with a slash at its beginning and none at its end",
+        prefix);
+}
+
 /* What belongs to one model is refused with several. */
 static int check_single(const args *a, const model_list *l)
 {
@@ -334,6 +346,7 @@ static int open_and_serve(const args *a, engine *e)
     server *s = NULL;
     server_options o = {.limits = read_limits(a),
                         .routes = serve_routes,
+                        .prefix = args_text(a, "api-prefix", NULL),
                         .access = &rules,
                         .call_user = e,
                         .log = log_request,
@@ -366,6 +379,7 @@ static int run(const args *a)
     for (int i = 0; i < 2; i++)
         if (args_has(a, of_kept[i]) && !args_has(a, "kv-dir"))
             return usage_error("--%s is about the folder of --kv-dir, which is not given", of_kept[i]);
+    if (check_prefix(args_text(a, "api-prefix", NULL))) return EXIT_USAGE;
     if (!chat_format_read(args_text(a, "template", NULL), &format)) return EXIT_OTHER;
     read_engine(a, &e);
     engine_init(&e);

@@ -21,6 +21,8 @@ __asm__(".section .rodata\n"
         PART("page.css")
         PART("body.html")
         PART("elements.js")
+        PART("formulas.js")
+        PART("code.js")
         PART("markdown.js")
         PART("storage.js")
         PART("protocol.js")
@@ -29,6 +31,7 @@ __asm__(".section .rodata\n"
         PART("notices.js")
         PART("answers.js")
         PART("messages.js")
+        PART("attachments.js")
         PART("page.js")
         PART("end.html")
         "serve_page_end:\n"

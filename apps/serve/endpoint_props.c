@@ -2,12 +2,31 @@
 #include "serve/endpoints.h"
 
 #include "base/clock.h"
+#include "common/sampling.h"
 #include "engine/engine.h"
 
 static void write_token(json *j, const char *key, const served_model *m, int32_t id)
 {
     hth_str text = id < 0 ? (hth_str){"", 0} : hth_tokenizer_entry(m->model->tokenizer, id);
     json_text(j, key, text.bytes, text.n);
+}
+
+/* What requests get that do not say otherwise, under the names of their fields. */
+static void write_defaults(json *j)
+{
+    const hearth_sampler_options o = sampling_defaults();
+    json_open_compact(j, "default_generation_settings", '{');
+    json_open_compact(j, "params", '{');
+    json_float(j, "temperature", (double)o.temperature, 6);
+    json_int(j, "top_k", o.top_k);
+    json_float(j, "top_p", (double)o.top_p, 6);
+    json_float(j, "min_p", (double)o.min_p, 6);
+    json_float(j, "repeat_penalty", (double)o.repeat_penalty, 6);
+    json_int(j, "repeat_last_n", o.repeat_last_n);
+    json_float(j, "presence_penalty", (double)o.presence_penalty, 6);
+    json_float(j, "frequency_penalty", (double)o.frequency_penalty, 6);
+    json_close(j, '}');
+    json_close(j, '}');
 }
 
 static void write_model(json *j, served_model *m)
@@ -25,6 +44,7 @@ static void write_model(json *j, served_model *m)
     }
     if (m->chat) json_word(j, "chat_format", hearth_chat_name(m->chat));
     if (m->facts.chat_template) json_text(j, "chat_template", m->facts.chat_template, m->facts.n_template);
+    write_defaults(j);
     json_open_compact(j, "capabilities", '{');
     json_bool(j, "tokenize", m->model->tokenizer != NULL);
     json_bool(j, "chat_template", m->chat != NULL);

@@ -91,7 +91,7 @@ static void check_head(const head *h, const char *bytes, size_t n)
     }
     expect(h->target.n <= HEAD_MAX_TARGET && h->target.text >= bytes &&
            h->target.text + h->target.n <= bytes + n);
-    route_find(none, h->method, h->target, &m);
+    route_find(none, "/v1", h->method, h->target, &m);
     expect(m.n_path < ROUTE_MAX_PATH && (!m.route || m.known));
     if (h->n_field[HEAD_HOST] > 0) access_host_ok(&rules, h->field[HEAD_HOST]);
     if (h->n_field[HEAD_HOST] > 0) access_origin_ok(&rules, h, &foreign);

@@ -15,6 +15,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 from cases import case, run_cases  # noqa: E402
+from js_patterns import slow_patterns  # noqa: E402
 
 SOURCE, BUILD = sys.argv[1], sys.argv[2]
 
@@ -229,6 +230,21 @@ def comments_of_the_interface_end_in_three_lines():
 def no_source_is_longer_than_800_lines():
     assert len(too_long({"a.c": "\n" * 801})) == 1 and not too_long({"a.c": "\n" * 800})
     assert_none(too_long(sources("src")))
+
+
+@case
+def no_pattern_of_the_page_is_slow():
+    def found(pattern):
+        return slow_patterns({"page/a.js": f"const s = 'a/b' + x / y; /* a/b */\nif ({pattern}.test(s)) f();"})
+
+    for slow in (r"/^ {0,3}(#{1,6})(?:\s+(.*?))?\s*#*\s*$/", r"/^\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*$/", r"/^ .*[^ ].* $/",
+                 r"/\s+$/", r"/^(?:a|b+)*$/", r"/^[\w.]+:\S*$/i", r"/(a+b|^c)/", r"/^[^/]+\/[^a]+$/",
+                 r'new RegExp("^" + x)'):
+        assert found(slow), slow
+    for good in (r"/^\s*$/", r"/\s+/g", r"/^(-{3,}|\*{3,}|_{3,})$/", r"/^https?:\/\/[^\s<>]+/i", r"/[0-9]\w*/y",
+                 r"/[\p{L}\p{N}]/u", r"/^a{1,9}a{1,9}b/"):
+        assert not found(good), good
+    assert_none(slow_patterns(sources("apps/serve/page", suffixes=(".js",))))
 
 
 @case

@@ -8,6 +8,7 @@ import re
 import time
 
 from browser import Browser, Relay, find_browser
+from page_cases import CODE, GROWING, MARKDOWN
 from server import CHATML, MODEL, Server, case, cases, chat_model, check, program, run_all, scratch
 
 FLOATS = program.data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
@@ -173,9 +174,7 @@ def conversations_are_exported_and_imported():
         b.click("[aria-label^='Delete: ']")
         b.click("#ask-ok")
         b.wait("document.querySelectorAll('#conversations .open').length === 0")
-        root = b.call("DOM.getDocument")["root"]["nodeId"]
-        field = b.call("DOM.querySelector", nodeId=root, selector="#import-file")["nodeId"]
-        b.call("DOM.setFileInputFiles", files=[path], nodeId=field)
+        choose_files(b, "#import-file", path)
         b.wait("document.querySelectorAll('#conversations .open').length === 1")
         b.click("#conversations .open")
         b.wait(f"{LAST} && {LAST}.textContent === {json.dumps(text)}")
@@ -187,6 +186,132 @@ def conversations_are_exported_and_imported():
         read = "(t => { try { readFileOfConversations(t); return ''; } catch (e) { return e.message; } })"
         for text in (*wrong, "[]", "{", "null", ""):
             check(b.run(f"{read}({json.dumps(text)})"), text)
+        check_clean(b, s.port)
+
+
+def choose_files(browser, field, *paths):
+    root = browser.call("DOM.getDocument")["root"]["nodeId"]
+    node = browser.call("DOM.querySelector", nodeId=root, selector=field)["nodeId"]
+    browser.call("DOM.setFileInputFiles", files=list(paths), nodeId=node)
+
+
+@case
+def files_and_long_questions_are_sent_whole_and_folded():
+    text = "".join(f"line {i} of ``` it\n" for i in range(400))
+    with Server("-t", "1", "-c", "0", model=with_chat(MODEL)) as s, Browser() as b:
+        bodies = []
+        b.change_requests(lambda body: bodies.append(body) or
+                          {**body, "max_tokens": 4, "messages": [{"role": "user", "content": "One"}]})
+        open_page(b, s.port)
+        check(b.run("byId('send').disabled"), "nothing is there to send")
+        choose_files(b, "#attach-files", scratch("notes.txt", text.encode()), scratch("other.py", b"x = 1"),
+                     scratch("picture.png", b"\x89PNG\xff"))
+        b.wait("document.querySelectorAll('#attached li').length === 2 && document.querySelector('.banner') !== null")
+        check("“picture.png” was not attached: it is no text in UTF-8" in b.text("#banners"), b.text("#banners"))
+        check("notes.txt, " in b.text("#attached") and not b.run("byId('send').disabled"), b.text("#attached"))
+        for size, (width, height) in SIZES.items():
+            b.resize(width, height)
+            shoot(b, f"{size}-attached")
+            check(b.run("document.scrollingElement.scrollWidth") <= width and b.run(CONTRAST) == [], size, b.run(CONTRAST))
+        b.resize(*SIZES["wide"])
+        b.click("[aria-label='Remove other.py']")
+        b.wait("document.querySelectorAll('#attached li').length === 1")
+        b.click(".banner button")
+        b.wait("document.querySelector('.banner') === null")
+        say(b, "What is it?")
+        b.wait(DONE)
+        whole = f"What is it?\n\nFile notes.txt:\n\n````txt\n{text}````"
+        check(bodies[0]["messages"] == [{"role": "user", "content": whole}], bodies[0]["messages"][0]["content"][:200])
+        check(b.run("byId('attached').hidden"), "they are still there")
+        shown = b.text(".message.user .text")
+        check(shown.startswith("What is it?\n\nFile notes.txt:") and shown.endswith(" …") and len(shown) < 1010, shown)
+        check(b.text(".fold") == f"Show all {len(whole):,} characters", b.text(".fold"))
+        shoot(b, "folded")
+        b.run("document.querySelector('.fold').focus()")
+        b.press("Enter")
+        b.wait(f"document.querySelector('.message.user .text').textContent.length === {len(whole)}")
+        check(b.run("document.activeElement.className.includes('fold') && document.activeElement.ariaExpanded") == "true", "focus")
+        b.click(".fold")
+        b.wait("document.querySelector('.message.user .text').textContent.length < 1010")
+        # No more room before an answer than between others.
+        b.press("n", code="KeyN", modifiers=1)
+        say(b, "Short")
+        b.wait(DONE)
+        room = b.run(f"{LAST}.getBoundingClientRect().top - document.querySelector('.message.user .text').getBoundingClientRect().bottom")
+        check(room <= 36, room, "pixels before an answer")
+        check_clean(b, s.port)
+
+
+@case
+def conversations_are_searched():
+    with Server("-t", "1", model=with_chat(MODEL)) as s, Browser() as b:
+        open_page(b, s.port)
+        for question, answer in (("Apples", "They are " + "red. " * 300 + "Some are *yellow*."), ("Pears", "Green."), ("Nuts", "Brown")):
+            b.answer_requests([{"id": "a", "choices": [{"index": 0, "delta": {"content": answer}, "finish_reason": "stop"}]}])
+            b.press("n", code="KeyN", modifiers=1)
+            say(b, question)
+            b.wait(DONE)
+        titles = "[...document.querySelectorAll('#conversations .open')].map(e => e.title)"
+        check(sorted(b.run(titles)) == ["Apples", "Nuts", "Pears"], b.run(titles))
+        b.click("#search")
+        b.type("YELLOW")
+        b.wait(titles + ".join() === 'Apples'")
+        check("Some are *yellow*" in b.text("#conversations .around"), b.text("#conversations"))
+        shoot(b, "search")
+        check(b.run(CONTRAST) == [], b.run(CONTRAST))
+        b.click("#conversations .open")
+        b.wait("document.querySelector('.message.user .text').textContent === 'Apples'")
+        check(b.run(f"{LAST}.getBoundingClientRect().top < 200"), "the message is not shown")
+        b.run("byId('search').select()")
+        b.click("#search")
+        b.run("byId('search').select()")
+        b.type("plums")
+        b.wait("document.querySelectorAll('#conversations .open').length === 0")
+        check(b.text("#no-conversations") == "No conversation has this text.", b.text("#no-conversations"))
+        b.run("byId('search').select()")
+        b.press("Backspace")
+        b.run("byId('search').value = ''; byId('search').dispatchEvent(new Event('input'))")
+        b.wait(titles + ".length === 3")
+        check_clean(b, s.port)
+
+
+@case
+def settings_show_what_is_in_force():
+    with Server("-t", "1", model=with_chat(MODEL)) as s, Browser() as b:
+        bodies = []
+        b.change_requests(lambda body: bodies.append(body) or {**body, "max_tokens": 4})
+        open_page(b, s.port)
+        b.click("#settings-open")
+        b.wait("byId('set-temperature').placeholder !== ''")
+        names = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty", "presence_penalty", "max_tokens", "seed", "stop")
+        shown = [b.run(f"byId('set-{n}').placeholder") for n in names]
+        check(shown == ["0.8", "0.95", "40", "0.05", "1", "0", "no limit", "a new one", "nothing"], shown)
+        check(b.text("#settings-title") == "Settings of new conversations", b.text("#settings-title"))
+        check(b.run("byId('system-default').offsetParent === null"), "a box without a conversation")
+        b.press("Escape")
+
+        def asked(prompt):
+            b.press("n", code="KeyN", modifiers=1)
+            say(b, "One")
+            b.wait(DONE)
+            system = [m["content"] for m in bodies[-1]["messages"] if m["role"] == "system"]
+            check(system == ([prompt] if prompt else []), prompt, bodies[-1])
+
+        def choose(prompt, is_default):
+            b.click("#settings-open")
+            b.run(f"byId('system').value = {json.dumps(prompt)}")
+            if b.run("byId('system-default').checked") != is_default:
+                b.click("#system-default")
+            b.click("#settings .primary")
+            b.wait(f"page.open.system === {json.dumps(prompt)}")
+
+        asked("")
+        choose("Be brief.", False)
+        asked("")
+        choose("Be kind.", True)
+        asked("Be kind.")
+        choose("Be loud.", False)
+        asked("")
         check_clean(b, s.port)
 
 
@@ -243,35 +368,6 @@ def reasoning_is_folded():
         check_clean(b, s.port)
 
 
-OUTSIDE = 'target="_blank" rel="noopener noreferrer nofollow"'
-MARKDOWN = [
-    ("a *b* **c** `d < e` ~~f~~", "<p>a <em>b</em> <strong>c</strong> <code>d &lt; e</code> <del>f</del></p>"),
-    ("***both***", "<p><strong><em>both</em></strong></p>"),
-    ("snake_case_name 2 * 3 * 4", "<p>snake_case_name 2 * 3 * 4</p>"),
-    ("a\nb", "<p>a<br>b</p>"),
-    ("# One\n### Three #", "<h1>One</h1><h3>Three</h3>"),
-    ("- a\n- b\n  - c\n\n1. d\n2. e",
-     "<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul><ol start=\"1\"><li>d</li><li>e</li></ol>"),
-    ("3) x", "<ol start=\"3\"><li>x</li></ol>"),
-    ("- a\n\n  b", "<ul><li><p>a</p><p>b</p></li></ul>"),
-    ("> q\n> r\n\nt", "<blockquote><p>q<br>r</p></blockquote><p>t</p>"),
-    ("a\n\n---\n\nb", "<p>a</p><hr><p>b</p>"),
-    ("<b>x</b> &amp; &lt;", "<p>&lt;b&gt;x&lt;/b&gt; &amp;amp; &amp;lt;</p>"),
-    ("[x](http://a/b_(c)) [y](/z) [z](JaVaScRiPt:1)",
-     f'<p><a href="http://a/b_(c)" {OUTSIDE}>x</a> [y](/z) [z](JaVaScRiPt:1)</p>'),
-    ("see https://a.org/b.", f'<p>see <a href="https://a.org/b" {OUTSIDE}>https://a.org/b</a>.</p>'),
-    (r"\*a\* \_ `` a`b ``", "<p>*a* _ <code>a`b</code></p>"),
-    ("**open *and `open", "<p>**open *and `open</p>"),
-    ("| a | b |\n|---|--:|\n| 1 | `x\\|y` |\n| 2 |",
-     '<div class="table" tabindex="0"><table>'
-     '<thead><tr><th scope="col">a</th><th class="right" scope="col">b</th></tr></thead>'
-     '<tbody><tr><td>1</td><td class="right"><code>x|y</code></td></tr>'
-     '<tr><td>2</td><td class="right"></td></tr></tbody></table></div>'),
-    ("a | b\nno table", "<p>a | b<br>no table</p>"),
-    ("", ""),
-]
-
-
 @case
 def markdown_becomes_elements():
     with Server("-t", "1") as s, Browser() as b:
@@ -280,6 +376,10 @@ def markdown_becomes_elements():
         for text, expected in MARKDOWN:
             shown = b.run(f"{show}({json.dumps(text)})")
             check(shown == expected, text, shown, expected)
+        colour = "((t, l) => make('code', null, ...colourCode(t, l)).innerHTML)"
+        for text, language, expected in CODE:
+            shown = b.run(f"{colour}({json.dumps(text)}, {json.dumps(language)})")
+            check(shown == expected, language, text, shown, expected)
         text = "```c++\n<a> *b*\n# c\n```\nafter"
         code = b.run(f"{show}({json.dumps(text)})")
         check("<code>&lt;a&gt; *b*\n# c</code>" in code and code.endswith("<p>after</p>"), code)
@@ -297,11 +397,10 @@ def markdown_becomes_elements():
             showMarkdown(all, t);
             return e.innerHTML === all.innerHTML && e.firstElementChild === first;
         }})()"""), "text that grows")
-        time_of = ("((piece, n) => { const e = make('div'), t = piece.repeat(n), from = performance.now();"
+        time_of = ("((piece, n, end) => { const e = make('div'), t = piece.repeat(n) + end, from = performance.now();"
                    " showMarkdown(e, t); return (performance.now() - from) / 1000; })")
-        for piece in ("*", "_a ", "**a", "[", "](", "`", "``` ", "<", "> ", "- ", "|", "| a |\n|-|\n", "\\", "~~x",
-                      "https://a", "\n", "  - a\n", "***", "![a](", "`a``b"):
-            seconds = b.run(f"{time_of}({json.dumps(piece)}, {50000 // len(piece)})")
+        for piece, end in GROWING:
+            seconds = b.run(f"{time_of}({json.dumps(piece)}, {50000 // len(piece)}, {json.dumps(end)})")
             check(seconds < 5, "50,000 characters of", repr(piece), "take", seconds, "s")
 
 
@@ -321,10 +420,31 @@ def a_key_is_asked_for_once():
             b.wait("page.isReached" if right else "byId('key-dialog').open && !byId('key-wrong').hidden")
         say(b, "One")
         b.wait(DONE)
-        check(b.run("[sessionStorage.getItem('key'), document.cookie]") == ["sk-right", ""], "where the key is")
+        check(b.run("[sessionStorage.getItem(KEY_NAME), document.cookie]") == ["sk-right", ""], "where the key is")
         b.reload()
         b.wait("page.isReached && document.querySelectorAll('.message').length === 2")
         check(not b.run("byId('key-dialog').open"), "it is asked for again")
+        check_clean(b, s.port, allowed="status of 401")
+
+
+@case
+def it_works_below_a_prefix():
+    with Server("-t", "1", "--api-prefix", "/llm", env={"HEARTH_API_KEY": "sk-right"}, model=with_chat(MODEL)) as s, Browser() as b:
+        b.change_requests(lambda body: {**body, "max_tokens": 8})
+        for place in ("/llm", "/llm/"):
+            b.urls.clear()
+            b.open(f"http://localhost:{s.port}{place}")
+            b.wait("byId('key-dialog').open")
+            b.type("sk-right")
+            b.press("Enter")
+            b.wait("page.isReached")
+            b.press("n", code="KeyN", modifiers=1)
+            say(b, "One")
+            b.wait(DONE)
+            asked = {u.split(f"localhost:{s.port}")[-1] for u in b.urls if not u.startswith(("data:", "blob:"))}
+            check({place, "/llm/v1/models", "/llm/v1/chat/completions"} <= asked, asked)
+            check(all(path.startswith("/llm") for path in asked), asked)
+            b.run("sessionStorage.clear()")
         check_clean(b, s.port, allowed="status of 401")
 
 
@@ -518,8 +638,12 @@ A *small* model, **bold** and `code`, a [link](https://example.org/).
 |---|--:|
 | 1 | 2 |
 
+- [x] done
+
+\\[ \\sum_{i=1}^n \\frac{a_i}{2} = \\begin{pmatrix}1 & 2 & 3\\\\4 & 5 & 6\\end{pmatrix} + x_1 + x_2 + x_3 + x_4 + x_5 + x_6 + x_7 + x_8 + x_9 + x_{10} \\]
+
 ```c
-int main(void) { return 0; } /* a line that is longer than a narrow window is wide, by far */
+int main(void) { return 0 + "a"; } /* a line that is longer than a narrow window is wide, by far */
 ```
 
 > a quote
@@ -536,8 +660,8 @@ def it_looks_right_at_both_sizes_light_and_dark():
         open_page(b, s.port)
         say(b, "Show me what you can write, with a word that is very long: " + "extra" * 30)
         b.wait(DONE)
-        n_made = b.run(f"{LAST}.querySelectorAll('table, pre, blockquote, ol, h2, strong, em, a').length")
-        check(n_made == 8, n_made)
+        n_made = b.run(f"{LAST}.querySelectorAll('table, pre, blockquote, ol, h2, strong, em, a, math, input, .c-word').length")
+        check(n_made == 13, n_made)
         for size, (width, height) in SIZES.items():
             b.resize(width, height)
             for dark in (False, True):

@@ -45,6 +45,13 @@ def health_models_props_and_slots_answer():
         props = s.get("/props").json()
         check(props["model"] == "my model" and props["n_ctx"] == model["meta"]["n_ctx"], props)
         check(MODEL not in json.dumps(props) and "story" not in json.dumps(props), props)
+        # The defaults are those that requests get: whole numbers and fractions of the same texts.
+        params = props["default_generation_settings"]["params"]
+        check(params == {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1,
+                         "repeat_last_n": 64, "presence_penalty": 0, "frequency_penalty": 0}, params)
+        ask = {"prompt": "Once", "max_tokens": 40, "seed": 5}
+        texts = [s.post("/v1/completions", body).json()["choices"][0]["text"] for body in (ask, {**ask, **params})]
+        check(texts[0] == texts[1], texts)
         check(s.get("/slots").json() == [], "nothing runs")
     with Server("-c", "99") as s:
         check(s.get("/props").json()["n_ctx"] == 99, "-c")

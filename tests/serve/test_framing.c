@@ -282,12 +282,14 @@ TEST(bodies_end_where_they_end_in_any_pieces)
 static answer_fn answer;
 static void answer(const request *r, reply *out) { (void)r, (void)out; }
 
+static const route routes[] = {{.method = HTTP_GET, .path = "/a", .answer = answer},
+                               {.method = HTTP_POST, .path = "/a", .answer = answer},
+                               {.method = HTTP_GET, .path = "/m/{id}", .answer = answer},
+                               {.method = HTTP_GET, .path = "/", .answer = answer},
+                               {0}};
+
 TEST(routes_are_found_by_decoded_paths)
 {
-    static const route routes[] = {{.method = HTTP_GET, .path = "/a", .answer = answer},
-                                   {.method = HTTP_POST, .path = "/a", .answer = answer},
-                                   {.method = HTTP_GET, .path = "/m/{id}", .answer = answer},
-                                   {0}};
     static const struct {
         unsigned method;
         const char *target, *path, *tail, *allow;
@@ -300,7 +302,7 @@ TEST(routes_are_found_by_decoded_paths)
         {HTTP_GET, "/m/x/", "/m/{id}", "x", "GET, HEAD"},
         {HTTP_GET, "/a/", "/a", "", "GET, HEAD, POST"},
         {HTTP_GET, "/a//", NULL, NULL, ""},
-        {HTTP_GET, "/", NULL, NULL, ""},
+        {HTTP_GET, "/", "/", "", "GET, HEAD"},
         {HTTP_GET, "/m/", NULL, NULL, ""},
         {HTTP_GET, "/%2561", NULL, NULL, ""},
         {HTTP_GET, "/%6", NULL, NULL, ""},
@@ -310,10 +312,28 @@ TEST(routes_are_found_by_decoded_paths)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         route_match m;
-        route_find(routes, cases[i].method, part(cases[i].target), &m);
+        route_find(routes, NULL, cases[i].method, part(cases[i].target), &m);
         if (!CHECK((m.route != NULL) == (cases[i].path != NULL))) continue;
         CHECK_TEXT(m.allow, cases[i].allow);
         if (m.route) CHECK_TEXT(m.route->path, cases[i].path);
         if (m.route) CHECK_TEXT(m.tail, cases[i].tail);
+    }
+}
+
+TEST(paths_below_a_prefix_are_those_without_it)
+{
+    static const char *const cases[][3] = {
+        {"/p/q/a?b", "/a", ""},   {"/p/%71/m/x/", "/m/{id}", "x"},
+        {"/a", "/a", ""},         {"/p/q", "/", ""},
+        {"/p/q/", "/", ""},       {"/p/qa", NULL, ""},
+        {"/p/q/p/q/a", NULL, ""}, {"/p/q//", NULL, ""},
+        {"/p", NULL, ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        route_match m;
+        route_find(routes, "/p/q", HTTP_GET, part(cases[i][0]), &m);
+        if (!CHECK((m.route != NULL) == (cases[i][1] != NULL)) || !m.route) continue;
+        CHECK_TEXT(m.route->path, cases[i][1]);
+        CHECK_TEXT(m.tail, cases[i][2]);
     }
 }

@@ -12,9 +12,11 @@ import subprocess
 import threading
 import time
 
-from server import HEARTH, MODEL, SOURCE, Server, case, cases, check, good, program, read_all, run_all, scratch, until
+from server import HEARTH, MODEL, SOURCE, Server, bad, case, cases, check, good, program, read_all, run_all, scratch, until
+from page_cases import CODE, GROWING, MARKDOWN
 from program import least_ram
 
+PAGE = os.path.join(SOURCE, "apps", "serve", "page")
 DEPLOY = os.path.join(SOURCE, "deploy")
 FLOATS = program.data("models/storyteller-drelu/storyteller-drelu-f32.gguf")  # with neurons that are not active
 
@@ -102,6 +104,90 @@ def the_page_loads_nothing_and_parses_no_html():
     check(len(ids) == len(set(ids)), "an id twice")
     named = set(re.findall(r'\b(?:byId|on)\("([\w-]+)"[,)]', script))
     check(named <= set(ids) | {"set-"}, "no such element", named - set(ids))
+
+
+def ask_page(*questions):
+    """The values of expressions of the page with their arguments, by Node."""
+    node = shutil.which("node")
+    if not node:
+        raise cases.Skip("there is no node (Debian: nodejs)")
+    files = ["elements.js", "formulas.js", "code.js", "markdown.js", "protocol.js", "conversation.js", "attachments.js"]
+    done = subprocess.run([node, os.path.join(SOURCE, "tests", "serve", "page_dom.mjs"), PAGE, *files],
+                          input=json.dumps(questions), capture_output=True, encoding="utf-8", timeout=600)
+    check(done.returncode == 0, done.stderr)
+    answers = json.loads(done.stdout)
+    for question, answer in zip(questions, answers):
+        check("value" in answer, question, answer)
+    return answers
+
+
+@case
+def texts_become_elements():
+    for (text, expected), answer in zip(MARKDOWN, ask_page(*(["shown", text] for text, _ in MARKDOWN))):
+        check(answer["value"] == expected, text, answer["value"], expected)
+    asked = [["coloured", text, language] for text, language, _ in CODE]
+    for (text, language, expected), answer in zip(CODE, ask_page(*asked)):
+        check(answer["value"] == expected, language, text, answer["value"], expected)
+    (long,) = ask_page(["(text, n) => colourCode(text.repeat(n), 'c').map(n => n.textContent || n).join('') === text.repeat(n)",
+                        'int "a" /* 1 */ ', 2000])
+    check(long["value"] is True, "characters are lost")
+
+
+@case
+def the_page_asks_below_its_own_address():
+    places = [("/", "https://host/v1/models"), ("/llm/", "https://host/llm/v1/models"),
+              ("/llm", "https://host/llm/v1/models"), ("//other/", "https://host//other/v1/models")]
+    for (place, expected), answer in zip(places, ask_page(*(["addressBelow", place, "v1/models"] for place, _ in places))):
+        check(answer["value"] == expected, place, answer)
+    for name in os.listdir(PAGE):
+        with open(os.path.join(PAGE, name), encoding="utf-8") as f:
+            check(not re.search(r"""["'`]/(v1|stats|health|props)""", f.read()), name, "asks for an absolute path")
+
+
+@case
+def paths_may_begin_with_a_prefix():
+    with Server("--api-prefix", "/llm/x") as s:
+        for path in ("/", "/v1/models", "/health"):
+            check(s.get("/llm/x" + path).body == s.get(path).body, path)
+        check(s.get("/llm/x").body == s.get("/").body, "without a slash at the end")
+        check(s.get("/llm/v1/models").status == 404 and s.get("/llm/xx/v1/models").status == 404, "another prefix")
+        check(s.post("/llm/x/v1/messages", {}).json()["type"] == "error", "the form of errors")
+    for wrong in ("llm", "/llm/", "/l m", "/llm?x", "/", ""):
+        bad(2, "as /llm is expected", "serve", MODEL, "--api-prefix", wrong, "--check")
+
+
+@case
+def files_become_blocks_of_the_message():
+    cases_of = [
+        ("Look", [], "Look"), ("", [["a", "x"]], "File a:\n\n```\nx\n```"),
+        ("Look", [["a.py", "x\n"], ["b", "y"]], "Look\n\nFile a.py:\n\n```py\nx\n```\n\nFile b:\n\n```\ny\n```"),
+        ("", [["n.md", "```\nx\n`````"]], "File n.md:\n\n``````md\n```\nx\n`````\n``````"),
+        ("", [["a.b c", ""]], "File a.b c:\n\n```\n\n```")]
+    made = "(text, files) => withFiles(text, files.map(([name, text]) => ({name, text})))"
+    for (text, files, expected), answer in zip(cases_of, ask_page(*([made, text, files] for text, files, _ in cases_of))):
+        check(answer["value"] == expected, files, answer["value"])
+    read = "bytes => readTextFile(new Blob([Uint8Array.from(bytes)])).catch(error => '! ' + error.message)"
+    given = [(b"\xef\xbb\xbfa\r\nb\rc", "a\nb\nc"), ("ü".encode(), "ü"), (b"\xff", "! it is no text in UTF-8"),
+             (b"a\0b", "! it is no text"), (b"a" * 1000001, "! it is larger than 1.0 MB")]
+    for (content, expected), answer in zip(given, ask_page(*([read, list(content)] for content, _ in given))):
+        check(answer["value"] == expected, content[:20], answer["value"])
+
+
+@case
+def conversations_are_found_by_their_texts():
+    messages = {"a": {"id": "a", "parent": None, "role": "user", "content": "The First question"},
+                "b": {"id": "b", "parent": "a", "role": "assistant", "content": "x" * 100 + " ÄPFEL " + "y" * 100}}
+    conversation = {"title": "", "messages": messages, "leaf": "b"}
+    wanted = [("first", {}), ("äpfel", {"message": "b", "around": "x" * 19 + " ÄPFEL " + "y" * 74}), ("z", None)]
+    for (text, expected), answer in zip(wanted, ask_page(*(["findIn", conversation, text] for text, _ in wanted))):
+        check(answer["value"] == expected, text, answer["value"])
+
+
+@case
+def no_text_is_shown_slowly():
+    asked = [["shownRepeated", piece, max(1, 50000 // len(piece)), end] for piece, end in GROWING]
+    for question, answer in zip(asked, ask_page(*asked)):
+        check(answer["seconds"] < 20, question, "takes", answer["seconds"], "s")
 
 
 @case

@@ -218,7 +218,7 @@ static bool check_head(connection *c, const head *h)
     server *s = c->server;
     route_match m;
     const char *why = ambiguity(h);
-    route_find(s->options.routes, h->method, h->target, &m);
+    route_find(s->options.routes, s->options.prefix, h->method, h->target, &m);
     r->form = m.form;
     memcpy(r->path, m.path, m.n_path);
     r->n_path = m.n_path;

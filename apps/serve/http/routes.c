@@ -53,12 +53,24 @@ static api_form form_of(const char *path)
     return strncmp(path, anthropic, strlen(anthropic)) == 0 ? FORM_ANTHROPIC : FORM_OPENAI;
 }
 
-void route_find(const route *routes, unsigned method, text_part target, route_match *out)
+/* /llm and /llm/ are / below /llm; /llms is another path. */
+static void remove_prefix(route_match *m, const char *prefix)
+{
+    size_t n = prefix ? strlen(prefix) : 0;
+    if (n == 0 || m->n_path < n || memcmp(m->path, prefix, n) != 0) return;
+    if (m->n_path == n) m->path[--n] = '/';
+    else if (m->path[n] != '/') return;
+    m->n_path -= n;
+    memmove(m->path, m->path + n, m->n_path);
+}
+
+void route_find(const route *routes, const char *prefix, unsigned method, text_part target, route_match *out)
 {
     const char *tail;
     *out = (route_match){0};
     bool decoded = decode(target, out->path, &out->n_path);
     if (!decoded) out->n_path = 0;
+    remove_prefix(out, prefix);
     size_t n = out->n_path;
     if (n > 2 && out->path[n - 1] == '/' && out->path[n - 2] != '/')
         out->n_path--; /* it is the same resource */

@@ -39,12 +39,12 @@ typedef struct route_match {
     bool known;                /* the path exists */
     api_form form;             /* by how the path begins */
     char allow[64];            /* methods of the path */
-    char path[ROUTE_MAX_PATH]; /* decoded, without query */
+    char path[ROUTE_MAX_PATH]; /* decoded, without prefix and query */
     size_t n_path;
     const char *tail; /* in path */
 } route_match;
 
-/* Escapes of the path are decoded once. */
-void route_find(const route *routes, unsigned method, text_part target, route_match *out);
+/* Escapes of the path are decoded once. prefix: paths that begin with it are looked up without it; NULL: none. */
+void route_find(const route *routes, const char *prefix, unsigned method, text_part target, route_match *out);
 
 #endif

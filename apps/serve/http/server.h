@@ -25,6 +25,7 @@ server_limits server_default_limits(void);
 typedef struct server_options {
     server_limits limits;
     const route *routes;
+    const char *prefix; /* of paths, as a proxy may leave it; NULL: none */
     const access_rules *access;
     void *call_user; /* of all calls; also what answers get at by server_user */
     /* A line about each request, without contents. NULL: none. */

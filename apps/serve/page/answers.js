@@ -38,8 +38,8 @@ function connect() {
 async function connectNow() {
   for (let seconds = 1; ; seconds = Math.min(30, seconds * 2)) {
     try {
-      await protocol.get("/health");
-      showServer((await protocol.get("/v1/models")).data);
+      await protocol.get("health");
+      showServer((await protocol.get("v1/models")).data);
       return true;
     } catch (problem) {
       page.isReached = false;
@@ -228,11 +228,13 @@ function stop() {
 
 function send() {
   const field = byId("composer-text"),
-    text = field.value.trim();
+    text = withFiles(field.value.trim() && field.value.trimEnd(), page.attached);
   if (!text || page.run || !page.isReached) return;
   if (!page.open) openConversation(newConversation(page.defaults.settings, page.defaults.system));
-  addMessage(page.open, page.open.leaf, "user", field.value.replace(/\s+$/, ""));
+  addMessage(page.open, page.open.leaf, "user", text);
   field.value = "";
+  page.attached = [];
+  showAttached();
   resizeComposer();
   if (!page.conversations.includes(page.open)) page.conversations.unshift(page.open);
   page.open.updated = Date.now();

@@ -5,6 +5,7 @@
  *   {id, parent, role, content, created}, of the model also {reasoning, end, model, figures}
  * where end is "stop", "length", "stopped" (by the user), "broken", "failed", or "running". */
 
+/* otherwise: what an empty field means, if /props does not say so. */
 const SETTINGS = [
   {name: "temperature", label: "Temperature", min: 0, max: 5, step: "any"},
   {name: "top_p", label: "Top p", min: 0.000001, max: 1, step: "any"},
@@ -13,10 +14,12 @@ const SETTINGS = [
   {name: "repeat_penalty", label: "Repeat penalty", min: 0.001, max: 1000, step: "any"},
   {name: "presence_penalty", label: "Presence penalty", min: -2, max: 2, step: "any"},
   {name: "frequency_penalty", label: "Frequency penalty", min: -2, max: 2, step: "any"},
-  {name: "max_tokens", label: "Tokens at most", min: 1, max: 4294967295, step: 1},
-  {name: "seed", label: "Seed", min: -1, max: 9007199254740991, step: 1},
-  {name: "stop", label: "Stop at", isText: true},
+  {name: "max_tokens", label: "Tokens at most", min: 1, max: 4294967295, step: 1, otherwise: "no limit"},
+  {name: "seed", label: "Seed", min: -1, max: 9007199254740991, step: 1, otherwise: "a new one"},
+  {name: "stop", label: "Stop at", isText: true, otherwise: "nothing"},
 ];
+
+const MAX_CONTINUED = 512; /* tokens: without a template nothing else ends a text */
 
 function newConversation(settings, system) {
   const now = Date.now();
@@ -62,7 +65,19 @@ function showBranch(conversation, id) {
 function titleOf(conversation) {
   if (conversation.title) return conversation.title;
   const first = pathOf(conversation).find(m => m.role === "user");
-  return first ? first.content.replace(/\s+/g, " ").trim().slice(0, 60) || "Untitled" : "New conversation";
+  return first
+    ? first.content.slice(0, 500).replace(/\s+/g, " ").trim().slice(0, 60) || "Untitled"
+    : "New conversation";
+}
+
+/* Where a conversation has a text in lower case: {} in its title, {message, around} in a message, or null. */
+function findIn(conversation, wanted) {
+  if (titleOf(conversation).toLowerCase().includes(wanted)) return {};
+  for (const {id, content} of Object.values(conversation.messages)) {
+    const at = content.toLowerCase().indexOf(wanted);
+    if (at >= 0) return {message: id, around: content.slice(Math.max(0, at - 20), at + 80)};
+  }
+  return null;
 }
 
 function samplingOf(conversation) {
@@ -82,11 +97,11 @@ function requestFor(conversation, path, model, hasTemplate) {
   if (!hasTemplate) {
     const parts = path.map(m => (m.role === "user" && m.parent !== null ? "\n" + m.content : m.content));
     if (conversation.system) parts.unshift(conversation.system + "\n");
-    return ["/v1/completions", {max_tokens: 512, ...common, prompt: parts.join("")}];
+    return ["v1/completions", {max_tokens: MAX_CONTINUED, ...common, prompt: parts.join("")}];
   }
   const messages = path.filter(m => m.role === "user" || m.content).map(m => ({role: m.role, content: m.content}));
   if (conversation.system.trim()) messages.unshift({role: "system", content: conversation.system});
-  return ["/v1/chat/completions", {...common, messages}];
+  return ["v1/chat/completions", {...common, messages}];
 }
 
 /* Adds an event of a stream to an answer. True: it has text. */

@@ -24,7 +24,7 @@ const figures = {
     this.timer = null;
     if (document.hidden || !this.wanted()) return;
     this.timer = setTimeout(() => this.poll(), 1000);
-    protocol.get("/stats").then(
+    protocol.get("stats").then(
       stats => this.takeOf(stats, page.model),
       () => {},
     );

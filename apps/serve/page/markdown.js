@@ -1,5 +1,5 @@
-/* Shows markdown as elements: headings, lists, quotes, tables, code, emphasis, links. What it does not know stays
- * text. HTML in it is text too, and images are shown as links, because a page must not fetch what a model names.
+/* Shows markdown as elements: headings, lists, quotes, tables, code, formulas, emphasis, links. What it does not know
+ * stays text. HTML in it is text too, and images are shown as links, because a page must not fetch what a model names.
  * Every line is looked at a bounded number of times: texts are as long as a model likes. */
 
 const MAX_DEPTH = 8;
@@ -7,34 +7,69 @@ const MAX_DEPTH = 8;
 /* ---- blocks: parseBlocks(lines) is a list of {type, source, ...} ---- */
 
 const LINE = {
-  fence: /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/,
-  heading: /^ {0,3}(#{1,6})(?:\s+(.*?))?\s*#*\s*$/,
-  rule: /^ {0,3}(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,})$/,
+  fence: /^ {0,3}(`{3,}|~{3,})/,
+  heading: /^ {0,3}(#{1,6})(?=\s|$)/,
   quote: /^ {0,3}> ?/,
   item: /^( {0,8})([-*+]|\d{1,9}[.)])(?:\s+|$)/,
-  tableRule: /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/,
 };
 
 function isBlank(line) {
   return /^\s*$/.test(line);
 }
 
+function isRule(line) {
+  return /^ {0,3}[-*_]/.test(line) && /^(-{3,}|\*{3,}|_{3,})$/.test(line.replace(/\s/g, ""));
+}
+
+/* [mark, language] of a line that opens a block of code, or null. */
+function readFence(line) {
+  const found = LINE.fence.exec(line),
+    words = found && line.slice(found[0].length).trim();
+  return found && !words.includes("`") ? [found[1], words.split(/\s/, 1)[0]] : null;
+}
+
 function beginsBlock(line) {
   return (
-    LINE.fence.test(line) ||
-    LINE.heading.test(line) ||
-    LINE.rule.test(line) ||
-    LINE.quote.test(line) ||
-    LINE.item.test(line)
+    readFence(line) !== null || LINE.heading.test(line) || isRule(line) || LINE.quote.test(line) || LINE.item.test(line)
   );
 }
 
-function takeFence(lines, at) {
-  const [, mark, language] = LINE.fence.exec(lines[at]);
-  const close = new RegExp("^ {0,3}" + mark[0] + "{" + mark.length + ",}\\s*$");
+function takeFence(lines, at, [mark, language]) {
+  const closes = line => line.startsWith(mark) && line === mark[0].repeat(line.length);
   let end = at + 1;
-  while (end < lines.length && !close.test(lines[end])) end++;
+  while (end < lines.length && !(/^ {0,3}[`~]/.test(lines[end]) && closes(lines[end].trim()))) end++;
   return [{type: "code", language, text: lines.slice(at + 1, end).join("\n")}, Math.min(end + 1, lines.length)];
+}
+
+/* Number signs after the text close a heading; those of a word belong to it ("C#"). */
+function makeHeading(line, mark) {
+  const text = line.slice(mark[0].length).trim();
+  let end = text.length;
+  while (text[end - 1] === "#") end--;
+  const isClosed = end === 0 || /\s/.test(text[end - 1]);
+  return {type: "heading", level: mark[1].length, text: isClosed ? text.slice(0, end).trimEnd() : text};
+}
+
+/* A formula in lines of its own: $$ or \[ at their beginning, its end at theirs. [text, the line after it], or null. */
+const MAX_FORMULA_LINES = 100;
+
+function readFormula(lines, at) {
+  const first = lines[at].trim(),
+    close = first.startsWith("$$") ? "$$" : first.startsWith("\\[") ? "\\]" : null;
+  if (!close) return null;
+  const last = Math.min(lines.length, at + MAX_FORMULA_LINES);
+  for (let end = at; end < last; end++) {
+    const line = end > at ? lines[end].trim() : first.slice(2);
+    const found = line.indexOf(close);
+    if (found < 0) continue;
+    if (found + 2 < line.length) return null; /* it is in a paragraph */
+    const whole = lines
+      .slice(at, end + 1)
+      .join("\n")
+      .trim();
+    return [whole.slice(2, -2), end + 1];
+  }
+  return null;
 }
 
 function takeQuote(lines, at) {
@@ -61,7 +96,7 @@ function takeList(lines, at) {
       if (next === undefined || isBlank(next) || (/^ */.exec(next)[0].length < inner && !LINE.item.test(next))) break;
       list.items[list.items.length - 1].push("");
     } else if (item && spaces <= indent + 1) {
-      if (/\d/.test(item[2]) !== isOrdered || spaces < indent || LINE.rule.test(line)) break;
+      if (/\d/.test(item[2]) !== isOrdered || spaces < indent || isRule(line)) break;
       inner = indent + item[2].length + 1;
       list.items.push([line.slice(item[0].length)]);
     } else if (spaces >= Math.min(inner, indent + 2)) {
@@ -82,37 +117,43 @@ function tableCells(line) {
 }
 
 function takeTable(lines, at) {
-  const align = tableCells(lines[at + 1]).map(c => (/^:.*:$/.test(c) ? "center" : /:$/.test(c) ? "right" : null));
+  const align = tableCells(lines[at + 1]).map(c => (!c.endsWith(":") ? null : c.startsWith(":") ? "center" : "right"));
   let end = at + 2;
   while (end < lines.length && lines[end].includes("|") && !isBlank(lines[end])) end++;
   return [{type: "table", align, head: tableCells(lines[at]), rows: lines.slice(at + 2, end).map(tableCells)}, end];
 }
 
 function isTable(lines, at) {
-  const next = lines[at + 1];
-  return (
-    lines[at].includes("|") &&
-    next !== undefined &&
-    LINE.tableRule.test(next) &&
-    tableCells(lines[at]).length === tableCells(next).length
-  );
+  if (!lines[at].includes("|") || at + 1 === lines.length) return false;
+  const rule = tableCells(lines[at + 1]);
+  return rule.every(c => /^:?-+:?$/.test(c)) && rule.length === tableCells(lines[at]).length;
 }
 
 function takeParagraph(lines, at) {
   let end = at + 1;
-  while (end < lines.length && !isBlank(lines[end]) && !beginsBlock(lines[end]) && !isTable(lines, end)) end++;
+  while (
+    end < lines.length &&
+    !isBlank(lines[end]) &&
+    !beginsBlock(lines[end]) &&
+    !isTable(lines, end) &&
+    !readFormula(lines, end)
+  )
+    end++;
   return [{type: "paragraph", text: lines.slice(at, end).join("\n")}, end];
 }
 
 function takeBlock(lines, at) {
   const line = lines[at];
-  if (LINE.fence.test(line)) return takeFence(lines, at);
-  const heading = LINE.heading.exec(line);
-  if (heading) return [{type: "heading", level: heading[1].length, text: heading[2] || ""}, at + 1];
-  if (LINE.rule.test(line)) return [{type: "rule"}, at + 1];
+  const fence = readFence(line),
+    heading = LINE.heading.exec(line);
+  if (fence) return takeFence(lines, at, fence);
+  if (heading) return [makeHeading(line, heading), at + 1];
+  if (isRule(line)) return [{type: "rule"}, at + 1];
   if (LINE.quote.test(line)) return takeQuote(lines, at);
   if (LINE.item.test(line)) return takeList(lines, at);
   if (isTable(lines, at)) return takeTable(lines, at);
+  const formula = readFormula(lines, at);
+  if (formula) return [{type: "formula", text: formula[0]}, formula[1]];
   return takeParagraph(lines, at);
 }
 
@@ -130,8 +171,6 @@ function parseBlocks(lines) {
 }
 
 /* ---- text within a block ---- */
-
-const SPECIAL = /[\\`*_~[!<h\n]/g;
 
 /* Emphasis by a delimiter at `at`: [the text inside, where it ends], or null. */
 function delimited(text, at, mark, absent) {
@@ -162,18 +201,31 @@ function linkTo(url, ...children) {
   return make("a", {href: url, target: "_blank", rel: "noopener noreferrer nofollow"}, ...children);
 }
 
-/* Lengths are bounded, so that a bracket without an end costs little. */
-const LABEL = String.raw`(?:[^[\]\\]|\\.|\[[^[\]]*\]){0,1000}`;
-const TARGET = String.raw`[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*`;
-const LINK = new RegExp(String.raw`^!?\[(${LABEL})\]\(\s*<?(${TARGET})>?(?:\s+"[^"]{0,500}")?\s*\)`);
+/* Where the bracket at `at` is closed, or -1. The length is bounded, so that a bracket without an end costs little. */
+function closing(text, at, open, close) {
+  const last = Math.min(text.length, at + 2000);
+  for (let i = at, depth = 0; i < last; i++) {
+    if (text[i] === "\\") i++;
+    else if (text[i] === open) depth++;
+    else if (text[i] === close && --depth === 0) return i;
+  }
+  return -1;
+}
 
-/* [text](target) at `at`. */
+/* [text](target "title") at `at`. */
 function takeLink(text, at, depth) {
-  const found = LINK.exec(text.slice(at, at + 4000));
-  if (!found) return null;
-  const label = found[1] || found[2],
-    link = linkTo(found[2], ...(text[at] === "!" ? [label] : parseInline(label, depth + 1)));
-  return link && [link, at + found[0].length];
+  const from = text[at] === "!" ? at + 1 : at,
+    middle = text[from] === "[" ? closing(text, from, "[", "]") : -1,
+    end = middle >= 0 && text[middle + 1] === "(" ? closing(text, middle + 1, "(", ")") : -1;
+  if (end < 0) return null;
+  const inside = text.slice(middle + 2, end).trim(),
+    [word] = inside.split(/\s/, 1),
+    title = inside.slice(word.length).trim();
+  if (title && !/^"[^"]*"$/.test(title)) return null;
+  const target = word.startsWith("<") && word.endsWith(">") ? word.slice(1, -1) : word,
+    label = text.slice(from + 1, middle) || target;
+  const link = linkTo(target, ...(from > at ? [label] : parseInline(label, depth + 1)));
+  return link && [link, end + 1];
 }
 
 function takeCode(text, at, absent) {
@@ -184,7 +236,8 @@ function takeCode(text, at, absent) {
     while (text[end + size] === "`") size++;
     if (size === mark.length) {
       const inside = text.slice(at + mark.length, end).replace(/\n/g, " ");
-      return [make("code", null, /^ .*[^ ].* $/.test(inside) ? inside.slice(1, -1) : inside), end + size];
+      const isPadded = inside.startsWith(" ") && inside.endsWith(" ") && !isBlank(inside);
+      return [make("code", null, isPadded ? inside.slice(1, -1) : inside), end + size];
     }
     end += size;
   }
@@ -196,8 +249,30 @@ function takeBareLink(text, at) {
   if (at > 0 && /[\p{L}\p{N}]/u.test(text[at - 1])) return null;
   const found = /^https?:\/\/[^\s<>"'`|]+/i.exec(text.slice(at, at + 2000));
   if (!found) return null;
-  const url = found[0].replace(/[.,;:!?)\]}*_~]+$/, "");
+  let end = found[0].length;
+  while (".,;:!?)]}*_~".includes(found[0][end - 1])) end--;
+  const url = found[0].slice(0, end);
   return url.length > 8 ? [linkTo(url, url), at + url.length] : null;
+}
+
+/* A formula that `open` begins at `at` and `close` ends. What is no formula of formulas.js stays as it is written. */
+function takeFormula(text, at, open, close, absent) {
+  if (absent.has(close)) return null;
+  const from = at + open.length,
+    end = text.indexOf(close, from);
+  if (end < 0) absent.add(close);
+  if (end < 0 || (open === "$" && !isDollarFormula(text, at, end))) return null;
+  const after = end + close.length,
+    formula = makeFormula(text.slice(from, end), open === "$$" || open === "\\[");
+  return [formula || document.createTextNode(text.slice(at, after)), after];
+}
+
+/* Dollars are prices and variables too: "$5 or $6", "$HOME:$PATH". */
+function isDollarFormula(text, at, end) {
+  const isWord = i => /[\p{L}\p{N}$]/u.test(text[i] || " "),
+    isSpace = i => /\s/.test(text[i]);
+  const isShort = end > at + 1 && end - at < 300 && !text.slice(at, end).includes("\n");
+  return isShort && !isSpace(at + 1) && !isSpace(end - 1) && !isWord(end + 1) && (at === 0 || !isWord(at - 1));
 }
 
 const EMPHASIS = [
@@ -224,15 +299,21 @@ function takeSpecial(text, at, depth, absent) {
   switch (text[at]) {
     case "\n":
       return [make("br"), at + 1];
-    case "\\":
+    case "$":
+      return text[at + 1] === "$" ? takeFormula(text, at, "$$", "$$", absent) : takeFormula(text, at, "$", "$", absent);
+    case "\\": {
+      const close = {"(": "\\)", "[": "\\]"}[text[at + 1]],
+        formula = close && takeFormula(text, at, text.slice(at, at + 2), close, absent);
+      if (formula) return formula;
       return /[!-/:-@[-`{-~]/.test(text[at + 1] || "") ? [document.createTextNode(text[at + 1]), at + 2] : null;
+    }
     case "`":
       return takeCode(text, at, absent);
     case "[":
     case "!":
       return takeLink(text, at, depth);
     case "<": {
-      const found = /^<([a-z]+:[^\s<>]+)>/i.exec(text.slice(at, at + 2000)),
+      const found = /^<([^\s<>]+)>/.exec(text.slice(at, at + 2000)),
         link = found && linkTo(found[1], found[1]);
       return link ? [link, at + found[0].length] : null;
     }
@@ -248,7 +329,7 @@ function parseInline(text, depth) {
   if (depth > MAX_DEPTH) return [document.createTextNode(text)];
   const nodes = [],
     absent = new Set(); /* delimiters without an end from here on */
-  const special = new RegExp(SPECIAL);
+  const special = /[\\`*_~[!<h$\n]/g;
   let from = 0;
   for (let found = special.exec(text); found; found = special.exec(text)) {
     const taken = takeSpecial(text, found.index, depth, absent);
@@ -277,7 +358,7 @@ function makeCode(block) {
       make("span", null, block.language || "text"),
       copyButton("Copy this code", () => block.text, "Copy"),
     ),
-    make("pre", {tabindex: "0"}, make("code", null, block.text)),
+    make("pre", {tabindex: "0"}, make("code", null, ...colourCode(block.text, block.language))),
   );
 }
 
@@ -302,12 +383,21 @@ function makeTable(block) {
   );
 }
 
+function makeFormulaBlock(block) {
+  const formula = makeFormula(block.text, true);
+  return formula ? make("div", {class: "formula", tabindex: "0"}, formula) : make("p", {class: "source"}, block.source);
+}
+
+/* "[ ]" and "[x]" at the beginning of an item are boxes, which a reader cannot change. */
 function makeItem(lines, depth) {
-  const blocks = parseBlocks(lines),
+  const box = /^\[([ xX])\]\s/.exec(lines[0]),
+    isDone = box && box[1] !== " ",
+    blocks = parseBlocks(box ? [lines[0].slice(box[0].length), ...lines.slice(1)] : lines),
     isLoose = lines.some((l, i) => l === "" && i < lines.length - 1);
   return make(
     "li",
-    null,
+    {class: box ? "task" : null},
+    box && make("input", {type: "checkbox", disabled: true, checked: isDone, "aria-label": isDone ? "Done" : "To do"}),
     ...blocks.flatMap(b => (b.type === "paragraph" && !isLoose ? parseInline(b.text, 0) : [makeBlock(b, depth + 1)])),
   );
 }
@@ -331,6 +421,8 @@ function makeBlock(block, depth) {
       );
     case "table":
       return makeTable(block);
+    case "formula":
+      return makeFormulaBlock(block);
     default:
       return make("p", null, ...parseInline(block.text, 0));
   }

@@ -70,11 +70,31 @@ function makeMessage(conversation, message) {
     return element;
   }
   element.append(make("div", {class: isProse ? "text prose" : "text"}), make("div", {class: "facts"}));
-  if (isUser) element.firstElementChild.textContent = message.content;
+  if (isUser) showQuestion(element, conversation, message);
   else showAnswerText(element, message);
   if (run) showRunning(element, run);
   else element.querySelector(".facts").append(...makeFacts(conversation, message));
   return element;
+}
+
+/* A long question shows its beginning until it is unfolded. */
+function showQuestion(element, conversation, message) {
+  const {id, content} = message,
+    text = element.firstElementChild,
+    isOpen = page.unfolded.has(id);
+  const fold = () => {
+    if (!page.unfolded.delete(id)) page.unfolded.add(id);
+    const made = makeMessage(conversation, message);
+    element.replaceWith(made);
+    made.querySelector(".fold").focus();
+  };
+  text.textContent = content;
+  if (content.length <= 1200 && content.split("\n", 15).length < 15) return;
+  if (!isOpen) text.textContent = content.split("\n", 10).join("\n").slice(0, 1000).trimEnd() + " …";
+  const label = isOpen ? "Show less" : "Show all " + formatCount(content.length) + " characters";
+  element.lastElementChild.append(
+    make("button", {type: "button", class: "text-button fold", "aria-expanded": String(isOpen), onclick: fold}, label),
+  );
 }
 
 function showAnswerText(element, answer) {
@@ -223,7 +243,7 @@ function makeEditor(conversation, message) {
   };
   field.value = message.content;
   const save = () => {
-    const text = field.value.replace(/\s+$/, "");
+    const text = field.value.trimEnd();
     page.editing = null;
     if (!text || (!isUser && text === message.content)) return close();
     const edited = addMessage(conversation, message.parent, message.role, text);

@@ -7,6 +7,9 @@ const page = {
   facts: {context: 0, hasTemplate: true, isSynthetic: false, isOneOfSeveral: false},
   run: null /* {conversation, answer, controller, ...} while an answer runs */,
   editing: null /* id of the message that is edited */,
+  attached: [] /* {name, text} of files for the next message */,
+  settingsOf: null /* whose settings are shown; null: those of new conversations */,
+  unfolded: new Set() /* ids of long questions that are shown whole */,
   isReached: false /* the server answers */,
 };
 
@@ -33,10 +36,13 @@ const dayOf = time => {
 };
 
 function showList() {
-  const rows = [];
+  const rows = [],
+    wanted = byId("search").value.trim().toLowerCase();
   let day = "";
   page.conversations.sort((a, b) => b.updated - a.updated);
   for (const c of page.conversations) {
+    const found = wanted ? findIn(c, wanted) : {};
+    if (!found) continue;
     if (dayOf(c.updated) !== day) rows.push(make("li", {class: "day"}, (day = dayOf(c.updated))));
     const isOpen = c === page.open,
       title = titleOf(c);
@@ -51,9 +57,10 @@ function showList() {
             class: "open",
             "aria-current": isOpen ? "true" : null,
             title,
-            onclick: () => openConversation(c),
+            onclick: () => openConversation(c, found.message),
           },
           title,
+          found.around && make("span", {class: "around"}, found.around),
         ),
         make(
           "span",
@@ -67,16 +74,23 @@ function showList() {
   byId("conversations").replaceChildren(...rows);
   byId("conversations").hidden = rows.length === 0;
   byId("no-conversations").hidden = rows.length > 0;
+  byId("no-conversations").textContent = wanted
+    ? "No conversation has this text."
+    : "What you write is kept in this browser alone.";
 }
 
-function openConversation(conversation) {
+/* At its end, or at the message with this id. */
+function openConversation(conversation, id) {
   page.open = conversation;
   page.editing = null;
   storage.saveCommon("open", conversation ? conversation.id : null).catch(() => {});
   showSide(false);
+  if (id && !pathOf(conversation).some(m => m.id === id)) showBranch(conversation, id);
+  if (id) page.unfolded.add(id);
   showList();
   showMessages();
-  scrollToEnd();
+  if (id) document.querySelector('[data-id="' + id + '"]').scrollIntoView();
+  else scrollToEnd();
   updateComposer();
   showContext();
 }
@@ -132,7 +146,11 @@ async function importFile(file) {
 
 function openSettings() {
   const from = page.open || page.defaults;
+  page.settingsOf = page.open;
+  byId("settings-title").textContent = page.open ? "Settings of this conversation" : "Settings of new conversations";
   byId("system").value = from.system;
+  byId("system-default").checked = from.system !== "" && from.system === page.defaults.system;
+  byId("system-default").parentElement.hidden = !page.open; /* without one it is that of new ones */
   byId("sampling").replaceChildren(
     ...SETTINGS.map(s => {
       const field = make("input", {
@@ -143,6 +161,7 @@ function openSettings() {
         step: s.step,
         maxlength: s.isText ? 200 : null,
         autocomplete: "off",
+        placeholder: s.name === "max_tokens" && !page.facts.hasTemplate ? MAX_CONTINUED : s.otherwise,
       });
       field.value = from.settings[s.name] || "";
       return make("div", null, make("label", {for: field.id}, s.label), field);
@@ -150,9 +169,20 @@ function openSettings() {
   );
   byId("settings-export").hidden = !page.open;
   byId("settings").showModal();
+  showDefaults().catch(() => {}); /* then fields stay empty */
 }
 
-/* Those of the open conversation are also those of new ones. */
+/* What the server takes for fields that are empty. Of several models, a loaded one has its own. */
+async function showDefaults() {
+  const props = await protocol.get("props"),
+    own = [...(props.models || []), props].find(m => m.model === page.model);
+  for (const [name, value] of Object.entries((own && own.default_generation_settings.params) || {})) {
+    const field = byId("set-" + name);
+    if (field) field.placeholder = String(value);
+  }
+}
+
+/* Settings of the open conversation are also those of new ones; its system prompt is if its box is checked. */
 async function saveSettings() {
   const settings = {},
     system = byId("system").value;
@@ -160,10 +190,13 @@ async function saveSettings() {
     const field = byId("set-" + s.name);
     if (field.value !== "" && field.checkValidity()) settings[s.name] = field.value;
   }
-  page.defaults = {settings, system: page.open ? page.defaults.system : system};
-  if (page.open) {
-    Object.assign(page.open, {settings: {...settings}, system});
-    await keep(page.open);
+  const of = page.settingsOf,
+    wasDefault = of && of.system === page.defaults.system,
+    isDefault = !of || byId("system-default").checked;
+  page.defaults = {settings, system: isDefault ? system : wasDefault ? "" : page.defaults.system};
+  if (of) {
+    Object.assign(of, {settings: {...settings}, system});
+    await keep(of);
   }
   await storage.saveCommon("defaults", page.defaults).catch(() => {});
 }
@@ -196,7 +229,7 @@ function updateComposer() {
   button.replaceChildren(icon(isRunning ? "stop" : "send"));
   button.classList.toggle("stop", isRunning);
   button.setAttribute("aria-label", isRunning ? "Stop the answer" : "Send");
-  button.disabled = !isRunning && (!page.isReached || field.value.trim() === "");
+  button.disabled = !isRunning && (!page.isReached || (field.value.trim() === "" && page.attached.length === 0));
   field.placeholder = page.facts.hasTemplate ? "Write a message" : "Write a beginning";
 }
 
@@ -262,6 +295,7 @@ function listen() {
   const icons = {
     "side-close": "close",
     "side-open": "menu",
+    attach: "clip",
     theme: "light",
     "settings-open": "sliders",
     "engine-toggle": "engine",
@@ -285,6 +319,23 @@ function listen() {
     if (event.target.files[0]) importFile(event.target.files[0]);
     event.target.value = "";
   });
+  on("search", "input", showList);
+  on("attach", "click", () => byId("attach-files").click());
+  on("attach-files", "change", event => {
+    attachFiles([...event.target.files]);
+    event.target.value = "";
+  });
+  on("composer-text", "paste", event => {
+    if (event.clipboardData.files.length === 0) return;
+    event.preventDefault();
+    attachFiles([...event.clipboardData.files]);
+  });
+  for (const name of ["dragover", "drop"])
+    document.addEventListener(name, event => {
+      if (!event.dataTransfer.types.includes("Files")) return;
+      event.preventDefault(); /* the browser would leave the page */
+      if (name === "drop" && !document.querySelector("dialog[open]")) attachFiles([...event.dataTransfer.files]);
+    });
   on("export", "click", () => exportConversations(page.conversations, "hearth-conversations"));
   on("shortcuts-open", "click", () => byId("shortcuts").showModal());
   on("settings-open", "click", openSettings);

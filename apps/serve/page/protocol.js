@@ -8,12 +8,20 @@ class Problem extends Error {
   }
 }
 
+/* Below the address of the page, which behind a proxy may have the path /llm/ or /llm. */
+function addressOf(path) {
+  const {origin, pathname} = location;
+  return origin + pathname + (pathname.endsWith("/") ? "" : "/") + path;
+}
+
+const KEY_NAME = "key of " + addressOf(""); /* other servers may lie beside this one */
+
 const protocol = {
-  key: sessionStorage.getItem("key") || "",
+  key: sessionStorage.getItem(KEY_NAME) || "",
 
   setKey(key) {
     this.key = key;
-    sessionStorage.setItem("key", key);
+    sessionStorage.setItem(KEY_NAME, key);
   },
 
   headers(more) {
@@ -23,7 +31,7 @@ const protocol = {
   async fetch(path, options) {
     let answer;
     try {
-      answer = await fetch(path, {cache: "no-store", credentials: "omit", ...options});
+      answer = await fetch(addressOf(path), {cache: "no-store", credentials: "omit", ...options});
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new Problem("unreachable", "The server cannot be reached.");
