@@ -1,5 +1,5 @@
 /* GET /props and /slots: what the server is, and which calls it has. Neither shows a path or a text of a client. */
-#include "serve/endpoints.h"
+#include "serve/api/generation.h"
 
 #include "base/clock.h"
 #include "common/sampling.h"
@@ -17,14 +17,7 @@ static void write_defaults(json *j)
     const hearth_sampler_options o = sampling_defaults();
     json_open_compact(j, "default_generation_settings", '{');
     json_open_compact(j, "params", '{');
-    json_float(j, "temperature", (double)o.temperature, 6);
-    json_int(j, "top_k", o.top_k);
-    json_float(j, "top_p", (double)o.top_p, 6);
-    json_float(j, "min_p", (double)o.min_p, 6);
-    json_float(j, "repeat_penalty", (double)o.repeat_penalty, 6);
-    json_int(j, "repeat_last_n", o.repeat_last_n);
-    json_float(j, "presence_penalty", (double)o.presence_penalty, 6);
-    json_float(j, "frequency_penalty", (double)o.frequency_penalty, 6);
+    sampling_write(j, &o);
     json_close(j, '}');
     json_close(j, '}');
 }

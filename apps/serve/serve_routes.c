@@ -21,6 +21,8 @@ const route serve_routes[] = {
     {.method = HTTP_POST, .path = "/chat/completions/input_tokens", .run = chat_count_run},
     {.method = HTTP_POST, .path = "/v1/completions", .run = completions_run},
     {.method = HTTP_POST, .path = "/completions", .run = completions_run},
+    {.method = HTTP_POST, .path = "/completion", .run = completion_run},
+    {.method = HTTP_POST, .path = "/infill", .run = infill_run},
     {.method = HTTP_POST, .path = "/v1/responses", .run = responses_run},
     {.method = HTTP_POST, .path = "/responses", .run = responses_run},
     {.method = HTTP_POST, .path = "/v1/responses/input_tokens", .run = responses_count_run},

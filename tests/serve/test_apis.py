@@ -169,6 +169,54 @@ def responses_go_on_with_what_is_stored():
 
 
 @case
+def paths_of_llama_cpp_continue_texts_and_fill_gaps():
+    before, behind, mark, place = 300, 301, 302, 303
+    path = scratch("gaps.gguf")
+    keys = {"fim_pre": before, "fim_suf": behind, "fim_mid": mark, "fim_sep": place}
+    with open(MODEL, "rb") as f, open(path, "wb") as to:
+        to.write(chat_model.with_template(f.read(), CHATML, more=[(f"tokenizer.ggml.{k}_token_id", v) for k, v in keys.items()]))
+    with Server("-t", "1", model=path) as s:
+        ask = {"prompt": "Once upon a time", "n_predict": 12, "seed": 4, "temperature": 0.9}
+        whole = s.post("/completion", ask).json()
+        other = s.post("/v1/completions", {**ask, "max_tokens": 12}).json()
+        check(whole["content"] == other["choices"][0]["text"] and whole["content"], whole, other)
+        check((whole["stop"], whole["stop_type"], whole["stopping_word"], whole["tokens_predicted"]) == (True, "limit", "", 12), whole)
+        check(whole["tokens_evaluated"] == other["usage"]["prompt_tokens"] and whole["prompt"] == ask["prompt"] and whole["timings"]["predicted_n"] == 12, whole)
+        check(whole["generation_settings"]["n_predict"] == 12 and whole["generation_settings"]["seed"] == 4, whole)
+        events = [e for _, e in events_of(s.post("/completion", {**ask, "stream": True}))]
+        check("".join(e["content"] for e in events) == whole["content"] and [e["stop"] for e in events] == [False] * (len(events) - 1) + [True], events)
+        check(events[-1]["stop_type"] == "limit" and events[-1]["tokens_predicted"] == 12, events[-1])
+        word = whole["content"].split()[2]
+        stopped = s.post("/completion", {**ask, "stop": [word]}).json()
+        check((stopped["stop_type"], stopped["stopping_word"]) == ("word", word) and whole["content"].startswith(stopped["content"]), stopped)
+        two = s.post("/completion", {**ask, "prompt": ["Once upon a time", [1, 2, 3]]}).json()
+        check([t["index"] for t in two] == [0, 1] and two[0]["content"] == whole["content"] and "prompt" not in two[1], two)
+        probs = s.post("/completion", {**ask, "n_probs": 2}).json()["completion_probabilities"]
+        check(len(probs) == 12 and len(probs[0]["top_logprobs"]) == 2, probs)
+
+        def ids(text):
+            return s.post("/tokenize", {"content": text}).json()["tokens"]
+
+        first = s.post("/tokenize", {"content": "", "add_special": True}).json()["tokens"][:1]
+        gap = {**ask, "prompt": "was", "input_prefix": "The dog ", "input_suffix": " a cat."}
+        expected = [*first, before, *ids("The dog "), *ids("was"), behind, *ids(" a cat."), mark]
+        extra = [place, *ids("a.txt"), *ids("\n"), *ids("A bird"), place, *ids("filename\n")]
+        for more, prompt in (({}, expected), ({"input_extra": [{"filename": "a.txt", "text": "A bird"}]}, [*first, *extra, *expected[1:]]),
+                             ({"prompt": None, "input_prefix": None, "input_suffix": ""}, [*first, before, behind, mark])):
+            filled = s.post("/infill", {**gap, **more}).json()
+            same = s.post("/completion", {**ask, "prompt": prompt}).json()
+            check(filled["content"] == same["content"] and filled["tokens_evaluated"] == len(prompt), more, filled, same)
+        for path, body, param in (("/infill", {**gap, "input_extra": [{"filename": "x"}]}, "input_extra[0].text"), ("/infill", {**gap, "input_prefix": 3}, "input_prefix"),
+                                  ("/completion", {**ask, "return_tokens": True}, "return_tokens"), ("/completion", {**ask, "n_predict": -3}, "n_predict"),
+                                  ("/completion", {"n_predict": 1}, "prompt")):
+            answer = s.post(path, body)
+            check(answer.status == 400 and answer.error()["param"] == param, path, body, answer.raw)
+    with Server("-t", "1") as s:
+        answer = s.post("/infill", {"input_prefix": "a"})
+        check(answer.status == 400 and "no tokens for a gap" in answer.error()["message"], answer.raw)
+
+
+@case
 def functions_are_called_where_they_must_be():
     with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
         one = {"messages": ASK, "max_tokens": 200, "tools": FUNCTIONS, "parallel_tool_calls": False, "temperature": 1.0}

@@ -37,7 +37,7 @@ typedef struct answer_format {
 
 /* Those of all APIs, each in the file of its endpoint. */
 extern const answer_format openai_chat_format, openai_completion_format, openai_response_format,
-    anthropic_format, ollama_format;
+    llama_completion_format, anthropic_format, ollama_format;
 
 typedef struct stop_list {
     hth_stop at[MAX_STOPS];
@@ -128,6 +128,8 @@ bool generation_read(generation *g, fields *f);
 /* Parts of it, for other APIs: temperature to penalties; stop strings of a field; a field of the number of tokens at
  * most, where 0 wants none, and what is absent changes nothing. */
 void sampling_read(generation *g, fields *f);
+/* The members of an object that these fields would set. */
+void sampling_write(json *j, const hearth_sampler_options *o);
 void stops_read(generation *g, fields *f, const char *name);
 bool length_read(generation *g, fields *f, const char *name);
 /* return_progress and timings_per_token of llama.cpp's server. */

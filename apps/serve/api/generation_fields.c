@@ -75,6 +75,18 @@ void sampling_read(generation *g, fields *f)
     o->seed = seed < 0 ? random_number() >> 1 : (uint64_t)seed; /* half: JSON's readers have signed numbers */
 }
 
+void sampling_write(json *j, const hearth_sampler_options *o)
+{
+    json_float(j, "temperature", (double)o->temperature, 6);
+    json_int(j, "top_k", o->top_k);
+    json_float(j, "top_p", (double)o->top_p, 6);
+    json_float(j, "min_p", (double)o->min_p, 6);
+    json_float(j, "repeat_penalty", (double)o->repeat_penalty, 6);
+    json_int(j, "repeat_last_n", o->repeat_last_n);
+    json_float(j, "presence_penalty", (double)o->presence_penalty, 6);
+    json_float(j, "frequency_penalty", (double)o->frequency_penalty, 6);
+}
+
 enum { MAX_BIASES = 1024 };
 
 typedef struct bias_list {
