@@ -432,6 +432,13 @@ def chats_answer_by_a_template():
 
 
 @case
+def constraints_tell_what_they_leave_out():
+    assert model.json_object().notes == []
+    note, = model.json_schema({"type": "array", "uniqueItems": True}).notes
+    assert note.startswith("#/uniqueItems: uniqueItems is enforced only where"), note
+
+
+@case
 def answers_are_divided():
     rule = model.choices(["<think>so</think>yes"])
     template = TEMPLATE + "{% if false %}<think></think>{{ messages[0].reasoning_content }}{% endif %}"

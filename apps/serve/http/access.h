@@ -10,7 +10,7 @@ enum {
     ACCESS_MAX_NAMES = 32,
     ACCESS_MAX_KEYS = 256,
     ACCESS_MAX_KEY = 512,
-    /* Of a key that nobody guesses: bytes, and different ones among them. */
+    /* Of a key that cannot be guessed: bytes, and different ones among them. */
     ACCESS_STRONG_KEY = 16,
     ACCESS_STRONG_DIFFERENT = 5,
 };

@@ -1,5 +1,5 @@
-/* Wrong keys, by the address that they come from: whoever guesses is told to wait. A key that was right from an address
- * before stays so meanwhile, as many clients may share the address of a proxy. */
+/* Wrong keys, by the address that they come from: a client that guesses is told to wait. A key that was right from an
+ * address before stays so meanwhile, as many clients may share the address of a proxy. */
 #ifndef HEARTH_APPS_SERVE_HTTP_ATTEMPTS_H
 #define HEARTH_APPS_SERVE_HTTP_ATTEMPTS_H
 
@@ -22,7 +22,7 @@ typedef struct attempts_entry {
     uint8_t right[ACCESS_MAX_KEYS / 8]; /* bits of keys */
 } attempts_entry;
 
-/* Zero-initialised: nobody has asked yet. */
+/* Zero-initialised: no request has come yet. */
 typedef struct attempts {
     attempts_entry at[ATTEMPTS_ADDRESSES];
 } attempts;
