@@ -7,7 +7,7 @@ static const char *const pieces[] = {
     "-%}", "{#", "#}", "(", ")", "[", "]", "[::-1]", "[1:]", "|tojson", "|join(',')", "|upper", ".split()",
     ".items()", "|list", "|sort", " is defined", "{% set ns.x = x ~ x %}", "{% macro f(x) %}", "{% endmacro %}",
     "{{ f(x) }}", "namespace(x='')", "x", " + ", " * ", "99999", "'a'", " in ", " not ", " and ", " if x else ",
-    "loop.index", "messages[0].content", "'{:>9}'.format(x)", "{!r}", "'%s' % (x,)", "|safe",
+    "loop.index", "messages[0].content", "|map(attribute=messages[3].content)", "messages[3].content|int", "'{:>9}'.format(x)", "{!r}", "'%s' % (x,)", "|safe",
     "\n", " ", "\"", "'", "\\", "range(9)", "|replace('a', 'bb')",
 };
 
