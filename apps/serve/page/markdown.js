@@ -7,12 +7,11 @@ const MAX_DEPTH = 8;
 /* ---- blocks: parseBlocks(lines) is a list of {type, source, ...} ---- */
 
 const LINE = {
-  fence: /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/,
-  heading: /^ {0,3}(#{1,6})(?:\s+(.*?))?\s*#*\s*$/,
+  fence: /^ {0,3}(`{3,}|~{3,})(?=[^`]*$)\s*(\S*)/,
+  heading: /^ {0,3}(#{1,6})(?:\s|$)/,
   rule: /^ {0,3}(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,})$/,
   quote: /^ {0,3}> ?/,
   item: /^( {0,8})([-*+]|\d{1,9}[.)])(?:\s+|$)/,
-  tableRule: /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/,
 };
 
 function isBlank(line) {
@@ -27,6 +26,14 @@ function beginsBlock(line) {
     LINE.quote.test(line) ||
     LINE.item.test(line)
   );
+}
+
+/* What stands behind its marks, without those that may close it. */
+function headingText(line, marks) {
+  const text = line.slice(marks.length).trim();
+  let end = text.length;
+  while (text[end - 1] === "#") end--;
+  return text.slice(0, end).trimEnd();
 }
 
 function takeFence(lines, at) {
@@ -88,12 +95,16 @@ function takeTable(lines, at) {
   return [{type: "table", align, head: tableCells(lines[at]), rows: lines.slice(at + 2, end).map(tableCells)}, end];
 }
 
+function isTableRule(line) {
+  return /^\s*[|:-]/.test(line) && tableCells(line).every(c => /^:?-+:?$/.test(c));
+}
+
 function isTable(lines, at) {
   const next = lines[at + 1];
   return (
     lines[at].includes("|") &&
     next !== undefined &&
-    LINE.tableRule.test(next) &&
+    isTableRule(next) &&
     tableCells(lines[at]).length === tableCells(next).length
   );
 }
@@ -108,7 +119,7 @@ function takeBlock(lines, at) {
   const line = lines[at];
   if (LINE.fence.test(line)) return takeFence(lines, at);
   const heading = LINE.heading.exec(line);
-  if (heading) return [{type: "heading", level: heading[1].length, text: heading[2] || ""}, at + 1];
+  if (heading) return [{type: "heading", level: heading[1].length, text: headingText(line, heading[0])}, at + 1];
   if (LINE.rule.test(line)) return [{type: "rule"}, at + 1];
   if (LINE.quote.test(line)) return takeQuote(lines, at);
   if (LINE.item.test(line)) return takeList(lines, at);
