@@ -146,6 +146,7 @@ need_for_test() {
 need_for_test_ci() {
     need_for_test
     need clang has clang
+    need fuzzer has_fuzzer
 }
 
 need_for_test_levels() {
@@ -155,7 +156,6 @@ need_for_test_levels() {
 
 need_for_test_long() {
     need_for_test_ci
-    need fuzzer has_fuzzer
     need arm has aarch64-linux-gnu-gcc
     need armlibc test -e /usr/aarch64-linux-gnu/include/stdio.h
     need qemu has qemu-aarch64

@@ -20,6 +20,8 @@ set(HEARTH_HOST_PROGRAM "" CACHE FILEPATH "in cross builds: a hearth of this mac
 set(HEARTH_SANITIZE "" CACHE STRING "address, undefined, thread, or a list of them with commas")
 set(HEARTH_KERNELS_FROM "" CACHE PATH "a build folder whose kernels are linked; empty: they are compiled")
 option(HEARTH_FUZZ "build the fuzz targets with libFuzzer (clang)" OFF)
+# As services of continuous fuzzing have it (.clusterfuzzlite): all flags of sanitizers and coverage are given then.
+set(HEARTH_FUZZ_ENGINE "" CACHE STRING "what links the fuzz targets, $LIB_FUZZING_ENGINE; empty: clang's libFuzzer")
 if((HEARTH_TESTS OR HEARTH_BENCH) AND NOT HEARTH_PROGRAM)
   message(FATAL_ERROR "HEARTH_TESTS and HEARTH_BENCH need HEARTH_PROGRAM, which is OFF")
 endif()
@@ -91,7 +93,7 @@ if(HEARTH_SANITIZE)
   add_compile_options(-fsanitize=${HEARTH_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HEARTH_SANITIZE})
 endif()
-if(HEARTH_FUZZ)
+if(HEARTH_FUZZ AND NOT HEARTH_FUZZ_ENGINE)
   # What undefined behaviour a target shows ends it, as a fault of memory does.
   add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
   add_link_options(-fsanitize=address,undefined)

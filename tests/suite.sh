@@ -158,9 +158,33 @@ fuzz() {
 # Every target, one after the other.
 fuzz_all() {
     seconds=$1
-    build fuzz build/fuzz || return
+    build fuzz build/fuzz fuzzers || return
     for target in build/fuzz/tests/fuzz_*; do
         if [ -x "$target" ]; then fuzz "$target"; fi
+    done
+}
+
+# What services of continuous fuzzing build: every target links, and passes its seeds. Without optimisation and sanitizers,
+# which build/asan has.
+fuzz_build() {
+    folder=build/fuzzers out=$PWD/build/fuzzers/out verdict=FAIL
+    note "building $folder"
+    mkdir -p "$out"
+    folders="$folders $folder"
+    if CC=clang CFLAGS="-O0 -fsanitize=fuzzer-no-link" LIB_FUZZING_ENGINE=-fsanitize=fuzzer OUT=$out WORK=$PWD/$folder JOBS=$jobs \
+        HEARTH_KERNELS_FROM=$kernels .clusterfuzzlite/build.sh >"$folder/build.log" 2>&1; then
+        verdict=ok
+    else
+        tail -n 20 "$folder/build.log"
+    fi
+    printf '%s\tsuite.sh\t.clusterfuzzlite/build.sh builds\tsee %s/build.log\n' $verdict $folder >"$folder/cases.tsv"
+    for target in tests/fuzz/fuzz_*.c; do
+        name=$(basename "$target" .c) verdict=FAIL
+        seeds=tests/fuzz/corpus/${name#fuzz_}
+        [ -d "$seeds" ] || seeds=
+        # shellcheck disable=SC2086
+        if "$out/$name" -runs=0 $seeds >"$folder/$name.log" 2>&1; then verdict=ok; fi
+        printf '%s\tsuite.sh\t%s passes its seeds\t%s/%s.log\n' $verdict "$name" $folder "$name" >>"$folder/cases.tsv"
     done
 }
 
@@ -172,6 +196,7 @@ short | ci)
         kernels=$PWD/build # which tests/kernels has proved there
         build asan build/asan && run build/asan -LE long -E '^kernels/'
         parse clang
+        fuzz_build
     fi
     ;;
 levels)

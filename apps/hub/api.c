@@ -2,8 +2,6 @@
  * page (path, size, hashes of each file). Contents are at REPO/resolve/COMMIT/PATH. */
 #include "hub/api.h"
 
-#include "text/json.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,7 +158,7 @@ static hearth_status read_commit(hub_http *http, const hub_request *request, hub
                            request->repo, request->revision);
 }
 
-static hearth_status read_page(const hth_json *page, const char *repo, hub_files *out, hearth_error *err)
+hearth_status hub_api_read_page(const hth_json *page, const char *repo, hub_files *out, hearth_error *err)
 {
     if (hth_json_kind_of(page) != HTH_JSON_ARRAY) return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: its files are no list", repo);
     hearth_status st = HEARTH_OK;
@@ -189,7 +187,7 @@ hearth_status hub_api_files(hub_http *http, const hub_request *request, hub_file
         st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: makes an address that is too long", request->repo);
     for (int i = 0; st == HEARTH_OK; i++) {
         hth_json *page = get(http, request, url, &reply, err);
-        st = page ? read_page(page, request->repo, out, err) : err->status;
+        st = page ? hub_api_read_page(page, request->repo, out, err) : err->status;
         hth_json_close(page);
         if (st != HEARTH_OK || !reply.link[0]) break;
         if (i >= MAX_PAGES || !is_own(http, reply.link) || !hub_path(url, "%s", reply.link))

@@ -115,7 +115,7 @@ bool hub_has_quant(const char *stem, const char *quant)
 
 static bool is_word(const char *text, size_t n)
 {
-    if (n == 0 || n > 96 || text[0] == '-' || text[0] == '.' || text[n - 1] == '.') return false;
+    if (n == 0 || n > 96 || strchr("-.", text[0]) || strchr("-.", text[n - 1])) return false;
     for (size_t i = 0; i < n; i++) {
         char c = text[i];
         bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');

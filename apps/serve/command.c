@@ -9,11 +9,13 @@
 
 #if HEARTH_SERVE
 
+#include "base/disk_cache.h"
 #include "base/folder.h"
 #include "engine/engine.h"
 #include "serve/engine.h"
 #include "serve/model_list.h"
 #include "serve/notify.h"
+#include "serve/sandbox.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -37,6 +39,7 @@ static const option_spec options[] = {
     OPT_TEXT("cors-origin", 0, "URL", "pages of this origin may ask; repeatable", .flags = OPTION_REPEATS),
     OPT_TEXT("allow-host", 0, "NAME", "one more name of this host; repeatable", .flags = OPTION_REPEATS),
     OPT_TEXT("api-prefix", 0, "PATH", "paths may begin with it, as /llm"),
+    OPT_FLAG("no-sandbox", 0, "keep the rights to other files and programs"),
     OPT_FLAG("check", 0, "check options, addresses, models, then end"),
     OPT_UINT("max-models", 0, "N", 1, 64, "models in memory at once; default 1"),
     OPT_UINT("parallel", 0, "N", 1, 256, "requests in a step; default 16"),
@@ -78,8 +81,7 @@ enum { N_PARALLEL = 16, N_BATCH = 256, N_CONTEXT = 4 };
 static hearth_status read_access(const args *a, access_rules *out, hearth_error *err)
 {
     const char *file = args_text(a, "api-key-file", NULL), *key = getenv("HEARTH_API_KEY"), *text;
-    hearth_status st = HEARTH_OK;
-    if (file) st = access_read_keys(out, file, err);
+    hearth_status st = file ? access_read_keys(out, file, err) : access_read_credential(out, err);
     if (st == HEARTH_OK && key && *key) st = access_add_key(out, key, strlen(key), "HEARTH_API_KEY", err);
     for (size_t i = 0; st == HEARTH_OK && (text = args_text_at(a, "cors-origin", i)); i++)
         st = access_add_origin(out, text, err);
@@ -183,7 +185,9 @@ static hearth_status load(void *user, served_model *m, hearth_error *err)
     if (st != HEARTH_OK) return st;
     warn_of_context(m->model, served_model_n_ctx(m));
     if (m->format && (st = chat_format_open(m->format, m->model, &m->chat, err)) != HEARTH_OK) return st;
-    return drafts_try_open(a, &m->scheduling.draft, &m->draft, err);
+    st = drafts_try_open(a, &m->scheduling.draft, &m->draft, err);
+    if (!args_has(a, "no-sandbox")) sandbox_seal();
+    return st;
 }
 
 /* Without a limit of memory the system tells when it is opened. */
@@ -280,6 +284,40 @@ static int check_single(const args *a, const model_list *l)
     return 0;
 }
 
+/* ---- the sandbox --------------------------------------------------------------------------------------- */
+
+/* Files of options that are opened with a model; but for the template, which was read. */
+static const char *const files_of_models[] = {"draft", "predictors", "thresholds", "placement"};
+
+/* "sim:FILE", among other devices. */
+static void allow_simulated_devices(const args *a, const sandbox *s)
+{
+    const char *names = args_text(a, "gpu", NULL);
+    char *copy = names ? strdup(names) : NULL, *rest = NULL;
+    for (char *name = copy ? strtok_r(copy, ",", &rest) : NULL; name; name = strtok_r(NULL, ",", &rest))
+        if (strncmp(name, "sim:", 4) == 0) sandbox_allow_read(s, name + 4);
+    free(copy);
+}
+
+/* Models are read within it, also the first one. The only thread calls this. */
+static void enter_sandbox(const args *a, const engine *e)
+{
+    sandbox s;
+    char cache[HTH_DISKCACHE_PATH];
+    if (args_has(a, "no-sandbox")) return;
+    sandbox_open(&s);
+    for (size_t i = 0; i < e->n_model; i++) sandbox_allow_model(&s, e->models[i].path);
+    for (size_t i = 0; i < sizeof files_of_models / sizeof *files_of_models; i++)
+        sandbox_allow_model(&s, args_text(a, files_of_models[i], NULL));
+    allow_simulated_devices(a, &s);
+    sandbox_allow_write(&s, args_text(a, "kv-dir", NULL));
+    if (hth_diskcache_folder(cache)) sandbox_allow_cache(&s, cache);
+    sandbox_allow_removal(&s, args_text(a, "unix-socket", NULL)); /* at the end */
+    const char *missing = sandbox_enter(&s);
+    if (missing)
+        print_warning("the sandbox is incomplete, as this system refuses it %s; --no-sandbox leaves it out", missing);
+}
+
 /* ---- the server ---------------------------------------------------------------------------------------- */
 
 static void log_request(const char *line) { print_status("%s", line); }
@@ -306,7 +344,7 @@ static int check_models(engine *e, const server *s)
 static int serve(server *s, engine *e)
 {
     print_status("listening on %s", server_addresses(s));
-    if (!engine_start(e)) return report_text("the system gives no thread for the engine");
+    if (!server_start(s) || !engine_start(e)) return report_text("the system gives no threads for requests");
     int number = server_run(s);
     if (number != 0) _exit(EXIT_SIGNAL + number); /* the engine thread may be at work */
     engine_stop(e);
@@ -359,6 +397,8 @@ static int open_and_serve(const args *a, engine *e)
     if (st == HEARTH_OK) st = listen_as_asked(a, s, &err);
     if (st == HEARTH_OK) st = check_exposure(a, s, &rules, &err);
     e->server = s;
+    notify_open();
+    if (st == HEARTH_OK) enter_sandbox(a, e);
     int status = st != HEARTH_OK ? report(&err) : args_has(a, "check") ? check_models(e, s) : serve(s, e);
     server_close(s);
     return status;
@@ -391,8 +431,10 @@ static int run(const args *a)
         problem_hide_folder(models.at[i].path);
         problem_hide_folder(models.at[i].kept);
     }
-    static const char *const files[] = {"draft", "predictors", "thresholds", "template", "kv-dir"};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) problem_hide_folder(args_text(a, files[i], NULL));
+    problem_hide_folder(args_text(a, "template", NULL));
+    problem_hide_folder(args_text(a, "kv-dir", NULL));
+    for (size_t i = 0; i < sizeof files_of_models / sizeof *files_of_models; i++)
+        problem_hide_folder(args_text(a, files_of_models[i], NULL));
     if (status == 0) status = open_and_serve(a, &e);
     model_list_free(&models);
     chat_format_free(&format);

@@ -1,4 +1,4 @@
-/* One datagram to a Unix socket; a name that begins with @ is abstract. */
+/* Datagrams to a Unix socket; a name that begins with @ is abstract. */
 #define _GNU_SOURCE
 #include "serve/notify.h"
 
@@ -9,7 +9,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-void notify_manager(const char *state)
+static int manager = -1;
+
+void notify_open(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const char *path = getenv("NOTIFY_SOCKET");
@@ -17,10 +19,16 @@ void notify_manager(const char *state)
     if (n < 2 || n >= sizeof address.sun_path) return;
     memcpy(address.sun_path, path, n);
     if (*path == '@') address.sun_path[0] = '\0';
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) return;
+    manager = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
-    ssize_t ignored = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address, size);
+    if (manager < 0 || connect(manager, (struct sockaddr *)&address, size) == 0) return;
+    close(manager);
+    manager = -1;
+}
+
+void notify_manager(const char *state)
+{
+    if (manager < 0) return;
+    ssize_t ignored = send(manager, state, strlen(state), MSG_NOSIGNAL);
     (void)ignored;
-    close(fd);
 }

@@ -2,7 +2,10 @@
 #ifndef HEARTH_APPS_SERVE_NOTIFY_H
 #define HEARTH_APPS_SERVE_NOTIFY_H
 
-/* Sends a state ("READY=1") to the socket that NOTIFY_SOCKET names. Without it, or on failure, nothing happens. */
+/* Connects to the socket that NOTIFY_SOCKET names. Without it, or on failure, nothing is sent. Before the sandbox, which
+ * allows no further socket. */
+void notify_open(void);
+/* Sends a state: "READY=1". */
 void notify_manager(const char *state);
 
 #endif

@@ -25,7 +25,7 @@ typedef struct header {
 
 static const uint8_t magic[8] = {'H', 'E', 'A', 'R', 'T', 'H', 'K', '1'};
 
-enum { PATH_SIZE = HTH_SETTINGS_PATH };
+enum { PATH_SIZE = HTH_DISKCACHE_PATH };
 
 static uint64_t hash_of(uint64_t key, const void *bytes, size_t n)
 {
@@ -66,6 +66,8 @@ static bool make_folder(const char *path)
     return hth_folder_make_parents(path, 0700, NULL) == HEARTH_OK &&
            hth_folder_make(path, 0700, NULL) == HEARTH_OK;
 }
+
+bool hth_diskcache_folder(char to[HTH_DISKCACHE_PATH]) { return find_folder(to) && make_folder(to); }
 
 static bool read_all(int fd, void *to, size_t n)
 {

@@ -4,12 +4,19 @@
 #ifndef HTH_BASE_DISK_CACHE_H
 #define HTH_BASE_DISK_CACHE_H
 
+#include "base/switches.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* The longest name; letters, digits, '.', '-' and '_'. HTH_DISKCACHE_MAX: bytes of an entry. */
 enum { HTH_DISKCACHE_NAME = 64, HTH_DISKCACHE_MAX = 64 << 20 };
+/* Bytes of the folder's path, with the NUL. */
+enum { HTH_DISKCACHE_PATH = HTH_SETTINGS_PATH };
+
+/* The folder, which is made if it is missing. False: there is none. */
+bool hth_diskcache_folder(char to[HTH_DISKCACHE_PATH]);
 
 /* The entry of this name, if it was stored under the same key (a hash of all that it depends on), byte for byte.
  * Freed by hth_free. NULL: none, damaged, or of another key. */

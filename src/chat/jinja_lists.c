@@ -6,6 +6,18 @@
 
 /* ---- attributes --------------------------------------------------------------------------------- */
 
+/* False: these n bytes are no whole number of at most nine digits. */
+static bool read_index(const char *p, size_t n, int64_t *index)
+{
+    *index = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] < '0' || p[i] > '9') return false;
+        *index = *index * 10 + (p[i] - '0');
+        if (i == 9) return false;
+    }
+    return n > 0;
+}
+
 /* "a.b.0": members of members. A whole number is an index. */
 static bool attribute_of(hth_jinja *j, const hth_jinja_value *v, const hth_jinja_value *attribute,
                          hth_jinja_value *out)
@@ -18,11 +30,9 @@ static bool attribute_of(hth_jinja *j, const hth_jinja_value *v, const hth_jinja
         const char *dot = at < n ? memchr(p + at, '.', n - at) : NULL;
         size_t end = dot ? (size_t)(dot - p) : n;
         hth_jinja_value key, object = *out;
-        bool digits = end > at && strspn(p + at, "0123456789") >= end - at && end - at < 10;
-        if (digits) {
-            int64_t i = 0;
-            for (size_t k = at; k < end; k++) i = i * 10 + (p[k] - '0');
-            key = hth_jinja_integer(i);
+        int64_t index;
+        if (read_index(p + at, end - at, &index)) {
+            key = hth_jinja_integer(index);
         } else if (!hth_jinja_cut(j, attribute->as.text, at, end, &key)) {
             return false;
         }

@@ -1,4 +1,4 @@
-/* A disk by io_uring: one ring, used for reads of regular files only, and an eventfd by which other threads end a wait.
+/* A disk by io_uring: one ring, which is restricted to reads where the kernel can do that, and an eventfd by which other threads end a wait.
  * Buffers are not registered: with reads of 64 KiB and more that was not faster, and it counts against RLIMIT_MEMLOCK.
  * Compiled only where liburing is found. */
 #define _GNU_SOURCE
@@ -118,17 +118,38 @@ static void close_uring(hth_disk *disk)
     hth_free(d);
 }
 
-/* The best of the modes that the kernel has. With SINGLE_ISSUER the thread that enables the ring owns it. */
+/* The ring takes reads, the poll of the eventfd and timeouts, and no other operation, which a filter of system calls
+ * would not see: a fault in this process cannot open files or connections by it. Until the ring is enabled. */
+static int restrict_ring(struct io_uring *ring)
+{
+    struct io_uring_restriction allowed[] = {
+        {.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_READ},
+        {.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_POLL_ADD},
+        {.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_TIMEOUT}, /* which old kernels need to wait with one */
+        {.opcode = IORING_RESTRICTION_REGISTER_OP, .register_op = IORING_REGISTER_ENABLE_RINGS},
+    };
+    /* io_uring_register_restrictions, which the shared library of liburing 2.3 lacks */
+    long r = syscall(SYS_io_uring_register, ring->ring_fd, IORING_REGISTER_RESTRICTIONS, allowed,
+                     sizeof allowed / sizeof *allowed);
+    return r < 0 ? -errno : 0;
+}
+
+/* The best of the modes that the kernel has; the last one is of kernels without restrictions. With SINGLE_ISSUER the
+ * thread that enables the ring owns it. */
 static int open_ring(struct io_uring *ring)
 {
     static const unsigned modes[] = {
         IORING_SETUP_R_DISABLED | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
-        IORING_SETUP_COOP_TASKRUN,
+        IORING_SETUP_R_DISABLED | IORING_SETUP_COOP_TASKRUN,
+        IORING_SETUP_R_DISABLED,
         0,
     };
     int r = -EINVAL;
-    for (size_t i = 0; i < sizeof modes / sizeof *modes && r == -EINVAL; i++)
+    for (size_t i = 0; i < sizeof modes / sizeof *modes && r == -EINVAL; i++) {
         r = io_uring_queue_init(N_ENTRY, ring, modes[i]);
+        if (r < 0 || !(modes[i] & IORING_SETUP_R_DISABLED) || (r = restrict_ring(ring)) == 0) continue;
+        io_uring_queue_exit(ring);
+    }
     return r;
 }
 

@@ -2,6 +2,7 @@
  * (jinja_cases.jsonl, written by make_jinja_cases.py), where each byte came from, every
  * limit, every message with its line, and every allocation that fails. */
 #include "base/alloc.h"
+#include "support/guard.h"
 #include "support/models/json_lines.h"
 #include "support/test.h"
 #include "chat/template.h"
@@ -55,6 +56,39 @@ static void malformed(const char *source, const char *says) { refused(source, HE
 static void unsupported(const char *source, const char *says) { refused(source, HEARTH_ERROR_UNSUPPORTED, says); }
 
 /* ---- the language -------------------------------------------------------------------------------------- */
+
+/* Contents end at an unreadable page, and no NUL is behind them. */
+TEST(no_byte_behind_a_text_is_read)
+{
+    static const char *const contents[] = {"1234567890123456", "0", "-12.5e3", " a b ", "x", "%s", "{}", "[1]", "\xC3\xA9"};
+    static const char *const sources[] = {
+        "{{ [[1]]|map(attribute=messages[0].content)|list }}", "{{ [{'a': {'1': 2}}]|map(attribute='a.' ~ messages[0].content)|list }}",
+        "{{ [[1]]|selectattr(messages[0].content)|list }}", "{{ [[1, 2]]|sort(attribute=messages[0].content) }}",
+        "{{ messages[0].content|int }}{{ messages[0].content|float }}", "{{ messages[0].content|trim|title|capitalize|e|wordcount }}",
+        "{{ messages[0].content.split() }}{{ messages[0].content|indent }}", "{{ messages[0].content.format(1) }}",
+        "{{ messages[0].content|format(1) }}", "{{ messages[0].content % 1 }}", "{{ messages[0].content|from_json }}",
+        "{{ messages[0][messages[0].content] }}{{ messages|attr(messages[0].content) }}", "{{ '{:>9}'.format(messages[0].content) }}",
+        "{{ messages[0].content|replace(messages[0].content, 'b') }}", "{{ messages[0].content.isdigit() }}{{ messages[0].content|tojson }}",
+        "{{ strftime_now(messages[0].content) }}", "{{ messages[0].content.lower().splitlines() }}"};
+    guard g;
+    guard_open(&g, 64);
+    for (size_t c = 0; c < sizeof contents / sizeof *contents; c++) {
+        size_t n = strlen(contents[c]);
+        char *content = guard_place(&g, n, GUARD_BEHIND, 0);
+        memcpy(content, contents[c], n);
+        const hth_message m = {.role = {"user", 4}, .content = {content, n}};
+        const hth_template_input in = {.messages = &m, .n_message = 1, .seconds = &the_time};
+        for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+            CLEANUP(hth_rendered_free) hth_rendered r;
+            hearth_error why = {0};
+            hearth_status st = render(sources[i], &in, &r, &why);
+            CHECK(st == HEARTH_OK || strstr(why.message, "line 1"));
+        }
+    }
+    guard_close(&g);
+    expect("{{ [[1, 2]]|map(attribute='1')|list }}{{ [{'01a': 3}]|map(attribute='01a')|list }}", "[2][3]");
+    expect("{{ [{'1234567890': 3}]|map(attribute='1234567890')|list }}", "[3]"); /* longer than indices are */
+}
 
 TEST(templates_mean_what_they_mean_in_python)
 {

@@ -5,6 +5,7 @@
  * answer as a whole is JSON too. Built with libFuzzer by the preset `fuzz`; test_events.c replays seeded ones. */
 #include "base/alloc.h"
 #include "base/random.h"
+#include "common/model_args.h"
 #include "engine/engine.h"
 #include "serve/api/choice.h"
 #include "serve/api/progress.h"
@@ -44,11 +45,11 @@ static served_model served = {
     .engine = &an_engine, .id = (char[]){"a \"model\""}, .digest = "0123456789abcdef"};
 static int32_t byte_ids[256];
 
-static void open_model(void)
+static void open_served(void)
 {
     static const char source[] = "<think></think><tool_call>{{ tools }}";
     if (served.model) return;
-    expect(hearth_model_open(HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", NULL, &served.model, NULL) ==
+    expect(hearth_model_open_memory(embedded_model, embedded_model_size, "story.gguf", NULL, &served.model, NULL) ==
            HEARTH_OK);
     expect(hearth_chat_open_template(served.model, source, strlen(source), &served.chat, NULL) == HEARTH_OK);
     hearth_model_get_info(served.model, &served.info);
@@ -334,7 +335,7 @@ static void run(const uint8_t *data, size_t n, bool is_stream)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (n < N_HEAD || n > MAX_SIZE) return 0;
-    open_model();
+    open_served();
     run(data, n, true);
     run(data, n, false);
     return 0;

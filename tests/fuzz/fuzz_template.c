@@ -1,4 +1,5 @@
-/* A fuzz target for chat templates: the first byte picks what the template is given, the rest is the template. What
+/* A fuzz target for chat templates: the first byte picks what the template is given, in memory of exactly its size, the
+ * rest is the template. What
  * is promised of every template: it ends, within its limits; its parts are its text; the content of a message is
  * never template text. With clang (preset fuzz) a libFuzzer program, with tests/fuzz/corpus/template as its corpus;
  * test_template.c replays that and mutations of it. */
@@ -14,7 +15,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 /* A byte that no template, format or escape of ours writes by itself. */
 #define MARK "\x1E"
 
-static hth_str word(const char *text) { return (hth_str){text, strlen(text)}; }
+/* Without a NUL behind it. */
+static hth_str exact(const char *text)
+{
+    size_t n = strlen(text);
+    char *bytes = malloc(n ? n : 1);
+    if (!bytes) abort();
+    return (hth_str){memcpy(bytes, text, n), n};
+}
+
+static void free_exact(hth_str text) { free((void *)(uintptr_t)text.bytes); }
 
 static bool source_is_innocent(const uint8_t *data, size_t n)
 {
@@ -47,17 +57,21 @@ static void check_status(hearth_status st, const hearth_error *why)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static const int64_t seconds = 1722006245;
-    const hth_message m[] = {{word("system"), word("S" MARK), {"", 0}},
-                             {word("user"), word("<|im_end|>" MARK " Hi\n"), {"", 0}},
-                             {word("assistant"), word("<think>" MARK "</think> Yo \xC3\xA9\xFF" MARK), {"", 0}},
-                             {word("user"), word(MARK), {"", 0}}};
+    static const char *const texts[][2] = {{"system", "S" MARK},
+                                           {"user", "<|im_end|>" MARK " Hi\n"},
+                                           {"assistant", "<think>" MARK "</think> Yo \xC3\xA9\xFF" MARK},
+                                           {"user", "1234567890123456"},
+                                           {"user", MARK}};
+    enum { N_MESSAGE = sizeof texts / sizeof *texts };
+    hth_message m[N_MESSAGE];
     if (n == 0) return 0;
+    for (int i = 0; i < N_MESSAGE; i++) m[i] = (hth_message){.role = exact(texts[i][0]), .content = exact(texts[i][1])};
     const char *source = (const char *)data + 1;
-    hth_template_input in = {.messages = m + (data[0] & 1), .n_message = 4u - (data[0] & 1),
-                             .add_generation_prompt = data[0] & 2, .bos = word("<s>"), .eos = word("</s>"),
+    hth_template_input in = {.messages = m + (data[0] & 1), .n_message = N_MESSAGE - (data[0] & 1u),
+                             .add_generation_prompt = data[0] & 2, .bos = exact("<s>"), .eos = exact("</s>"),
                              .seconds = data[0] & 4 ? &seconds : NULL};
     if (data[0] & 8)
-        in.variables = word(
+        in.variables = exact(
             "{\"tools\": [{\"name\": \"f\", \"parameters\": {\"x\": [1, 2.5, null, true, \"\\u001e\"]}}]}");
     hth_template *t = NULL;
     hth_rendered r;
@@ -79,5 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         hth_rendered_free(&r);
     }
     if (hth_alloc_in_use() != held) abort();
+    for (int i = 0; i < N_MESSAGE; i++) free_exact(m[i].role), free_exact(m[i].content);
+    free_exact(in.bos), free_exact(in.eos), free_exact(in.variables);
     return 0;
 }

@@ -10,6 +10,8 @@
 typedef struct text_pieces {
     const char *const *at; /* [n] that are put in */
     size_t n;
+    /* Another mutation, three times of four; returns the new size, or 0: there is none. NULL: always those of text. */
+    size_t (*otherwise)(uint8_t *data, size_t n, size_t capacity, uint64_t seed);
 } text_pieces;
 
 /* A piece put in, cut out or doubled. */
@@ -61,7 +63,10 @@ static void replay(const char *path, const text_pieces *p, test_random *r, uint3
     for (uint32_t i = 0; i < n_mutation; i++) {
         size_t size = n;
         memcpy(data, source, n);
-        for (uint32_t k = 1 + test_random_below(r, 4); k > 0; k--) size = mutate(p, r, data, size, CAPACITY);
+        for (uint32_t k = 1 + test_random_below(r, 4); k > 0; k--) {
+            size_t other = p->otherwise && test_random_below(r, 4) ? p->otherwise(data, size, CAPACITY, test_random_next(r)) : 0;
+            size = other ? other : mutate(p, r, data, size, CAPACITY);
+        }
         feed(data, size);
     }
 }

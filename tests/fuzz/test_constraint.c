@@ -12,6 +12,6 @@ static const char *const pieces[] = {
 
 TEST(the_corpus_and_its_mutations_pass_the_constraint_target)
 {
-    const text_pieces p = {pieces, sizeof pieces / sizeof *pieces};
+    const text_pieces p = {.at = pieces, .n = sizeof pieces / sizeof *pieces};
     CHECK(replay_folder(HEARTH_SOURCE_DIR "/tests/fuzz/corpus/constraint", &p, test_is_long() ? 5000 : 100) > 15);
 }

@@ -90,6 +90,8 @@ TEST(requests_are_repositories_and_what_of_them)
                                       "org/n:/a",
                                       "org/n:a//b",
                                       "-o/n",
+                                      "o-/n",
+                                      "o/n-",
                                       "org/n\x01",
                                       "org/n:a\nb.gguf",
                                       "https://x.y/org/name"};

@@ -17,6 +17,7 @@ void *__libc_realloc(void *p, size_t n);
 
 static _Atomic unsigned long n_call, fail_at;
 static _Atomic int sticky;
+static int report_fd = -1; /* opened at the start: the server's sandbox allows no file at the end */
 
 static int fails(void)
 {
@@ -48,7 +49,8 @@ __attribute__((visibility("default"))) void *mmap(void *at, size_t n, int protec
 /* The count begins here: what the loader and libc needed before is theirs. */
 __attribute__((constructor)) static void begin(void)
 {
-    const char *at = getenv("FAIL_ALLOCATION");
+    const char *at = getenv("FAIL_ALLOCATION"), *path = getenv("FAIL_REPORT");
+    report_fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
     atomic_store(&sticky, getenv("FAIL_STICKY") != NULL);
     atomic_store(&n_call, 0);
     atomic_store(&fail_at, at ? strtoul(at, NULL, 10) : 0);
@@ -57,10 +59,8 @@ __attribute__((constructor)) static void begin(void)
 __attribute__((destructor)) static void report(void)
 {
     char line[40];
-    const char *path = getenv("FAIL_REPORT");
-    int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600) : -1;
-    if (fd < 0) return;
+    if (report_fd < 0) return;
     int n = snprintf(line, sizeof line, "%lu\n", atomic_load(&n_call));
-    if (write(fd, line, (size_t)n) != n) _exit(99);
-    close(fd);
+    if (write(report_fd, line, (size_t)n) != n) _exit(99);
+    close(report_fd);
 }

@@ -345,6 +345,26 @@ def an_address_that_guesses_keys_waits():
 
 
 @case
+def keys_come_as_a_credential_of_the_service_manager():
+    with tempfile.TemporaryDirectory() as folder:
+        env, path = {"CREDENTIALS_DIRECTORY": folder}, os.path.join(folder, "hearth-keys")
+        with Server(env=env) as s:
+            check(s.get("/v1/models").status == 200, "none was passed")
+        with open(path, "w", encoding="ascii") as f:
+            f.write(KEY)
+        os.chmod(path, 0o440)  # with an access list
+        with Server(env=env) as s:
+            check(s.get("/v1/models").status == 401 and s.get("/v1/models", [f"x-api-key: {KEY}"]).status == 200, "the key")
+        given = scratch("keys", b"another-key-of-a-file")
+        os.chmod(given, 0o600)
+        with Server("--api-key-file", given, env=env) as s:  # what is named
+            check(s.get("/v1/models", [f"x-api-key: {KEY}"]).status == 401, "is what counts")
+        os.chmod(path, 0o444)
+        done = subprocess.run([HEARTH, "serve", "--port", "0", "--check"], env={**os.environ, **env}, capture_output=True, timeout=60)
+        check(done.returncode == 1 and b"others can read" in done.stderr, done)
+
+
+@case
 def key_files_and_addresses_are_checked():
     keys = scratch("keys", KEY.encode())
     os.chmod(keys, 0o640)

@@ -153,7 +153,7 @@ static bool open_setup(void)
     CHECK_OK(server_open(&o, &t->server, err));
     CHECK_OK(server_listen_loopback(t->server, &t->port, err));
     bool ok =
-        hth_thread_start(&t->network, network_thread, t, "network") &&
+        server_start(t->server) && hth_thread_start(&t->network, network_thread, t, "network") &&
         hth_thread_start(&t->engine, engine_thread, t, "engine");
     while (ok && !server_is_ready(t->server)) nap();
     return CHECK(ok);
@@ -498,7 +498,7 @@ TEST(while_the_model_is_read_requests_are_told_so_and_a_signal_ends_all)
         .limits = server_default_limits(), .routes = serve_routes, .access = &t.access, .call_user = &e};
     CHECK_OK(server_open(&o, &t.server, err));
     CHECK_OK(server_listen_loopback(t.server, &t.port, err));
-    if (!CHECK(hth_thread_start(&t.network, network_thread, &t, "network"))) return;
+    if (!CHECK(server_start(t.server) && hth_thread_start(&t.network, network_thread, &t, "network"))) return;
     opened = &t;
     for (size_t i = 0; i < sizeof unready / sizeof *unready; i++) {
         FREED char *got = get(unready[i]);

@@ -4,6 +4,8 @@
 #include "store/disks.h"
 
 #include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
 
 enum { N_READ = 40, SIZE = 24 << 10 };
 
@@ -70,6 +72,34 @@ TEST(disks_read_nothing_behind_the_end)
         disk->ops->close(disk);
     }
     close(fd);
+}
+
+/* The descriptor of the only ring of this process; -1: there is none. */
+static int find_ring(void)
+{
+    for (int fd = 0; fd < 1024; fd++) {
+        char link[64], to[64] = "";
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        if (readlink(link, to, sizeof to - 1) > 0 && strcmp(to, "anon_inode:[io_uring]") == 0) return fd;
+    }
+    return -1;
+}
+
+TEST(rings_take_no_other_operations)
+{
+    enum { REGISTER = 427, REGISTER_EVENTFD = 4 }; /* of all architectures */
+    uint8_t to[16];
+    hth_disk *disk;
+    hth_disk_result result = {0};
+    if (!open_disk(DISK_URING, &disk)) return;
+    int fd = open(disk_file(), O_RDONLY), event = eventfd(0, EFD_CLOEXEC), ring = find_ring();
+    disk->ops->start(disk, &(hth_disk_read){0, fd, 16, 0, to});
+    while (disk->ops->wait(disk, UINT64_MAX, &result, 1) == 0) {} /* the ring is enabled by that */
+    CHECK_INT(result.n, 16);
+    CHECK(ring >= 0 && syscall(REGISTER, ring, REGISTER_EVENTFD, &event, 1) == -1 && errno == EACCES);
+    close(event);
+    close(fd);
+    disk->ops->close(disk);
 }
 
 static void *wake_later(void *disk)

@@ -64,7 +64,8 @@ static hearth_status add_lines(access_rules *a, FILE *f, const char *path, heart
     return st;
 }
 
-hearth_status access_read_keys(access_rules *a, const char *path, hearth_error *err)
+/* others: the bits of a mode by which others could read. */
+static hearth_status read_keys(access_rules *a, const char *path, unsigned others, hearth_error *err)
 {
     struct stat info;
     size_t before = a->n_key;
@@ -73,7 +74,7 @@ hearth_status access_read_keys(access_rules *a, const char *path, hearth_error *
     hearth_status st = HEARTH_OK;
     if (fstat(fileno(f), &info) != 0 || !S_ISREG(info.st_mode))
         st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: it is no regular file", path);
-    else if (info.st_mode & 077)
+    else if (info.st_mode & others)
         st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
                       "%s: its mode is %04o, so others can read the keys; chmod 600 %s", path,
                       (unsigned)(info.st_mode & 07777), path);
@@ -83,6 +84,20 @@ hearth_status access_read_keys(access_rules *a, const char *path, hearth_error *
     fclose(f);
     if (st != HEARTH_OK) a->n_key = before;
     return st;
+}
+
+hearth_status access_read_keys(access_rules *a, const char *path, hearth_error *err)
+{
+    return read_keys(a, path, 077, err);
+}
+
+hearth_status access_read_credential(access_rules *a, hearth_error *err)
+{
+    const char *folder = getenv("CREDENTIALS_DIRECTORY");
+    char path[4096];
+    int n = folder ? snprintf(path, sizeof path, "%s/hearth-keys", folder) : -1;
+    if (n < 0 || n >= (int)sizeof path || access(path, F_OK) != 0) return HEARTH_OK;
+    return read_keys(a, path, 07, err); /* the manager's access list for the service shows as rights of the group */
 }
 
 static unsigned difference(const char *x, const char *y)

@@ -245,8 +245,6 @@ hearth_status server_open(const server_options *options, server **out, hearth_er
     s->exchange = exchange_open(options->limits.max_waiting, wake, s);
     hearth_status st = s->counters && s->exchange ? HEARTH_OK : hth_fail_memory(err, sizeof *s, "the server");
     if (st == HEARTH_OK) st = open_loop(s, err);
-    if (st == HEARTH_OK && !(s->reader = worker_open("hearth-reader", wake, s)))
-        st = hth_fail(err, HEARTH_ERROR_MEMORY, "the server needs another thread than the system has");
     if (st == HEARTH_OK) *out = s;
     else server_close(s);
     return st;
@@ -278,6 +276,8 @@ void server_close(server *s)
     free(s->counters);
     free(s);
 }
+
+bool server_start(server *s) { return (s->reader = worker_open("hearth-reader", wake, s)) != NULL; }
 
 int server_run(server *s)
 {

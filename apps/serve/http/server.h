@@ -58,6 +58,8 @@ bool server_is_exposed(const server *s);
 
 /* ---- running ------------------------------------------------------------------------------------------- */
 
+/* Before server_run: starts the thread that reads large bodies; server_open starts none. False: the system has none. */
+bool server_start(server *s);
 /* Until SIGTERM or SIGINT, or server_stop; returns when all connections are closed. Returns 0; or the number of a
  * signal that ended it at once: of a second one, or of one before server_set_ready. */
 int server_run(server *s);
