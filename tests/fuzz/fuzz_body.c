@@ -99,7 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     size_t n_path = end ? (size_t)(end - data) : 0, n_body = n_path ? n - n_path - 1 : 0;
     if (!queue) open_server();
     if (n_path == 0 || n > 1 << 16) return 0;
-    route_find(serve_routes, HTTP_POST, (text_part){(const char *)data, n_path}, &m);
+    route_find(serve_routes, NULL, HTTP_POST, (text_part){(const char *)data, n_path}, &m);
     if (!m.route || !m.route->run) return 0;
     char *body = malloc(n_body + 1);
     expect(body != NULL);

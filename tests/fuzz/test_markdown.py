@@ -9,7 +9,7 @@ SOURCE = os.path.abspath(sys.argv[1])
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import cases  # noqa: E402: the path is set above
 
-SCRIPT, PAGE = os.path.join(SOURCE, "tests", "fuzz", "fuzz_markdown.js"), os.path.join(SOURCE, "apps", "serve", "page")
+SCRIPT, PAGE = os.path.join(SOURCE, "tests", "fuzz", "fuzz_markdown.mjs"), os.path.join(SOURCE, "apps", "serve", "page")
 
 
 @cases.case

@@ -350,7 +350,7 @@ def what_is_checked_then_starts():
 @case
 def each_model_keeps_its_cache():
     path, kept = folder("a", "b"), scratch("kept")
-    os.makedirs(kept)
+    os.makedirs(kept, mode=0o700)
     words = {"prompt": STORY + ", " + "there was a dog. " * 20, "max_tokens": 4, "seed": 1}
 
     def cached(s, model):
