@@ -43,13 +43,14 @@ static void set_scalar(hth_gguf_value *v, char *raw, uint64_t word)
     else v->as.u = hth_gguf_load(raw, v->raw.n);
 }
 
-static hearth_status set_integer(const override *o, hth_gguf_value *v, bool is_new, char *raw, const char *text,
-                                 hearth_error *err)
+static hearth_status set_integer(const override *o, hth_gguf_value *v, bool is_new, char *raw,
+                                 const char *text, hearth_error *err)
 {
     char *end;
     errno = 0;
     int64_t number = strtoll(o->value, &end, 10);
-    if (errno || end == o->value || *end) return fail(text, "expected an integer of 64 bits behind int:", err);
+    if (errno || end == o->value || *end)
+        return fail(text, "expected an integer of 64 bits behind int:", err);
     if (is_new) v->type = HTH_GGUF_I64;
     if (!hth_gguf_is_integer(v->type)) return fail(text, "the file's value is no integer", err);
     set_scalar(v, raw, (uint64_t)number);
@@ -65,7 +66,8 @@ static hearth_status set_float(const override *o, hth_gguf_value *v, bool is_new
     float narrow = (float)number;
     uint32_t word;
     uint64_t wide;
-    if (end == o->value || *end || number - number != 0.0) return fail(text, "expected a number behind float:", err);
+    if (end == o->value || *end || number - number != 0.0)
+        return fail(text, "expected a number behind float:", err);
     if (is_new) v->type = HTH_GGUF_F32;
     if (!is_float_type(v->type)) return fail(text, "the file's value is no f32 or f64", err);
     memcpy(&word, &narrow, sizeof word);
@@ -78,7 +80,8 @@ static hearth_status set_bool(const override *o, hth_gguf_value *v, bool is_new,
                               hearth_error *err)
 {
     bool is_true = strcmp(o->value, "true") == 0;
-    if (!is_true && strcmp(o->value, "false") != 0) return fail(text, "expected true or false behind bool:", err);
+    if (!is_true && strcmp(o->value, "false") != 0)
+        return fail(text, "expected true or false behind bool:", err);
     if (is_new) v->type = HTH_GGUF_BOOL;
     if (v->type != HTH_GGUF_BOOL) return fail(text, "the file's value is no bool", err);
     set_scalar(v, raw, is_true);
@@ -105,7 +108,8 @@ static hearth_status full_key(hth_gguf *file, override *o, const char *text, hea
     hearth_status st = HEARTH_OK;
     if (*o->key.bytes == '.') {
         st = hth_gguf_get_text(file, "general.architecture", &arch, NULL, err);
-        if (st == HEARTH_OK && arch.n == 0) st = fail(text, "the file names no architecture for this key", err);
+        if (st == HEARTH_OK && arch.n == 0)
+            st = fail(text, "the file names no architecture for this key", err);
     }
     if (st != HEARTH_OK) return st;
     char *key = hth_arena_alloc(&file->arena, arch.n + o->key.n + 1, 1, 1);

@@ -15,7 +15,8 @@ static void close_opened(opened *o)
     gguf_free(&o->file);
 }
 
-static hearth_status open_with(opened *o, tiny_model *from, const char *const *overrides, size_t n, hearth_error *err)
+static hearth_status open_with(opened *o, tiny_model *from, const char *const *overrides, size_t n,
+                               hearth_error *err)
 {
     hearth_model_options options = hearth_model_defaults();
     options.overrides = overrides, options.n_override = n;
@@ -59,8 +60,10 @@ TEST(overrides_give_the_bits_of_a_file_that_has_them)
     tiny_set_text(&yarn, "llama.rope.scaling.type", "yarn");
     tiny_set_f32(&yarn, "llama.rope.scaling.factor", 4.0f);
     tiny_set_u32(&yarn, "llama.rope.scaling.original_context_length", 16);
-    check_same(&yarn, (const char *[]){".rope.scaling.type=str:yarn", ".rope.scaling.factor=float:4",
-                                       ".rope.scaling.original_context_length=int:16"}, 3);
+    check_same(&yarn,
+               (const char *[]){".rope.scaling.type=str:yarn", ".rope.scaling.factor=float:4",
+                                ".rope.scaling.original_context_length=int:16"},
+               3);
 }
 
 TEST(overrides_are_part_of_the_metadata)
@@ -69,14 +72,17 @@ TEST(overrides_are_part_of_the_metadata)
     CLEANUP(close_opened) opened o = {0};
     hearth_metadata found = {.size = sizeof found};
     size_t n = 0;
-    const char *const overrides[] = {"llama.context_length=int:32", "tests.told=bool:true", ".told=str:a=b:c"};
+    const char *const overrides[] = {"llama.context_length=int:32", "tests.told=bool:true",
+                                     ".told=str:a=b:c"};
     CHECK_OK(open_with(&o, &file, overrides, 3, err));
     if (!o.model) return;
     CHECK_INT(test_model_info(o.model).n_ctx_train, 32);
     for (size_t i = 0; hearth_model_get_metadata(o.model, i, &found) == HEARTH_OK; i++) {
-        if (found.n_key == 20 && memcmp(found.key, "llama.context_length", 20) == 0) n += found.as_unsigned == 32;
+        if (found.n_key == 20 && memcmp(found.key, "llama.context_length", 20) == 0)
+            n += found.as_unsigned == 32;
         if (found.n_key == 10 && memcmp(found.key, "tests.told", 10) == 0) n += found.as_bool;
-        if (found.n_key == 10 && memcmp(found.key, "llama.told", 10) == 0) n += found.n == 5 && memcmp(found.as_string, "a=b:c", 5) == 0;
+        if (found.n_key == 10 && memcmp(found.key, "llama.told", 10) == 0)
+            n += found.n == 5 && memcmp(found.as_string, "a=b:c", 5) == 0;
     }
     CHECK_INT(n, 3);
 }
