@@ -71,6 +71,9 @@ int check_output_beside(const args *a, const char *text, const char *out, output
 /* Whether it is approximate for any selector: by its cache or its products. */
 bool is_approximate_besides(const args *a);
 
+/* The sampling options, above what the model's file says and the defaults, but for the seed. Their texts and biases stay until
+ * the next call. Returns 0, or the exit status after an error was reported. */
+int wanted_sampling(const args *a, const hearth_model *model, hearth_sampler_options *out);
 /* Opens a sampler with the sampling options. False: an error was reported, and *status is the exit status:
  * usage or other. */
 bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sampler, int *status);

@@ -15,7 +15,7 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
 COMMANDS = ["run", "chat", "serve", "tokenize", "detokenize", "inspect", "logits", "perplexity", "compare", "profile",
          "study", "imatrix", "quantize", "predictors", "thresholds", "pack", "synth",
-         "bench", "doctor", "devices", "plan", "pull", "list", "rm"]
+         "bench", "doctor", "devices", "plan", "pull", "list", "cp", "rm", "ps", "stop"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import cases  # noqa: E402: the path is set above
 
@@ -52,7 +52,7 @@ def check(ok, *what):
 
 def hearth(*args, stdin=b"", env=None, **more):
     """Runs the program to its end; more goes to subprocess.run. Texts are drawn by seed 0 unless a seed is given."""
-    if args[:1] == ("run",) and not {"--seed", "--see", "--help"} & set(args):
+    if args[:1] == ("run",) and not {"--seed", "--see", "-s", "--help"} & set(args):
         args = ("run", "--seed", "0", *args[1:])
     more.setdefault("stdout", subprocess.PIPE)
     more.setdefault("stderr", subprocess.PIPE)

@@ -9,6 +9,7 @@
 #include "common/field_names.h"
 #include "common/json.h"
 #include "common/model_args.h"
+#include "engine/engine.h"
 #include "measure/storage_plan.h"
 #include "placement/plan_context.h"
 #include "forward/gpu/shader_params.h"
@@ -85,7 +86,9 @@ static hearth_status open_model_alone(plan_state *p, hth_offload_params *params,
     const char *why;
     hth_model_overrides other = {.activation = args_text(p->a, "activation", NULL),
                                  .allow_unused = args_has(p->a, "allow-unused")};
+    const hearth_model_options wanted = wanted_model(p->a, args_operand(p->a, 0), 0);
     hearth_status st = hth_gguf_open(args_operand(p->a, 0), &p->file, err);
+    if (st == HEARTH_OK) st = hth_engine_override(p->file, &wanted, err);
     if (st == HEARTH_OK) st = hth_model_open(p->file, &other, &p->model, err);
     if (st == HEARTH_OK)
         st = hth_selector_choose(p->model, wanted_selector(p->a), &params->selector, &why, err);

@@ -21,11 +21,12 @@
 enum { RUN_MAX_STOP = 256 };
 
 static const option_spec options[] = {
-    OPT_TEXT("prompt", 'p', "TEXT", "the text to continue; default: a pipe, or none"),
+    OPT_TEXT("prompt", 'p', "TEXT", "the text to continue; default: a pipe, or none", .flags = OPTION_ESCAPES),
     OPT_FILE("file", 'f', "FILE", "a file with the prompt; - is stdin"),
     OPT_UINT("predict", 'n', "N", 0, 16777216, "at most N tokens; default, or -1: to the end",
              .flags = OPTION_OPEN),
-    OPT_TEXT("stop", 0, "TEXT", "end before this text; may be given often", .flags = OPTION_REPEATS),
+    OPT_TEXT("stop", 0, "TEXT", "end before this text; may be given often", .flags = OPTION_REPEATS | OPTION_ESCAPES),
+    ESCAPE_OPTION,
     OPT_FLAG("ignore-eos", 0, "go on after the end-of-text token"),
     OPT_FLAG("special", 0, "take texts of control tokens as these tokens", ADVANCED),
     OPT_FLAG("no-echo", 0, "do not print the prompt", ADVANCED),
