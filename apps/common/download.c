@@ -21,7 +21,7 @@ static void begin(void *user, const char *what)
     shown *s = user;
     end(s);
     snprintf(s->what, sizeof s->what, "%s", what);
-    progress_init(&s->bar, s->what, "MB", 1e6);
+    progress_init(&s->bar, s->what, "MiB", 0x1p20);
     s->is_open = true;
 }
 

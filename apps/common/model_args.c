@@ -3,6 +3,7 @@
 #include "common/model_args.h"
 
 #include "base/clock.h"
+#include "base/format_bytes.h"
 #include "base/switches.h"
 #include "common/sampling.h"
 #include "engine/engine.h"
@@ -245,7 +246,7 @@ static hearth_status check_weights(const args *a, const char *path, hearth_error
     hth_gguf *file;
     hth_check_result result;
     progress p;
-    progress_init(&p, "checking", "MB", 1e6);
+    progress_init(&p, "checking", "MiB", 0x1p20);
     hearth_status st = hth_gguf_open(path, &file, err);
     if (st != HEARTH_OK) return st;
     st = hth_check_weights(file, (uint32_t)args_uint(a, "threads", 0), progress_show, &p, &result, err);
@@ -260,7 +261,7 @@ static hearth_status open_path(const args *a, const char *path, hearth_model_opt
 {
     hearth_status st;
     reading r = {.fn = o.progress, .user = o.progress_user};
-    progress_init(&r.shown, "reading", "MB", 1e6);
+    progress_init(&r.shown, "reading", "MiB", 0x1p20);
     if (args_has(a, "no-pin")) setenv("HEARTH_PIN", "0", 1);
     o.cancel = interrupt_flag();
     o.progress = show_reading;
@@ -445,29 +446,113 @@ uint64_t sampler_seed(const args *a)
     return drawn = (uint64_t)random + 1; /* 0: not drawn yet */
 }
 
+/* ---- the start line ------------------------------------------------------------------- */
+
+enum { LINE_COLUMNS = 80, SOME_NAME = 24 /* columns of a name that are kept before those of a place */ };
+
+/* The end of a text that is longer than `limit` bytes, behind "...". */
+static const char *end_of(const char *text, size_t limit, char out[LINE_COLUMNS + 1])
+{
+    size_t n = strlen(text), from = n > limit ? n - limit + 3 : 0;
+    while (((unsigned char)text[from] & 0xc0) == 0x80) from++; /* no part of a character */
+    snprintf(out, LINE_COLUMNS + 1, "%s%s", from ? "..." : "", text + from);
+    return out;
+}
+
+/* Its beginning, before "...". */
+static const char *start_of(const char *text, size_t limit, char out[LINE_COLUMNS + 1])
+{
+    size_t n = strlen(text);
+    if (n <= limit) return text;
+    n = limit > 3 ? limit - 3 : 0;
+    while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) n--;
+    snprintf(out, LINE_COLUMNS + 1, "%.*s...", (int)n, text);
+    return out;
+}
+
+static void describe_place(const hearth_model_info *info, uint32_t n_thread, char out[LINE_COLUMNS + 1])
+{
+    const char *many = n_thread == 1 ? "" : "s";
+    if (!info->gpu)
+        snprintf(out, LINE_COLUMNS + 1, "on the CPU (%u thread%s)", n_thread, many);
+    else if (info->gpu_n_layer == info->n_layer && info->gpu_head && info->gpu_neuron_share >= 1.0)
+        snprintf(out, LINE_COLUMNS + 1, "on %s", info->gpu);
+    else
+        snprintf(out, LINE_COLUMNS + 1, "%u of %u layers %son %s", info->gpu_n_layer, info->n_layer,
+                 info->gpu_neuron_share < 1.0 ? "in part " : "", info->gpu);
+}
+
+/* With two digits: "5.3 MiB", "20 MiB". */
+static hth_byte_text short_size(uint64_t bytes)
+{
+    hth_byte_text whole = hth_format_bytes(bytes), out = whole;
+    const char *unit = strchr(whole.text, ' '), *point = strchr(whole.text, '.');
+    if (!unit || !point) return out;
+    int n = point > whole.text + 1 ? 0 : 1; /* digits behind the point */
+    snprintf(out.text, sizeof out.text, "%.*f%s", n, strtod(whole.text, NULL), unit);
+    return out;
+}
+
+/* Model, parameters, size and place, within the columns of a terminal. */
+static void print_model_line(const hearth_model_info *info, uint32_t n_thread)
+{
+    const char *slash = strrchr(info->path, '/'), *name = slash ? slash + 1 : info->path;
+    char facts[200], place[LINE_COLUMNS + 1], shown_name[LINE_COLUMNS + 1], shown_place[LINE_COLUMNS + 1];
+    snprintf(facts, sizeof facts, ": %s, %.1f M parameters, %s%s, ", info->architecture, (double)info->n_parameter * 1e-6,
+             short_size(info->weight_bytes).text, info->synthetic ? ", synthetic weights" : "");
+    describe_place(info, n_thread, place);
+    size_t n_name = strlen(name) < SOME_NAME ? strlen(name) : SOME_NAME, used = strlen(facts) + n_name;
+    const char *where = start_of(place, used < LINE_COLUMNS ? LINE_COLUMNS - used : 0, shown_place);
+    used = strlen(facts) + strlen(where);
+    print_start("%s%s%s", end_of(name, used < LINE_COLUMNS ? LINE_COLUMNS - used : SOME_NAME, shown_name), facts, where);
+}
+
+/* What makes results differ from the CPU's with all neurons, and what is not in memory; nothing else. */
+static void print_conditions(const args *a, const hearth_model_info *info)
+{
+    char line[200] = "";
+    if (selector_is_approximate(info->selector))
+        snprintf(line, sizeof line, "; skips %s neurons", info->selector == HEARTH_SELECTOR_PREDICTOR ? "predicted" : "small");
+    if (kv_type(a) == HEARTH_KV_Q8_0) strcat(line, "; KV cache in q8_0");
+    if (args_has(a, "bf16-dot")) strcat(line, "; products of bf16 in prompts");
+    if (*line) print_aside("approximate results: %s", line + 2);
+    if (info->gpu && !info->gpu_bit_exact)
+        print_aside("results may differ in the last digits from the CPU's: %s", info->gpu_bit_exact_reason);
+    if (info->n_streamed > 0)
+        print_aside("%u of %u parts of the weights in memory, others read by %s", info->n_streamed_max, info->n_streamed,
+                    info->reader);
+}
+
+/* For --verbose. */
+static void print_details(const args *a, const hearth_model_info *info)
+{
+    static const char *const kv_words[] = {[HEARTH_KV_F16] = "f16", [HEARTH_KV_F32] = "f32", [HEARTH_KV_Q8_0] = "q8_0"};
+    const char *where = info->n_streamed > 0               ? "read when needed"
+                        : strcmp(info->path, EMBEDDED_NAME) == 0 ? "inside the program"
+                        : info->mapped                         ? "mapped"
+                                                               : "read into memory";
+    static const char *const neurons[] = {[HEARTH_SELECTOR_DENSE] = "computes all neurons",
+                                          [HEARTH_SELECTOR_GATE] = "skips inactive neurons (same result)",
+                                          [HEARTH_SELECTOR_PREDICTOR] = "skips predicted neurons (approximate result)",
+                                          [HEARTH_SELECTOR_THRESHOLD] = "skips small neurons (approximate result)"};
+    print_aside("weights %s; kernels %s; KV cache %s; %s", where, info->cpu,
+                kv_words[kv_type(a)], neurons[info->selector]);
+    if (info->gpu) print_aside("%s", placement_text(info).text);
+}
+
 void print_start_line(const args *a, const hearth_model *model, const hearth_session *session)
 {
     hearth_model_info info = model_info(model);
-    const char *where = info.mapped ? "mapped" : "read into memory";
-    static const char *const kv_words[] = {[HEARTH_KV_F16] = "kv f16",
-                                           [HEARTH_KV_F32] = "kv f32",
-                                           [HEARTH_KV_Q8_0] = "KV cache q8_0: approximate"};
-    const char *kv = kv_words[kv_type(a)];
-    char seed[40] = "";
-    if (is_seeded(a)) snprintf(seed, sizeof seed, "; seed %llu", (unsigned long long)sampler_seed(a));
-    if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
-    char streamed[120];
-    snprintf(streamed, sizeof streamed, "read by %s when needed, %u of %u parts in memory",
-             info.reader ? info.reader : "", info.n_streamed_max, info.n_streamed);
-    if (info.n_streamed > 0) where = streamed;
-    print_status("%s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; %s (%s), %u thread%s; %s%s; %s%s",
-                 info.path, info.architecture, (double)info.n_parameter * 1e-6,
-                 (double)info.weight_bytes * 1e-6, info.synthetic ? ", synthetic weights" : "",
-                 hearth_selector_name(info.selector),
-                 selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why,
-                 placement_text(&info).text, info.cpu, hearth_session_n_thread(session),
-                 hearth_session_n_thread(session) == 1 ? "" : "s", kv,
-                 args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where, seed);
+    print_model_line(&info, hearth_session_n_thread(session));
+    print_conditions(a, &info);
+    if (args_has(a, "verbose")) print_details(a, &info);
+}
+
+repeat_text seed_text(const args *a)
+{
+    repeat_text t = {""};
+    if (is_seeded(a)) snprintf(t.text, sizeof t.text, "; again: --seed %llu", (unsigned long long)sampler_seed(a));
+    return t;
 }
 
 void warn_of_context(const hearth_model *model, uint32_t n_ctx)

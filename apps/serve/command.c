@@ -202,10 +202,10 @@ static bool fits(void *user, const served_model *m)
 
 static void say_loaded(const served_model *m)
 {
-    print_status("%s is ready (%s, %.1f M parameters%s; context %u; chat by: %s); %s (%s)", m->id,
-                 m->info.architecture, (double)m->info.n_parameter * 1e-6,
-                 m->info.synthetic ? ", synthetic weights" : "", served_model_n_ctx(m),
-                 m->chat ? hearth_chat_name(m->chat) : "none", placement_text(&m->info).text, m->info.cpu);
+    print_status("%s is ready (%s, %.1f M parameters%s; context %u; %s%s); %s (%s)", m->id, m->info.architecture,
+                 (double)m->info.n_parameter * 1e-6, m->info.synthetic ? ", synthetic weights" : "", served_model_n_ctx(m),
+                 m->chat ? "chat by: " : "no chat template: chats are refused", m->chat ? hearth_chat_name(m->chat) : "",
+                 placement_text(&m->info).text, m->info.cpu);
 }
 
 static void say_ready(void) { notify_manager("READY=1"); }

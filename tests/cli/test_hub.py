@@ -438,7 +438,7 @@ def a_long_download_shows_rate_and_time_left():
     good("rm", NAME)
     hub.faults.append(Fault("content", slow=0.15))
     text = pull(REPO, "--verbose").stderr.decode()
-    check(re.fullmatch(r"(loading +\d+ %  0\.\d/0\.4 MB  \d\.\d MB/s  \d+ s left\n)+", text), "--verbose:", text)
+    check(re.fullmatch(r"(loading +\d+ %  0\.\d/0\.4 MiB  \d\.\d MiB/s  \d+ s left\n)+", text), "--verbose:", text)
     good("rm", NAME)
     hub.faults.append(Fault("content", slow=0.15))
     terminal, line = cases.open_terminal()
@@ -453,7 +453,7 @@ def a_long_download_shows_rate_and_time_left():
                 break
     p.communicate(timeout=TIMEOUT)
     check(p.returncode == 0, text)
-    check(re.search(rb"\rloading \[#+\.*\] +\d+ %  0\.\d/0\.4 MB  \d\.\d MB/s  \d+ s left", text), text)
+    check(re.search(rb"\rloading \[#+\.*\] +\d+ %  0\.\d/0\.4 MiB  \d\.\d MiB/s  \d+ s left", text), text)
     check_pulled()
 
 

@@ -177,7 +177,7 @@ def two_gpus_are_in_one_plan():
     run = ["run", packed, "-p", "a", "-n", "8", "--greedy", *SMALL]
     wanted = good(*run, "--gpu", "none").stdout
     for more in [[], ["--placement", placement], ["--placement", "even"], ["--placement", "layers:5"]]:
-        done = good(*run, *two, *more)
+        done = good(*run, *two, *more, "-v")
         check(done.stdout == wanted and b"the CPU's bits" in done.stderr, done.stderr)
         check(b" and simulated quick (layers " in done.stderr, done.stderr)
     bad(1, "was made for 2 GPUs, and --gpu names 1", *run, "--gpu", card, "--placement", placement)

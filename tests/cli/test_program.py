@@ -190,12 +190,12 @@ def options_are_taken_as_people_type_them():
                      "--min-p", "--seed", "-t --threads", "--gpu-layers -ngl --n-gpu-layers"):
         check(spelling + ",\n" in stable or stable.endswith(spelling + "\n"), spelling, stable)
     other = scratch("other.gguf", tiny_model())  # -m is obeyed: another model has another name
-    check("other.gguf (llama, " in good("run", "-m", other, "-n", "1", "-p", "a").stderr.decode(), "-m")
+    check("other.gguf: llama, " in good("run", "-m", other, "-n", "1", "-p", "a").stderr.decode(), "-m")
     check(good("inspect", "-m", other).stdout == good("inspect", other).stdout, "inspect -m")
-    check("; 1 thread" not in good("run", "-n", "1", "-p", "a", "-t", "2").stderr.decode(), "-t 2")
+    check("(2 threads)" in good("run", "-n", "1", "-p", "a", "-t", "2", "--gpu", "none").stderr.decode(), "-t 2")
     for words in (["-ngl", "0"], ["--n-gpu-layers=0"], ["-dev", "none"]):
         check("on the CPU" in good("run", "-n", "1", "-p", "a", *words).stderr.decode(), words)
-    check("kv f32" in good("run", "-n", "1", "-p", "a", "--kv", "F32").stderr.decode(), "--kv F32")
+    check("KV cache f32" in good("run", "-n", "1", "-p", "a", "--kv", "F32", "-v").stderr.decode(), "--kv F32")
     check(len({story("--seed", str(i), "-n", "20") for i in range(3)}) == 3, "seeds")
     to_the_end = story("-n", "-1")
     check(to_the_end == story() and len(to_the_end) > 200, to_the_end)
@@ -204,7 +204,7 @@ def options_are_taken_as_people_type_them():
 @case
 def gpu_layers_sets_the_number_of_layers():
     def shown(*words):
-        return good("run", MODEL, "--gpu", "null", "-n", "1", "-p", "a", *words).stderr.decode()
+        return good("run", MODEL, "--gpu", "null", "-n", "1", "-p", "a", "-v", *words).stderr.decode()
 
     check("2 of 6 layers on " in shown("-ngl", "2"), shown("-ngl", "2"))
     for most in ("99", "all", "ALL", "auto", "-1"):
@@ -257,7 +257,7 @@ def what_was_meant_is_named():
 def seeds_are_random_and_printed():
     def seed_of(*words):
         line = subprocess.run([HEARTH, "run", "-n", "1", "-p", "a", *words], capture_output=True, check=True).stderr
-        found = re.search(rb"; seed (\d+)\n", line)
+        found = re.search(rb"; again: --seed (\d+)\n$", line)
         return int(found.group(1)) if found else None
 
     drawn = [seed_of(), seed_of(), seed_of("--seed", "-1")]
@@ -289,12 +289,12 @@ def a_pipe_is_the_prompt():
 def notes_are_for_those_who_want_them():
     done = good("run", "-n", "5", "-p", "Lily")
     lines = done.stderr.decode().splitlines()
-    check(len(lines) == 2 and "; selector " in lines[0] and "generated 5 in " in lines[1], lines)
+    check(len(lines) == 2 and " M parameters, " in lines[0] and "generated 5 in " in lines[1], lines)
     check(good("run", "-n", "5", "-p", "Lily", "-q").stderr == b"", "-q")
     check(good("run", "-n", "5", "-p", "Lily", "--quiet").stdout == done.stdout, "--quiet")
     check(b"context of 4 tokens is full" not in good("run", "-c", "4", "-p", "Lily", "-q").stderr, "a note")
     asked = good("run", "-n", "5", "-p", "Lily", "-q", "--check", "4", "--stats").stderr
-    check(b"is exact" in asked and b"live neurons by layer" in asked and b"; selector " not in asked, asked)
+    check(b"is exact" in asked and b"live neurons by layer" in asked and b" M parameters, " not in asked, asked)
     check(b"warning: " in good("run", "-c", "9999", "-n", "1", "-p", "Lily", "-q").stderr, "warnings stay")
     ids = scratch("ids", b"1 2 3")
     text = scratch("few", b"Once upon a time there was a dog. " * 30)
@@ -372,7 +372,7 @@ def a_signal_that_is_ignored_stays_ignored():
 
     words = scratch("words", b"Once upon a time there was a dog. " * 4000)
     p = subprocess.Popen([HEARTH, "perplexity", MODEL, "-f", words], preexec_fn=ignoring, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while b"selector" not in p.stderr.readline():
+    while b" M parameters, " not in p.stderr.readline():
         pass
     p.send_signal(signal.SIGINT)
     out, _ = p.communicate(timeout=TIMEOUT)

@@ -23,8 +23,8 @@ const command command_cp = {
     .operands = "NAME NEW",
     .summary = "give a downloaded model another name",
     .details = "NAME as in hearth list, or a unique part of it; NEW is ORG/NAME or a word. Both\n"
-               "names share the bytes on the disk, and hearth rm removes one of them. Only models\n"
-               "in the cache of Hugging Face are copied so.\n",
+               "names share the bytes on the disk, and hearth rm removes one of them. Only\n"
+               "models in the cache of Hugging Face are copied so.\n",
     .example = "hearth cp SmolLM2-360M small",
     .run = run,
 };

@@ -1,4 +1,5 @@
 /* hearth quantize: converts a model file to a smaller one. */
+#include "base/format_bytes.h"
 #include "cli/commands.h"
 #include "common/input.h"
 #include "common/output.h"
@@ -66,14 +67,14 @@ static int run(const args *a)
     if (wrong) return wrong;
     o.keep_output = keep && hth_type_by_name(keep, &o.output_type);
     install_signal_handlers();
-    progress_init(&p, "quantizing", "MB", 1e6);
+    progress_init(&p, "quantizing", "MiB", 0x1p20);
     hearth_status st = hth_quantize(args_operand(a, 0), args_operand(a, 1), &o, &r, &err);
     progress_end(&p);
     if (st != HEARTH_OK) return report(&err);
     char weighted[48] = "";
     if (o.imatrix) snprintf(weighted, sizeof weighted, ", %u of them by importance", r.n_weighted);
-    printf("%s: %u tensors, %u changed%s; %.1f MB became %.1f MB\n", printable(args_operand(a, 1)), r.n_tensor,
-           r.n_changed, weighted, (double)r.in_bytes * 1e-6, (double)r.out_bytes * 1e-6);
+    printf("%s: %u tensors, %u changed%s; %s became %s\n", printable(args_operand(a, 1)), r.n_tensor,
+           r.n_changed, weighted, hth_format_bytes(r.in_bytes).text, hth_format_bytes(r.out_bytes).text);
     return 0;
 }
 

@@ -381,12 +381,15 @@ static int chat_loop(chat *c)
 
 /* ---- entry point ----------------------------------------------------------------------------------------- */
 
-/* Reports that a model without a chat template cannot chat. */
+/* Reports that a model without a chat template cannot chat: first what to do. */
 static int fail_format(const chat *c, const hearth_error *err)
 {
+    hearth_metadata found = {.size = sizeof found};
     if (args_has(c->a, "template")) return report(err);
-    return report_text("%s; `hearth run` continues a text with any model, --template NAME insists on a chat",
-                       err->message);
+    bool lacks = hearth_model_find_metadata(c->model, "tokenizer.chat_template", &found) == HEARTH_OK && found.type == HEARTH_METADATA_NONE;
+    return report_text("hearth run continues a text with this model; --template chatml, or another name or file, chats anyway: %s",
+                       lacks ? "it was not made for chat, or its file has no chat template (a wrong name lists those that are known)"
+                             : err->message);
 }
 
 bool chat_open_sampler(chat *c)
@@ -481,6 +484,7 @@ static int run(const args *a)
     if (first.n > 0) run_turn(&c, &first);
     c.ends = c.ends || (first.n > 0 && args_has(a, "single-turn"));
     status = chat_loop(&c);
+    if (*seed_text(a).text) print_note("the same answers%s", seed_text(a).text + 1);
 done:
     free(first.bytes);
     lines_close(c.lines);
