@@ -67,7 +67,7 @@ const char *printable(const char *text)
 bool shows_style(int fd)
 {
     const char *terminal = getenv("TERM"), *no_color = getenv("NO_COLOR");
-    return isatty(fd) == 1 && terminal && strcmp(terminal, "dumb") != 0 && !(no_color && *no_color);
+    return isatty(fd) == 1 && terminal && *terminal && strcmp(terminal, "dumb") != 0 && !(no_color && *no_color);
 }
 
 /* head: what stands before the message. */
@@ -80,7 +80,7 @@ print_styled(bool is_dim, const char *head, const char *format, va_list list)
     pthread_mutex_lock(&stderr_lock);
     flush_stdout();
     begin_stderr_line();
-    fprintf(stderr, "%s%s%s%s\n", is_dim ? "\x1b[2m" : "", head, printable(line), is_dim ? "\x1b[0m" : "");
+    fprintf(stderr, "%s%s%s%s\n", is_dim ? "\x1b[2m" : "", head, printable(line), is_dim ? "\x1b[m" : "");
     pthread_mutex_unlock(&stderr_lock);
 }
 

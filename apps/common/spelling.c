@@ -186,6 +186,7 @@ static const foreign_option foreign[] = {
     {"quantize", "--keep-split", REFUSED, "OUT is one file"},
     {"imatrix", "--show-statistics --parse-special", REFUSED, "this option of llama-imatrix is not there"},
     {"pull", "--quant --quantization", REFUSED, "the quantisation stands behind the name: hearth pull REPO:Q4_K_M"},
+    {"bench", "-o --output", REFUSED, "--json prints JSON; without it there is a table"},
     {"bench", "-pg", REFUSED, "-p N -n N measures both, one after the other; -d N is the depth"},
     {"inspect", "--modelfile --parameters --license", REFUSED, "files of models have metadata: hearth inspect MODEL --all"},
     {"inspect", "--template", REFUSED, "tokenizer.chat_template is in the metadata: hearth inspect MODEL --all"},

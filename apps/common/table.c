@@ -166,7 +166,7 @@ static void draw(const drawing *d)
             print_cell(cells[i], d->widths[i], d->numbers[i]);
             if (i + 1 < n_cell || beside) printf("  ");
         }
-        if (is_head && dims) printf("\x1b[0m");
+        if (is_head && dims) printf("\x1b[m");
         if (!is_head && beside && bars <= n_cell) printf("%s", bar_of(share_of(d, cells), room).text);
         printf("\n");
     }

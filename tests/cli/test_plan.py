@@ -197,7 +197,7 @@ def the_faster_gpu_has_what_fits_on_either():
         shown = json.loads(good("plan", MODEL, *SMALL, "--gpu", devices, "--json").stdout)["devices"]
         check([d["vram_bytes"] == 0 for d in shown] == [i == idle for i in range(2)], shown)
         done = good("run", MODEL, "-p", "a", "-n", "2", *SMALL, "--gpu", devices, "--placement", "plan")
-        check(b" on simulated quick (" in done.stderr and b"on simulated slow (" not in done.stderr, done.stderr)
+        check(b" on simulated quick\n" in done.stderr and b"on simulated slow\n" not in done.stderr, done.stderr)
 
 
 @case
