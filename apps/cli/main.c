@@ -17,7 +17,7 @@ static const command *const commands[] = {
     &command_logits, &command_perplexity, &command_compare, &command_profile, &command_study,
     &command_imatrix, &command_quantize, &command_predictors, &command_thresholds, &command_pack,
     &command_synth, &command_bench, &command_doctor, &command_devices, &command_plan, &command_pull, &command_list,
-    &command_rm, NULL,
+    &command_cp, &command_rm, &command_ps, &command_stop, NULL,
 };
 /* clang-format on */
 
@@ -61,8 +61,16 @@ static void set_signals(void)
     sigaction(SIGBUS, &bus, NULL);
 }
 
+/* What other programs call a command. */
+static const struct {
+    const char *words, *command;
+} aliases[] = {{"ls", "list"}, {"show info", "inspect"}, {"remove delete", "rm"}, {"download get", "pull"},
+               {"generate cli llama-cli", "run"}, {"server start llama-server", "serve"}};
+
 static const command *find_command(const char *name)
 {
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (lists_word(aliases[i].words, name, strlen(name))) name = aliases[i].command;
     for (size_t i = 0; commands[i]; i++)
         if (strcmp(commands[i]->name, name) == 0) return commands[i];
     return NULL;
@@ -70,20 +78,25 @@ static const command *find_command(const char *name)
 
 static const char *const flags[] = {"--help", "--version", "--man", "--completions", NULL};
 
-/* Commands of other programs, and their equivalents. */
+/* Commands of other programs that do not exist. */
 static const struct {
-    const char *words, *command;
-} foreign_commands[] = {{"ls ps", "list"},        {"show info", "inspect"}, {"remove delete", "rm"},
-                        {"download get", "pull"}, {"generate cli", "run"},      {"server", "serve"},  {"version -v -V", "--version"}};
+    const char *words, *answer;
+} foreign_commands[] = {
+    {"create", "there are no Modelfiles: options of run, chat and serve say what they do"},
+    {"push signin signout", "nothing is sent to a hub; hearth pull ORG/NAME fetches a model"},
+    {"launch", "hearth serve MODEL, then point the program at http://127.0.0.1:8080"},
+    {"embed", "hearth serve MODEL answers at /v1/embeddings"},
+    {"gguf-split", "files of several parts are read as they are; hearth quantize IN OUT TYPE writes one"},
+    {"convert", "convert_hf_to_gguf.py of llama.cpp makes GGUF files; hearth quantize IN OUT TYPE other types of them"},
+};
 
 static int unknown_command(const char *word)
 {
     for (size_t i = 0; i < sizeof foreign_commands / sizeof *foreign_commands; i++)
         if (lists_word(foreign_commands[i].words, word, strlen(word)))
-            return usage_error("'%s' is no command; %s is the nearest; see hearth --help", word,
-                               foreign_commands[i].command);
-    const char *answer = foreign_option("", word, strlen(word));
-    if (answer) return usage_error("%s: %s", word, answer);
+            return usage_error("'%s' is no command; %s", word, foreign_commands[i].answer);
+    const foreign_option *option = find_foreign_option("", word, strlen(word));
+    if (option && option->kind == FOREIGN_REFUSED) return usage_error("%s: %s", word, option->answer);
     nearest near = nearest_to(word);
     for (size_t i = 0; *word == '-' && flags[i]; i++) nearest_offer(&near, flags[i]);
     if (*near.name) return usage_error("%s: %s is the nearest; see hearth --help", word, near.name);
@@ -103,7 +116,7 @@ static int run_flag(int argc, char **argv)
         command_print_help(asked);
     } else if (strcmp(flag, "--help") == 0 || strcmp(flag, "-h") == 0 || strcmp(flag, "help") == 0) {
         commands_print_help(commands);
-    } else if (strcmp(flag, "--version") == 0) {
+    } else if (lists_word("--version -v -V version", flag, strlen(flag))) {
         printf("hearth %s\n", hearth_version());
     } else if (strcmp(flag, "--man") == 0) {
         commands_print_man(commands);
@@ -129,7 +142,12 @@ int main(int argc, char **argv)
         return lost ? lost : EXIT_USAGE;
     }
     const command *found = find_command(argv[1]);
-    int status = found ? command_run(found, argc - 2, argv + 2) : run_flag(argc, argv);
+    const char *instead = NULL;
+    int status = found ? command_run(found, argc - 2, argv + 2, &instead) : run_flag(argc, argv);
+    while (instead) { /* a conversation has the same arguments; the list of devices is all that is asked for */
+        found = find_command(instead);
+        status = command_run(found, found == &command_devices ? 0 : argc - 2, argv + 2, &instead);
+    }
     /* A shell that chains commands must see the interruption, even if data was kept. */
     if (status <= EXIT_OTHER && interrupted()) status = EXIT_SIGNAL + interrupted();
     int lost = finish_stdout();

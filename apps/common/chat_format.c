@@ -71,3 +71,11 @@ hearth_status chat_format_open(const chat_format *f, const hearth_model *model, 
     return !f->text || f->is_name ? hearth_chat_open(model, f->text, out, err)
                                   : hearth_chat_open_template(model, f->text, f->n, out, err);
 }
+
+const char *wanted_variables(const args *a)
+{
+    const char *reasoning = args_text(a, "reasoning", "auto");
+    if (args_has(a, "template-vars")) return args_text(a, "template-vars", NULL);
+    if (strcmp(reasoning, "off") == 0 || args_int(a, "reasoning-budget", -1) == 0) return "{\"enable_thinking\": false}";
+    return strcmp(reasoning, "on") == 0 ? "{\"enable_thinking\": true}" : NULL;
+}

@@ -13,6 +13,7 @@ static const struct {
              {"hearth_model_options.allow_unused", "--allow-unused"},
              {"hearth_model_options.predictors", "--predictors"},
              {"hearth_model_options.thresholds", "--thresholds"},
+             {"hearth_model_options.overrides", "--override-kv"},
              {"hearth_session_options.kv F16", "--kv f16"},
              {"gpu.device", "--gpu"},
              {"gpu.vram", "--vram"},

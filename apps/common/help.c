@@ -16,20 +16,37 @@ static void option_words(const option_spec *o, char *out, size_t n)
     snprintf(out, n, "%s--%s%s%s", letter, o->name, o->value ? " " : "", o->value ? o->value : "");
 }
 
-/* The names of rarely used options, in lines of 80 columns. */
+enum { SCREEN_LINES = 45, SCREEN_COLUMNS = 78 };
+
+/* Lines of a help without the rarely used options. */
+static size_t count_lines(const command *c)
+{
+    size_t n = 9;
+    for (const char *p = c->details; *p; p++) n += *p == '\n';
+    FOR_EACH_OPTION(c, o) n += !(o->flags & OPTION_ADVANCED);
+    return n;
+}
+
+/* The names of rarely used options, as far as the screen has lines for them: the command's own ones come first. */
 static void print_rare(const command *c)
 {
-    size_t column = 0;
+    size_t column = 0, n_left = SCREEN_LINES - count_lines(c), n_shown = 0, n_more = 0;
     FOR_EACH_OPTION(c, o)
     {
         char words[80];
         if (!(o->flags & OPTION_ADVANCED)) continue;
-        snprintf(words, sizeof words, " --%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+        snprintf(words, sizeof words, " --%s", o->name);
         if (column == 0) column = (size_t)printf("Also (hearth --man):");
-        else putchar(',');
-        if (column + strlen(words) > 78) column = (size_t)printf("\n ") - 1;
-        column += (size_t)printf("%s", words) + 1;
+        const size_t end = column + strlen(words) + (n_left == 1 ? strlen(", and 99 more") : 1);
+        if (n_more > 0 || (end > SCREEN_COLUMNS && n_left == 1)) {
+            n_more++;
+            continue;
+        }
+        if (n_shown++ > 0) column += (size_t)printf(",");
+        if (end > SCREEN_COLUMNS) column = (size_t)printf("\n ") - 1, n_left--;
+        column += (size_t)printf("%s", words);
     }
+    if (n_more > 0) printf(", and %zu more", n_more);
     if (column > 0) putchar('\n');
 }
 

@@ -67,7 +67,7 @@ static double mean_share(const live_stats *s)
     return whole > 0.0 ? part / whole : -1.0;
 }
 
-/* "3.2 tokens/s  hits 93.1 % ▆▇█  412 MB/s  stalls 14/s, 31 %"; as much as fits. */
+/* "3.2 tokens/s  hits 93.1 % ▆▇█  412 MiB/s  stalls 14/s, 31 %"; as much as fits. */
 static void write_text_of(live_stats *s, unsigned width)
 {
     const live_sample *a = &s->from, *b = &s->now;
@@ -77,8 +77,8 @@ static void write_text_of(live_stats *s, unsigned width)
     double mean = s->streamed || s->sparse ? mean_share(s) : -1.0;
     if (mean >= 0.0) n += snprintf(share, sizeof share, "  %s %.1f %%", s->streamed ? "hits" : "live", 100.0 * mean);
     if (s->streamed)
-        more = snprintf(reads, sizeof reads, "  %.0f MB/s  stalls %.0f/s, %.0f %%",
-                        (double)(b->storage.read_bytes - a->storage.read_bytes) * 1e-6 / seconds,
+        more = snprintf(reads, sizeof reads, "  %.0f MiB/s  stalls %.0f/s, %.0f %%",
+                        (double)(b->storage.read_bytes - a->storage.read_bytes) * 0x1p-20 / seconds,
                         (double)(b->storage.n_stall - a->storage.n_stall) / seconds,
                         100.0 * (b->storage.stall_seconds - a->storage.stall_seconds) / seconds);
     int left = (int)width - 2 - n - more;

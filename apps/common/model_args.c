@@ -3,9 +3,11 @@
 #include "common/model_args.h"
 
 #include "base/clock.h"
+#include "base/format_bytes.h"
 #include "base/switches.h"
 #include "common/sampling.h"
 #include "engine/engine.h"
+#include "measure/check_weights.h"
 #include "measure/chunks.h"
 
 #include <float.h>
@@ -19,7 +21,8 @@ const option_spec model_options[] = {
     OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
     OPT_FLAG("no-pin", 0, "let the system move threads between cores", ADVANCED),
     OPT_UINT("ctx", 'c', "N", 0, 16777216, "context; 0: as trained; if not given, at most 4096"),
-    OPT_CHOICE("kv", 0, "TYPE", "f16|f32|q8_0", "KV cache: f16, f32, or q8_0, which is approximate"),
+    OPT_CHOICE("kv", 0, "TYPE", "f16|f32|q8_0", "KV cache: f16, f32, or q8_0, which is approximate",
+               .flags = OPTION_SAME),
     OPT_FLAG("bf16-dot", 0,
              "compute prompts of BF16 weights in bf16: approximate; --io mmap, --no-repack and --batch 1 may "
              "change "
@@ -36,7 +39,15 @@ const option_spec model_options[] = {
     OPT_FILE("thresholds", 0, "T", "file of hearth thresholds, if the model has none", ADVANCED),
     OPT_TEXT("activation", 0, "A", "activation of the FFN, instead of the file's", ADVANCED),
     ALLOW_UNUSED_OPTION,
+    OPT_FLAG("check-tensors", 0, "read all weights before, and refuse a file with one that is not finite", ADVANCED),
     OPT_UINT("batch", 'b', "N", 1, 65536, "prompt tokens at once; default 256, --ram: to 1024", ADVANCED),
+    OPT_TEXT("override-kv", 0, "KEY=TYPE:VALUE", "metadata instead of the file's, TYPE int, float, bool, str; a KEY as "
+             ".rope.freq_base stands behind the architecture's name", .flags = OPTION_REPEATS | OPTION_ADVANCED),
+    OPT_CHOICE("rope-scaling", 0, "TYPE", "none|linear|yarn|longrope", "how positions are scaled, instead of the file's", ADVANCED),
+    OPT_FLOAT("rope-freq-base", 0, "X", 1.001, 1e12, "base of the rotation, instead of the file's", ADVANCED),
+    OPT_FLOAT("rope-freq-scale", 0, "X", 1e-6, 1000, "positions times X: 0.25 for 4 times the context", ADVANCED),
+    OPT_FLOAT("rope-scale", 0, "X", 1e-3, 1e6, "the same as --rope-freq-scale 1/X", ADVANCED),
+    OPT_UINT("yarn-orig-ctx", 0, "N", 1, 16777216, "context before it was scaled, instead of the file's", ADVANCED),
     {0},
 };
 
@@ -51,7 +62,7 @@ const option_spec device_options[] = {DEVICE_OPTIONS, {0}};
 
 const option_spec gpu_options[] = {
     DEVICE_OPTIONS,
-    OPT_UINT("gpu-layers", 0, "N|auto|all", 0, 1e6, "layers on the GPU; auto, -1: as is fastest",
+    OPT_UINT("gpu-layers", 0, "N|all", 0, 1e6, "layers on the GPU; auto, -1: as is fastest",
              .choices = "auto|all", .flags = OPTION_OPEN),
     OPT_FILE("placement", 0, "FILE", "a file of hearth plan; or plan, or even", .choices = "plan|even", ADVANCED),
     OPT_FLAG("gpu-strict", 0, "refuse a GPU that does not give the CPU's bits", ADVANCED),
@@ -87,6 +98,7 @@ const option_spec sampling_options[] = {
     OPT_INT("mirostat", 0, "N", 0, 2, "hold the surprise of the text: version 1 or 2; default 0: off", ADVANCED),
     OPT_FLOAT("mirostat-ent", 0, "X", 0.01, 100, "the surprise, in bits; default 5", ADVANCED),
     OPT_FLOAT("mirostat-lr", 0, "X", 0.0001, 10, "how fast it is reached; default 0.1", ADVANCED),
+    OPT_TEXT("samplers", 0, "LIST", "these alone: top_k;temperature, in the order in which they are applied", ADVANCED),
     OPT_TEXT("logit-bias", 0, "ID=X", "add X to the logit of a token; may be given often",
              .flags = OPTION_REPEATS | OPTION_ADVANCED),
     OPT_UINT("seed", 's', "N", 0, 18446744073709551615.0, "same seed, same text; default, or -1: random",
@@ -180,6 +192,29 @@ static bool show_reading(void *user, uint64_t done, uint64_t total)
     return !r->fn || r->fn(r->user, done, total);
 }
 
+enum { MAX_OVERRIDE = 64, N_ROPE = 4 };
+
+/* --override-kv and the options about positions, as the library has them. They stay until the next call. */
+static size_t overrides_of(const args *a, const char *const **list)
+{
+    static const char *all[MAX_OVERRIDE + N_ROPE];
+    static char rope[N_ROPE][80];
+    size_t n = 0, n_rope = 0;
+    const char *text;
+    const char *scaling = args_text(a, "rope-scaling", NULL);
+    uint64_t n_ctx = args_uint(a, "yarn-orig-ctx", 0);
+    double base = args_float(a, "rope-freq-base", 0.0), factor = args_float(a, "rope-scale", 0.0);
+    if (args_has(a, "rope-freq-scale")) factor = 1.0 / args_float(a, "rope-freq-scale", 1.0);
+    if (scaling) snprintf(rope[n_rope++], sizeof *rope, ".rope.scaling.type=str:%s", scaling);
+    if (base > 0.0) snprintf(rope[n_rope++], sizeof *rope, ".rope.freq_base=float:%.17g", base);
+    if (factor > 0.0) snprintf(rope[n_rope++], sizeof *rope, ".rope.scaling.factor=float:%.17g", factor);
+    if (n_ctx > 0)
+        snprintf(rope[n_rope++], sizeof *rope, ".rope.scaling.original_context_length=int:%llu", (unsigned long long)n_ctx);
+    for (size_t i = 0; i < n_rope; i++) all[n++] = rope[i];
+    for (size_t i = 0; i < MAX_OVERRIDE && (text = args_text_at(a, "override-kv", i)); i++) all[n++] = text;
+    return *list = all, n;
+}
+
 static hearth_model_options options_of(const args *a, const char *path, hearth_selector selector,
                                        const char *activation, hearth_gpu_options gpu)
 {
@@ -192,6 +227,7 @@ static hearth_model_options options_of(const args *a, const char *path, hearth_s
     o.activation = activation;
     o.gpu = gpu;
     o.allow_unused = args_has(a, "allow-unused");
+    o.n_override = overrides_of(a, &o.overrides);
     if (selector != HEARTH_SELECTOR_DENSE) { /* dense does not use them */
         o.predictors = args_text(a, "predictors", NULL);
         o.thresholds = args_text(a, "thresholds", NULL);
@@ -205,17 +241,32 @@ hearth_model_options wanted_model(const args *a, const char *path, uint32_t n_po
                       gpu_options_of(a, n_position));
 }
 
+static hearth_status check_weights(const args *a, const char *path, hearth_error *err)
+{
+    hth_gguf *file;
+    hth_check_result result;
+    progress p;
+    progress_init(&p, "checking", "MiB", 0x1p20);
+    hearth_status st = hth_gguf_open(path, &file, err);
+    if (st != HEARTH_OK) return st;
+    st = hth_check_weights(file, (uint32_t)args_uint(a, "threads", 0), progress_show, &p, &result, err);
+    progress_end(&p);
+    hth_gguf_close(file);
+    return st;
+}
+
 /* path NULL: the embedded model. dense_for: as hth_engine_open_dense. */
 static hearth_status open_path(const args *a, const char *path, hearth_model_options o, const char *dense_for,
                                hearth_model **model, hearth_error *err)
 {
     hearth_status st;
     reading r = {.fn = o.progress, .user = o.progress_user};
-    progress_init(&r.shown, "reading", "MB", 1e6);
+    progress_init(&r.shown, "reading", "MiB", 0x1p20);
     if (args_has(a, "no-pin")) setenv("HEARTH_PIN", "0", 1);
     o.cancel = interrupt_flag();
     o.progress = show_reading;
     o.progress_user = &r;
+    if (path && args_has(a, "check-tensors") && (st = check_weights(a, path, err)) != HEARTH_OK) return st;
     bool before = interrupt_at_once(true);
     if (path) {
         st = hth_engine_open_dense(path, &o, dense_for, model, err);
@@ -395,29 +446,113 @@ uint64_t sampler_seed(const args *a)
     return drawn = (uint64_t)random + 1; /* 0: not drawn yet */
 }
 
+/* ---- the start line ------------------------------------------------------------------- */
+
+enum { LINE_COLUMNS = 80, SOME_NAME = 24 /* columns of a name that are kept before those of a place */ };
+
+/* The end of a text that is longer than `limit` bytes, behind "...". */
+static const char *end_of(const char *text, size_t limit, char out[LINE_COLUMNS + 1])
+{
+    size_t n = strlen(text), from = n > limit ? n - limit + 3 : 0;
+    while (((unsigned char)text[from] & 0xc0) == 0x80) from++; /* no part of a character */
+    snprintf(out, LINE_COLUMNS + 1, "%s%s", from ? "..." : "", text + from);
+    return out;
+}
+
+/* Its beginning, before "...". */
+static const char *start_of(const char *text, size_t limit, char out[LINE_COLUMNS + 1])
+{
+    size_t n = strlen(text);
+    if (n <= limit) return text;
+    n = limit > 3 ? limit - 3 : 0;
+    while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) n--;
+    snprintf(out, LINE_COLUMNS + 1, "%.*s...", (int)n, text);
+    return out;
+}
+
+static void describe_place(const hearth_model_info *info, uint32_t n_thread, char out[LINE_COLUMNS + 1])
+{
+    const char *many = n_thread == 1 ? "" : "s";
+    if (!info->gpu)
+        snprintf(out, LINE_COLUMNS + 1, "on the CPU (%u thread%s)", n_thread, many);
+    else if (info->gpu_n_layer == info->n_layer && info->gpu_head && info->gpu_neuron_share >= 1.0)
+        snprintf(out, LINE_COLUMNS + 1, "on %s", info->gpu);
+    else
+        snprintf(out, LINE_COLUMNS + 1, "%u of %u layers %son %s", info->gpu_n_layer, info->n_layer,
+                 info->gpu_neuron_share < 1.0 ? "in part " : "", info->gpu);
+}
+
+/* With two digits: "5.3 MiB", "20 MiB". */
+static hth_byte_text short_size(uint64_t bytes)
+{
+    hth_byte_text whole = hth_format_bytes(bytes), out = whole;
+    const char *unit = strchr(whole.text, ' '), *point = strchr(whole.text, '.');
+    if (!unit || !point) return out;
+    int n = point > whole.text + 1 ? 0 : 1; /* digits behind the point */
+    snprintf(out.text, sizeof out.text, "%.*f%s", n, strtod(whole.text, NULL), unit);
+    return out;
+}
+
+/* Model, parameters, size and place, within the columns of a terminal. */
+static void print_model_line(const hearth_model_info *info, uint32_t n_thread)
+{
+    const char *slash = strrchr(info->path, '/'), *name = slash ? slash + 1 : info->path;
+    char facts[200], place[LINE_COLUMNS + 1], shown_name[LINE_COLUMNS + 1], shown_place[LINE_COLUMNS + 1];
+    snprintf(facts, sizeof facts, ": %s, %.1f M parameters, %s%s, ", info->architecture, (double)info->n_parameter * 1e-6,
+             short_size(info->weight_bytes).text, info->synthetic ? ", synthetic weights" : "");
+    describe_place(info, n_thread, place);
+    size_t n_name = strlen(name) < SOME_NAME ? strlen(name) : SOME_NAME, used = strlen(facts) + n_name;
+    const char *where = start_of(place, used < LINE_COLUMNS ? LINE_COLUMNS - used : 0, shown_place);
+    used = strlen(facts) + strlen(where);
+    print_start("%s%s%s", end_of(name, used < LINE_COLUMNS ? LINE_COLUMNS - used : SOME_NAME, shown_name), facts, where);
+}
+
+/* What makes results differ from the CPU's with all neurons, and what is not in memory; nothing else. */
+static void print_conditions(const args *a, const hearth_model_info *info)
+{
+    char line[200] = "";
+    if (selector_is_approximate(info->selector))
+        snprintf(line, sizeof line, "; skips %s neurons", info->selector == HEARTH_SELECTOR_PREDICTOR ? "predicted" : "small");
+    if (kv_type(a) == HEARTH_KV_Q8_0) strcat(line, "; KV cache in q8_0");
+    if (args_has(a, "bf16-dot")) strcat(line, "; products of bf16 in prompts");
+    if (*line) print_aside("approximate results: %s", line + 2);
+    if (info->gpu && !info->gpu_bit_exact)
+        print_aside("results may differ in the last digits from the CPU's: %s", info->gpu_bit_exact_reason);
+    if (info->n_streamed > 0)
+        print_aside("%u of %u parts of the weights in memory, others read by %s", info->n_streamed_max, info->n_streamed,
+                    info->reader);
+}
+
+/* For --verbose. */
+static void print_details(const args *a, const hearth_model_info *info)
+{
+    static const char *const kv_words[] = {[HEARTH_KV_F16] = "f16", [HEARTH_KV_F32] = "f32", [HEARTH_KV_Q8_0] = "q8_0"};
+    const char *where = info->n_streamed > 0               ? "read when needed"
+                        : strcmp(info->path, EMBEDDED_NAME) == 0 ? "inside the program"
+                        : info->mapped                         ? "mapped"
+                                                               : "read into memory";
+    static const char *const neurons[] = {[HEARTH_SELECTOR_DENSE] = "computes all neurons",
+                                          [HEARTH_SELECTOR_GATE] = "skips inactive neurons (same result)",
+                                          [HEARTH_SELECTOR_PREDICTOR] = "skips predicted neurons (approximate result)",
+                                          [HEARTH_SELECTOR_THRESHOLD] = "skips small neurons (approximate result)"};
+    print_aside("weights %s; kernels %s; KV cache %s; %s", where, info->cpu,
+                kv_words[kv_type(a)], neurons[info->selector]);
+    if (info->gpu) print_aside("%s", placement_text(info).text);
+}
+
 void print_start_line(const args *a, const hearth_model *model, const hearth_session *session)
 {
     hearth_model_info info = model_info(model);
-    const char *where = info.mapped ? "mapped" : "read into memory";
-    static const char *const kv_words[] = {[HEARTH_KV_F16] = "kv f16",
-                                           [HEARTH_KV_F32] = "kv f32",
-                                           [HEARTH_KV_Q8_0] = "KV cache q8_0: approximate"};
-    const char *kv = kv_words[kv_type(a)];
-    char seed[40] = "";
-    if (is_seeded(a)) snprintf(seed, sizeof seed, "; seed %llu", (unsigned long long)sampler_seed(a));
-    if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
-    char streamed[120];
-    snprintf(streamed, sizeof streamed, "read by %s when needed, %u of %u parts in memory",
-             info.reader ? info.reader : "", info.n_streamed_max, info.n_streamed);
-    if (info.n_streamed > 0) where = streamed;
-    print_status("%s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; %s (%s), %u thread%s; %s%s; %s%s",
-                 info.path, info.architecture, (double)info.n_parameter * 1e-6,
-                 (double)info.weight_bytes * 1e-6, info.synthetic ? ", synthetic weights" : "",
-                 hearth_selector_name(info.selector),
-                 selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why,
-                 placement_text(&info).text, info.cpu, hearth_session_n_thread(session),
-                 hearth_session_n_thread(session) == 1 ? "" : "s", kv,
-                 args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where, seed);
+    print_model_line(&info, hearth_session_n_thread(session));
+    print_conditions(a, &info);
+    if (args_has(a, "verbose")) print_details(a, &info);
+}
+
+repeat_text seed_text(const args *a)
+{
+    repeat_text t = {""};
+    if (is_seeded(a)) snprintf(t.text, sizeof t.text, "; again: --seed %llu", (unsigned long long)sampler_seed(a));
+    return t;
 }
 
 void warn_of_context(const hearth_model *model, uint32_t n_ctx)
@@ -457,13 +592,15 @@ static int parse_bias(const args *a, const hearth_model *model, hearth_logit_bia
     return 0;
 }
 
-bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sampler, int *status)
+int wanted_sampling(const args *a, const hearth_model *model, hearth_sampler_options *out)
 {
-    hearth_error err;
-    hearth_logit_bias bias[MAX_BIAS];
+    static hearth_logit_bias bias[MAX_BIAS];
+    static const char *breakers[MAX_BREAKER];
+    const char *text;
     hearth_sampler_options o = sampling_defaults();
-    *status = parse_bias(a, model, bias, &o.n_bias);
-    if (*status) return false;
+    sampling_of_model(model, &o);
+    int status = parse_bias(a, model, bias, &o.n_bias);
+    if (status) return status;
     o.bias = bias;
     o.temperature = args_has(a, "greedy") ? 0.0f : (float)args_float(a, "temperature", (double)o.temperature);
     o.top_k = (int32_t)args_uint(a, "top-k", (uint64_t)o.top_k);
@@ -474,27 +611,36 @@ bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sam
     o.presence_penalty = (float)args_float(a, "presence-penalty", (double)o.presence_penalty);
     o.frequency_penalty = (float)args_float(a, "frequency-penalty", (double)o.frequency_penalty);
     o.repeat_last_n = (int32_t)args_int(a, "repeat-last-n", o.repeat_last_n);
-    o.top_n_sigma = (float)args_float(a, "top-nsigma", 0.0);
-    o.xtc_probability = (float)args_float(a, "xtc-probability", 0.0);
+    o.top_n_sigma = (float)args_float(a, "top-nsigma", (double)o.top_n_sigma);
+    o.xtc_probability = (float)args_float(a, "xtc-probability", (double)o.xtc_probability);
     o.xtc_threshold = (float)args_float(a, "xtc-threshold", (double)o.xtc_threshold);
-    o.dynatemp_range = (float)args_float(a, "dynatemp-range", 0.0);
-    o.dynatemp_exponent = (float)args_float(a, "dynatemp-exp", 0.0);
-    o.dry_multiplier = (float)args_float(a, "dry-multiplier", 0.0);
-    o.dry_base = (float)args_float(a, "dry-base", 0.0);
-    o.dry_allowed_length = (int32_t)args_int(a, "dry-allowed-length", 0);
+    o.dynatemp_range = (float)args_float(a, "dynatemp-range", (double)o.dynatemp_range);
+    o.dynatemp_exponent = (float)args_float(a, "dynatemp-exp", (double)o.dynatemp_exponent);
+    o.dry_multiplier = (float)args_float(a, "dry-multiplier", (double)o.dry_multiplier);
+    o.dry_base = (float)args_float(a, "dry-base", (double)o.dry_base);
+    o.dry_allowed_length = (int32_t)args_int(a, "dry-allowed-length", o.dry_allowed_length);
     o.dry_last_n = (int32_t)args_int(a, "dry-penalty-last-n", o.dry_last_n);
-    o.mirostat = (int32_t)args_int(a, "mirostat", 0);
-    o.mirostat_tau = (float)args_float(a, "mirostat-ent", 0.0);
-    o.mirostat_eta = (float)args_float(a, "mirostat-lr", 0.0);
-    const char *breakers[MAX_BREAKER], *text;
+    o.mirostat = (int32_t)args_int(a, "mirostat", o.mirostat);
+    o.mirostat_tau = (float)args_float(a, "mirostat-ent", (double)o.mirostat_tau);
+    o.mirostat_eta = (float)args_float(a, "mirostat-lr", (double)o.mirostat_eta);
     while ((text = args_text_at(a, "dry-sequence-breaker", o.n_dry_breaker)) != NULL) {
-        if (o.n_dry_breaker == MAX_BREAKER) {
-            *status = usage_error("--dry-sequence-breaker: more than %d", MAX_BREAKER);
-            return false;
-        }
+        if (o.n_dry_breaker == MAX_BREAKER) return usage_error("--dry-sequence-breaker: more than %d", MAX_BREAKER);
         breakers[o.n_dry_breaker++] = text;
     }
     if (o.n_dry_breaker > 0) o.dry_breakers = breakers;
+    /* What the list lacks is off, whatever other options say. */
+    const char *kept = args_text(a, "samplers", NULL), *why = kept ? sampling_keep(&o, kept) : NULL;
+    if (why) return usage_error("--samplers '%s': %s", kept, why);
+    *out = o;
+    return 0;
+}
+
+bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sampler, int *status)
+{
+    hearth_error err;
+    hearth_sampler_options o;
+    *status = wanted_sampling(a, model, &o);
+    if (*status) return false;
     o.seed = sampler_seed(a);
     sampling_finish(&o);
     hearth_status st = hearth_sampler_open(model, &o, sampler, &err);

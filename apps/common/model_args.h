@@ -71,6 +71,9 @@ int check_output_beside(const args *a, const char *text, const char *out, output
 /* Whether it is approximate for any selector: by its cache or its products. */
 bool is_approximate_besides(const args *a);
 
+/* The sampling options, above what the model's file says and the defaults, but for the seed. Their texts and biases stay until
+ * the next call. Returns 0, or the exit status after an error was reported. */
+int wanted_sampling(const args *a, const hearth_model *model, hearth_sampler_options *out);
 /* Opens a sampler with the sampling options. False: an error was reported, and *status is the exit status:
  * usage or other. */
 bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sampler, int *status);
@@ -81,8 +84,14 @@ uint64_t sampler_seed(const args *a);
 /* Warns if the context is longer than the model's training context. */
 void warn_of_context(const hearth_model *model, uint32_t n_ctx);
 
-/* Prints one line on stderr: model, selector, placement, threads, reader, seed. */
+/* Prints one line of 80 columns on stderr: model, size, place, threads; others if results may differ, or weights are read when needed; with
+ * --verbose the rest. */
 void print_start_line(const args *a, const hearth_model *model, const hearth_session *session);
+/* "; again: --seed 7": what gives the same text; "" if it is greedy. */
+typedef struct repeat_text {
+    char text[40];
+} repeat_text;
+repeat_text seed_text(const args *a);
 
 /* The embedded model: storyteller in Q8_0. */
 extern const unsigned char embedded_model[];

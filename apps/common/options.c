@@ -5,6 +5,7 @@
 #include "common/model_name.h"
 #include "common/output.h"
 #include "common/spelling.h"
+#include "convert/ftype.h"
 #include "store/disk.h"
 
 #include <assert.h>
@@ -15,11 +16,11 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MAX_GIVEN = 256, MAX_OPERANDS = 64 };
+enum { MAX_GIVEN = 256, MAX_OPERANDS = 64, MAX_IGNORED = 64 };
 
 typedef struct given {
     const option_spec *spec;
-    const char *value;
+    const char *value; /* in argv, or a path of model_name.c */
 } given;
 
 struct args {
@@ -28,7 +29,12 @@ struct args {
     size_t n_given;
     const char *operands[MAX_OPERANDS];
     unsigned n_operand;
-    bool wants_help;
+    bool wants_help, wants_version;
+    const char *instead; /* the command that an option means */
+    bool is_remote; /* the first operand is of --hf-repo */
+    const foreign_option *ignored[MAX_IGNORED]; /* what was taken and changes nothing */
+    const char *ignored_words[MAX_IGNORED];
+    size_t n_ignored;
 };
 
 /* clang-format off: a table */
@@ -40,6 +46,9 @@ const option_spec general_options[] = {
 
 const option_spec model_option[] = {
     OPT_FILE("model", 'm', "MODEL", "the model, instead of the first operand", ADVANCED),
+    OPT_TEXT("hf-repo", 0, "REPO[:QUANT]", "a model of Hugging Face, downloaded as by hearth pull if it is not here", ADVANCED),
+    OPT_TEXT("hf-file", 0, "FILE", "a file of --hf-repo, instead of a quantisation", ADVANCED),
+    OPT_FLAG("offline", 0, "--hf-repo takes what is here, without a network", ADVANCED),
     {0},
 };
 /* clang-format on */
@@ -280,7 +289,7 @@ static const option_spec *match_option(const command *c, const char *word, size_
         bool same = is_long && strlen(o->name) == n - 2 && memcmp(o->name, word + 2, n - 2) == 0;
         if (same || lists_word(other_spellings(o->name), word, n)) return o;
     }
-    if (!is_long || n < 3 || foreign_option(c->name, word, n)) return NULL;
+    if (!is_long || n < 3 || find_foreign_option(c->name, word, n)) return NULL;
     FOR_EACH_OPTION(c, o)
     {
         if (!begins_option(o, word, n)) continue;
@@ -311,8 +320,6 @@ static void offer_spellings(nearest *near, const option_spec *o)
 static int unknown_option(const command *c, const char *word, size_t n)
 {
     char asked[MAX_WORD + 8];
-    const char *answer = foreign_option(c->name, word, n);
-    if (answer) return usage_error("%.*s: %s", (int)n, word, answer);
     snprintf(asked, sizeof asked, "%.*s", (int)n, word);
     nearest near = nearest_to(asked);
     FOR_EACH_OPTION(c, o) offer_spellings(&near, o);
@@ -322,10 +329,18 @@ static int unknown_option(const command *c, const char *word, size_t n)
     return usage_error("%.*s: no such option; see hearth %s --help", (int)n, word, c->name);
 }
 
+/* Whether an option that was given has the same value now. */
+static bool is_same_again(const args *a, const option_spec *o, const char *value)
+{
+    const char *before = args_text(a, o->name, NULL);
+    return o->flags & OPTION_SAME && before && value && strcasecmp(before, value) == 0;
+}
+
 static int take(args *a, const option_spec *o, char *value)
 {
-    if (!(o->flags & OPTION_REPEATS) && args_has(a, o->name))
-        return usage_error("--%s is given twice", o->name);
+    if (!(o->flags & OPTION_REPEATS) && args_has(a, o->name) && !is_same_again(a, o, value))
+        return usage_error(o->flags & OPTION_SAME ? "--%s is given with two values, and there is one"
+                                                  : "--%s is given twice", o->name);
     if (a->n_given == MAX_GIVEN) return usage_error("more than %d options", MAX_GIVEN);
     int bad = value ? check_value(o, value) : 0;
     if (bad) return bad;
@@ -350,6 +365,26 @@ static bool goes_with_letter(const option_spec *o, const char *value)
     return o->kind != OPTION_FLAG && (!is_number || value[-1] == '=' || strchr("-+.0123456789", *value));
 }
 
+/* Takes an option of another program, word of n bytes at argv[*i], that changes nothing here; else refuses it. */
+static int take_foreign(args *a, const foreign_option *f, char **argv, int argc, int *i, size_t n)
+{
+    const char *word = argv[*i], *value = word[n] == '=' ? word + n + 1 : NULL, *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+    bool takes_next = f->kind == FOREIGN_VALUE || (next && f->values && find_choice(f->values, next) >= 0);
+    if (f->kind == FOREIGN_COMMAND) {
+        a->instead = f->answer;
+        return 0;
+    }
+    if (f->kind == FOREIGN_REFUSED) return usage_error("%.*s: %s", (int)n, word, f->answer);
+    if (!value && takes_next) value = next, *i += next != NULL;
+    if (!value && f->kind == FOREIGN_VALUE) return usage_error("%.*s needs a value", (int)n, word);
+    if (value && f->kind == FOREIGN_VALUE && f->values && find_choice(f->values, value) < 0)
+        return usage_error("%.*s %s: %s", (int)n, word, value, f->answer);
+    if (a->n_ignored == MAX_IGNORED) return usage_error("more than %d options that are not needed", MAX_IGNORED);
+    a->ignored_words[a->n_ignored] = word;
+    a->ignored[a->n_ignored++] = f;
+    return 0;
+}
+
 /* Parses one option at argv[*i]. Its value follows =, follows a letter, or is the next word. */
 static int parse_option(args *a, int argc, char **argv, int *i)
 {
@@ -358,10 +393,12 @@ static int parse_option(args *a, int argc, char **argv, int *i)
     int bad = 0;
     const option_spec *o = match_option(a->command, word, n, &bad);
     if (bad) return bad;
+    if (!o && n == 2) o = find_letter(a->command, word[1]);
+    const foreign_option *foreign = o ? NULL : find_foreign_option(a->command->name, word, n);
+    if (foreign) return take_foreign(a, foreign, argv, argc, i, n);
     if (o) {
         if (word[n] == '=') value = word + n + 1;
-    } else if (word[1] != '-' && !foreign_option(a->command->name, word, n) &&
-               !is_long_name(a->command, word + 1, n - 1)) {
+    } else if (word[1] != '-' && !is_long_name(a->command, word + 1, n - 1)) {
         o = find_letter(a->command, word[1]);
         if (o && word[2]) value = word + 2 + (word[2] == '=');
         if (value && !goes_with_letter(o, value)) o = NULL;
@@ -383,14 +420,20 @@ static unsigned count_operands(const command *c, bool required)
     return n;
 }
 
-/* Makes a model given with -m the first operand. */
+/* Makes a model given with -m or --hf-repo the first operand. */
 static int put_model_first(args *a)
 {
     const command *c = a->command;
-    const char *model = command_offers(a, "model") ? args_text(a, "model", NULL) : NULL;
+    const char *model = command_offers(a, "model") ? args_text(a, "model", NULL) : NULL,
+               *repo = command_offers(a, "hf-repo") ? args_text(a, "hf-repo", NULL) : NULL;
+    if (model && repo) return usage_error("--model and --hf-repo contradict each other; give one of them");
+    if (!repo && command_offers(a, "hf-file") && args_has(a, "hf-file"))
+        return usage_error("--hf-file %s: --hf-repo says of which repository", args_text(a, "hf-file", ""));
+    a->is_remote = repo != NULL;
+    if (repo) model = repo;
     if (!model) return 0;
     if (a->n_operand == count_operands(c, false))
-        return usage_error("--model %s and the model '%s' are both given", model, a->operands[0]);
+        return usage_error("--%s %s and the model '%s' are both given", repo ? "hf-repo" : "model", model, a->operands[0]);
     memmove(a->operands + 1, a->operands, a->n_operand++ * sizeof *a->operands);
     a->operands[0] = model;
     return 0;
@@ -403,13 +446,16 @@ static int parse(args *a, int argc, char **argv)
         const char *word = argv[i];
         if (!only_operands && strcmp(word, "--") == 0) {
             only_operands = true;
+        } else if (!only_operands && strcmp(word, "--version") == 0) {
+            a->wants_version = true;
+            return 0;
         } else if (!only_operands &&
                    (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "-help") == 0)) {
             a->wants_help = true;
             return 0;
         } else if (!only_operands && word[0] == '-' && word[1]) {
             int bad = parse_option(a, argc, argv, &i);
-            if (bad) return bad;
+            if (bad || a->instead) return bad;
         } else if (a->n_operand == count_operands(a->command, false)) {
             return usage_error("'%s' is one argument too many; usage: hearth %s%s%s [options]", word,
                                a->command->name, *a->command->operands ? " " : "", a->command->operands);
@@ -422,7 +468,13 @@ static int parse(args *a, int argc, char **argv)
     if (a->n_operand >= count_operands(a->command, true)) return 0;
     const char *missing = a->command->operands;
     for (unsigned i = 0; i < a->n_operand; i++) missing += strcspn(missing, " ") + 1;
-    return usage_error("missing: %s; usage: hearth %s %s [options]; see hearth %s --help", missing,
+    /* hearth quantize IN TYPE */
+    if (strncmp(missing, "TYPE", 4) == 0 && a->n_operand > 0 && hth_ftype_find(a->operands[a->n_operand - 1]))
+        return usage_error("missing: OUT, the file to write, before '%s'; usage: hearth %s %s [options]",
+                           a->operands[a->n_operand - 1], a->command->name, a->command->operands);
+    const char *optional = strstr(missing, " [");
+    int n = (int)(optional ? (size_t)(optional - missing) : strlen(missing));
+    return usage_error("missing: %.*s; usage: hearth %s %s [options]; see hearth %s --help", n, missing,
                        a->command->name, a->command->operands, a->command->name);
 }
 
@@ -431,6 +483,10 @@ static const char *const exclusive[][2] = {{"gpu-layers", "placement"},
                                            {"greedy", "temperature"},
                                            {"ids", "pieces"},
                                            {"io", "mmap"},
+                                           {"reasoning", "template-vars"},
+                                           {"reasoning-budget", "template-vars"},
+                                           {"rope-freq-scale", "rope-scale"},
+                                           {"system", "system-file"},
                                            {"quiet", "verbose"}};
 
 static int check_exclusive(const args *a)
@@ -470,7 +526,9 @@ static int resolve_models(args *a)
 {
     int bad = 0;
     for (unsigned i = 0; i < a->n_operand && !bad; i++)
-        if (command_names_model(a->command, i) && strcmp(a->operands[i], "-") != 0)
+        if (i == 0 && a->is_remote)
+            bad = fetch_model(a->operands[0], args_text(a, "hf-file", NULL), args_has(a, "offline"), &a->operands[0]);
+        else if (command_names_model(a->command, i) && strcmp(a->operands[i], "-") != 0)
             bad = resolve_model(a->operands[i], &a->operands[i]);
     for (size_t i = 0; i < a->n_given && !bad; i++) {
         const option_spec *o = a->given[i].spec;
@@ -480,10 +538,57 @@ static int resolve_models(args *a)
     return bad;
 }
 
-int command_run(const command *c, int argc, char **argv)
+static int hex_digit(char c)
+{
+    const char *digits = "0123456789abcdef", *found = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
+    return found ? (int)(found - digits) : -1;
+}
+
+/* Replaces \n, \r, \t, \\, \', \" and \xNN by the bytes that they stand for. A zero byte would end the text. */
+static void unescape(char *text)
+{
+    static const char names[] = "nrt\\'\"", bytes[] = "\n\r\t\\'\"";
+    char *to = text;
+    for (const char *from = text; *from;) {
+        const char *name = from[0] == '\\' && from[1] ? strchr(names, from[1]) : NULL;
+        int high = from[0] == '\\' && from[1] == 'x' ? hex_digit(from[2]) : -1, low = high >= 0 ? hex_digit(from[3]) : -1;
+        if (name) *to++ = bytes[name - names], from += 2;
+        else if (low >= 0 && (high | low) != 0) *to++ = (char)(high << 4 | low), from += 4;
+        else *to++ = *from++;
+    }
+    *to = '\0';
+}
+
+static void unescape_texts(const args *a)
+{
+    if (!command_offers(a, "escape") || !args_has(a, "escape")) return;
+    for (size_t i = 0; i < a->n_given; i++)
+        if (a->given[i].spec->flags & OPTION_ESCAPES) unescape((char *)(uintptr_t)a->given[i].value);
+}
+
+/* One line for all of them; --verbose says why. */
+static void warn_of_ignored(const args *a)
+{
+    char line[700];
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_ignored && n < sizeof line; i++)
+        n += (size_t)snprintf(line + n, sizeof line - n, "%s%.*s", i ? ", " : "",
+                              (int)strcspn(a->ignored_words[i], "="), a->ignored_words[i]);
+    if (n > 0) print_warning("not needed here, and without effect: %s", line);
+    for (size_t i = 0; i < a->n_ignored && args_has(a, "verbose"); i++)
+        print_note("%.*s: %s", (int)strcspn(a->ignored_words[i], "="), a->ignored_words[i], a->ignored[i]->answer);
+}
+
+int command_run(const command *c, int argc, char **argv, const char **instead)
 {
     args a = {.command = c};
     int bad = parse(&a, argc, argv);
+    *instead = a.instead;
+    if (a.instead) return 0;
+    if (a.wants_version) {
+        printf("hearth %s\n", hearth_version());
+        return 0;
+    }
     if (a.wants_help) {
         command_print_help(c);
         return 0;
@@ -492,6 +597,8 @@ int command_run(const command *c, int argc, char **argv)
     if (!bad) bad = check_simulated_disk(&a);
     if (bad) return bad;
     set_verbosity(args_has(&a, "quiet"), args_has(&a, "verbose"));
+    warn_of_ignored(&a);
+    unescape_texts(&a);
     bad = resolve_models(&a);
     return bad ? bad : c->run(&a);
 }

@@ -33,6 +33,8 @@ typedef enum option_flag {
     /* An OPTION_CHOICE that may stand without a value: the next word is one only if it is a choice. */
     OPTION_BARE = 16,
     OPTION_EACH = 32, /* an OPTION_SIZE that may have several values with commas between them */
+    OPTION_ESCAPES = 128, /* --escape is about this text */
+    OPTION_SAME = 64, /* may be given again with the same value */
     /* Names a model: by its path or by its name in hearth list, or is the word of choices. */
     OPTION_MODEL = 8,
 } option_flag;
@@ -62,6 +64,9 @@ typedef struct option_spec {
 #define OPT_CHOICE(NAME, LETTER, VALUE, CHOICES, ...)                                                        \
     OPT_ROW(CHOICE, NAME, LETTER, VALUE, 0, 0, __VA_ARGS__, .choices = CHOICES)
 #define ADVANCED .flags = OPTION_ADVANCED
+
+/* For commands with options of OPTION_ESCAPES. */
+#define ESCAPE_OPTION OPT_FLAG("escape", 'e', "\\n, \\t, \\xNN in texts of options are these characters", ADVANCED)
 
 /* -q -v, for every command. */
 extern const option_spec general_options[];
@@ -114,8 +119,9 @@ const option_spec *command_options(const command *c,
     for (size_t g_ = 0; g_ < N_OPTION_GROUP; g_++)                                                           \
         for (const option_spec *O = command_options(V, g_); O && O->name; O++)
 
-/* Parses and runs a command; prints usage errors and returns the exit status. */
-int command_run(const command *c, int argc, char **argv);
+/* Parses and runs a command; prints usage errors and returns the exit status. *instead: the name of the command that an
+ * option of another program means; then nothing was run. */
+int command_run(const command *c, int argc, char **argv, const char **instead);
 void command_print_help(const command *c);
 void commands_print_help(const command *const *commands);
 void commands_print_man(const command *const *commands);

@@ -64,8 +64,15 @@ const char *printable(const char *text)
     return line;
 }
 
-static void __attribute__((format(printf, 2, 0)))
-print_line(const char *kind, const char *format, va_list list)
+bool shows_style(int fd)
+{
+    const char *terminal = getenv("TERM"), *no_color = getenv("NO_COLOR");
+    return isatty(fd) == 1 && terminal && *terminal && strcmp(terminal, "dumb") != 0 && !(no_color && *no_color);
+}
+
+/* head: what stands before the message. */
+static void __attribute__((format(printf, 3, 0)))
+print_styled(bool is_dim, const char *head, const char *format, va_list list)
 {
     char said[1000], line[1000];
     vsnprintf(said, sizeof said, format, list);
@@ -73,15 +80,20 @@ print_line(const char *kind, const char *format, va_list list)
     pthread_mutex_lock(&stderr_lock);
     flush_stdout();
     begin_stderr_line();
-    fprintf(stderr, "hearth: %s%s\n", kind, printable(line));
+    fprintf(stderr, "%s%s%s%s\n", is_dim ? "\x1b[2m" : "", head, printable(line), is_dim ? "\x1b[m" : "");
     pthread_mutex_unlock(&stderr_lock);
+}
+
+static void __attribute__((format(printf, 2, 0))) print_line(const char *head, const char *format, va_list list)
+{
+    print_styled(false, head, format, list);
 }
 
 void print_requested(const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    print_line("", format, list);
+    print_line("hearth: ", format, list);
     va_end(list);
 }
 
@@ -90,7 +102,25 @@ void print_status(const char *format, ...)
     va_list list;
     if (quiet) return;
     va_start(list, format);
-    print_line("", format, list);
+    print_line("hearth: ", format, list);
+    va_end(list);
+}
+
+void print_aside(const char *format, ...)
+{
+    va_list list;
+    if (quiet) return;
+    va_start(list, format);
+    print_styled(shows_style(STDERR_FILENO), "hearth: ", format, list);
+    va_end(list);
+}
+
+void print_start(const char *format, ...)
+{
+    va_list list;
+    if (quiet) return;
+    va_start(list, format);
+    print_styled(shows_style(STDERR_FILENO), "", format, list);
     va_end(list);
 }
 
@@ -99,7 +129,7 @@ void print_note(const char *format, ...)
     va_list list;
     if (quiet || (!verbose && isatty(STDERR_FILENO) != 1)) return;
     va_start(list, format);
-    print_line("", format, list);
+    print_line("hearth: ", format, list);
     va_end(list);
 }
 
@@ -107,11 +137,11 @@ void print_warning(const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    print_line("warning: ", format, list);
+    print_line("hearth: warning: ", format, list);
     va_end(list);
 }
 
-void print_failure(const char *format, va_list list) { print_line("", format, list); }
+void print_failure(const char *format, va_list list) { print_line("hearth: ", format, list); }
 
 int report_text(const char *format, ...)
 {
@@ -271,7 +301,7 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
     }
     add_part(line, limit, "%s ", p->what);
     add_part(line, limit, "%s%3.0f %%", bar, share * 100.0);
-    bool counted = p->unit_size == 1.0; /* "12/512 tokens  33.1/s"; else "1.5/270.9 MB  4.1 MB/s" */
+    bool counted = p->unit_size == 1.0; /* "12/512 tokens  33.1/s"; else "1.5/270.9 MiB  4.1 MiB/s" */
     if (p->unit)
         add_part(line, limit, "  %.*f/%.*f %s  %.1f%s%s/s", !counted, (double)done / p->unit_size, !counted,
                  (double)total / p->unit_size, p->unit, rate / p->unit_size, counted ? "" : " ",

@@ -17,6 +17,10 @@ bool is_quiet(void);
 void print_requested(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The line at the start, and how the work ended. Not if quiet. */
 void print_status(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same, dim on a terminal, so that it is no part of the text. */
+void print_aside(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same without "hearth: ", for the line at the start, which has 80 columns. */
+void print_start(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Information for a user who waits: on a terminal, or if verbose. */
 void print_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void print_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -55,6 +59,8 @@ size_t control_size(const char *text, size_t i, size_t n);
 size_t character_size(const char *text, size_t n, unsigned *columns);
 /* Characters are UTF-8 in any locale; numbers keep the C format. */
 void set_utf8_locale(void);
+/* Whether a descriptor is a terminal that shows dim text, and NO_COLOR does not forbid it. */
+bool shows_style(int fd);
 /* Whether stdout and stderr are the same file or terminal. */
 bool stdout_is_stderr(void);
 

@@ -8,27 +8,41 @@
 static const struct {
     const char *name, *also;
 } spellings[] = {
+    {"alias", "-a"},
     {"batch", "--batch-size"},
     {"ctx", "--ctx-size --context"},
     {"from-chunk", "--chunk"},
     {"gpu", "-dev --device"},
     {"grammar", "--grammar-file"},
+    {"hf-file", "-hff"},
+    {"hf-repo", "-hf -hfr"},
     {"json-schema", "-jf --json-schema-file"},
     {"gpu-layers", "-ngl --n-gpu-layers"},
     {"keep-output", "--output-tensor-type"},
+    {"kv", "-ctk --cache-type-k -ctv --cache-type-v"},
+    {"max-models", "--models-max"},
+    {"model", "--models-dir"},
     {"no-echo", "--no-display-prompt"},
+    {"keep-embedding", "--token-embedding-type"},
+    {"no-page", "--no-webui --no-ui"},
     {"draft", "-md --model-draft"},
     {"no-shift", "--no-context-shift"},
     {"out", "--output"},
     {"output", "--output-file"},
+    {"parallel", "-np"},
     {"predict", "--n-predict"},
+    {"quiet", "--log-disable"},
+    {"reasoning", "-rea"},
     {"repeat", "-r --repetitions"},
     {"special", "-sp"},
+    {"single-turn", "-st"},
     {"stop", "-r --reverse-prompt"},
     {"system", "-sys --system-prompt"},
+    {"system-file", "-sysf --system-prompt-file"},
     {"temperature", "--temp"},
     {"template", "--chat-template --chat-template-file"},
     {"template-vars", "--chat-template-kwargs"},
+    {"top-nsigma", "--top-n-sigma"},
     {"typical", "--typical-p"},
 };
 
@@ -65,93 +79,146 @@ void nearest_offer(nearest *n, const char *name)
 
 /* ---- options that do not exist ------------------------------------------------------------- */
 
-static const struct {
-    const char *command; /* "": all */
-    const char *words;   /* separated by spaces */
-    const char *answer;
-} foreign[] = {
-    {"chat", "-i -if -ins --interactive --interactive-first -cnv --conversation",
-     "chat is always a conversation; leave it out"},
-    {"chat", "-no-cnv --no-conversation", "hearth run MODEL continues a text without a chat"},
-    {"chat", "-st --single-turn", "echo TEXT | hearth chat MODEL is one turn"},
-    {"chat", "-mli --multiline-input", "/multi, or a backslash at the end of a line"},
-    {"chat", "-p --prompt -f --file", "messages are typed or come from a pipe; hearth run continues a text"},
-    {"run", "-sys --system-prompt --system",
-     "a system text belongs to a conversation: hearth chat MODEL --system TEXT"},
-    {"quantize", "--allow-requantize",
-     "quantize takes every supported type, with a warning; leave it out"},
-    {"quantize", "--leave-output-tensor", "--keep-output TYPE sets the type of the output matrix"},
-    {"imatrix", "--no-ppl", "hearth perplexity measures how well a text is predicted; leave it out"},
-    {"imatrix", "--output-format", "OUT is GGUF; leave it out"},
-    {"imatrix", "-ofreq --output-frequency --save-frequency",
-     "OUT is written at the end, and at Ctrl-C; leave it out"},
-    {"imatrix", "--show-statistics --parse-special", "this option of llama-imatrix is not there"},
-    {"pull", "--quant --quantization", "the quantisation stands behind the name: hearth pull REPO:Q4_K_M"},
-    {"chat", "-r --reverse-prompt --stop", "an answer ends where the model ends it; -n N limits it"},
-    {"chat", "-sysf --system-prompt-file", "--system \"$(cat FILE)\" reads a file"},
-    {"chat", "--reasoning-budget --reasoning-format --think",
-     "--template-vars '{\"enable_thinking\": false}', if the template has it"},
-    {"run", "--chat-template --chat-template-file",
-     "a template belongs to a conversation: hearth chat MODEL"},
-    {"", "--list-devices", "hearth devices lists them"},
-    {"", "--check-tensors", "hearth inspect --check MODEL"},
-    {"", "-l", "--logit-bias ID=X"},
-    {"", "--hf-file -hff", "hearth pull REPO:FILE.gguf fetches a file"},
-    {"", "-fit --fit", "what lies on a GPU is chosen so that it fits; leave it out"},
-    {"", "-mm --mmproj --image --audio", "Hearth reads text alone"},
-    {"", "--top-nsigma --top-n-sigma --adaptive-target",
-     "this sampler is not there; --help lists those that are"},
-    {"", "--log-file", "2>FILE keeps messages"},
-    {"", "--offline", "only hearth pull uses a network; leave it out"},
-    {"", "-bf --binary-file", "-f FILE"},
-    {"", "-fa --flash-attn", "attention always goes block by block; leave it out"},
-    {"", "-i -if -ins --interactive --interactive-first -cnv --conversation",
-     "to talk with a model: hearth chat MODEL"},
-    {"", "-no-cnv --no-conversation -st --single-turn",
-     "hearth run MODEL continues a text without a chat; leave it out"},
-    {"", "--jinja", "chat always uses the template in the file; leave it out"},
-    {"", "--no-mmap", "the file is read unless --io mmap is given; leave it out"},
-    {"", "--mlock", "weights are in memory unless --io mmap is given; leave it out"},
-    {"", "-hf -hfr --hf-repo", "hearth pull REPO[:QUANT] fetches a model; then hearth run REPO"},
-    {"", "-mu --model-url", "hearth pull REPO[:QUANT] fetches a model"},
-    {"", "-ctk --cache-type-k -ctv --cache-type-v", "--kv TYPE sets keys and values"},
-    {"", "-ub --ubatch-size", "--batch N is how many tokens of a prompt are computed at once"},
-    {"", "-tb --threads-batch", "-t N counts for prompts too"},
-    {"", "-ts --tensor-split -sm --split-mode -mg --main-gpu", "one GPU is used; --gpu names it"},
-    {"", "-ot --override-tensor -ncmoe --n-cpu-moe -cmoe --cpu-moe",
-     "hearth plan says what lies on a GPU; --placement takes it"},
-    {"", "-lv --log-verbosity --verbose-prompt", "--verbose says more"},
-    {"", "--log-disable", "--quiet says less"},
-    {"", "--no-warmup --warmup --perf --no-perf --show-timings", "leave it out; --stats prints rates"},
-    {"", "--simple-io --color -co", "leave it out; output suits where it goes"},
-    {"", "-e --escape --no-escape", "texts are taken as they are; $'a\\nb' is a newline in most shells"},
-    {"", "--numa", "threads stay on one core each unless --no-pin is given"},
-    {"", "-nkvo --no-kv-offload", "keys and values lie with their layer; -ngl 0 keeps all on the CPU"},
-    {"", "--override-kv", "Hearth takes metadata from the file alone"},
-    {"", "--rope-freq-base --rope-freq-scale --rope-scaling --rope-scale --yarn-orig-ctx --yarn-ext-factor",
-     "Hearth takes rotary positions from the file"},
-    {"chat", "--prompt-cache --prompt-cache-all --prompt-cache-ro", "/save FILE and /load FILE keep a conversation"},
-    {"run", "--prompt-cache --prompt-cache-all", "--session FILE --save-session FILE, with the same FILE"},
-    {"run", "--prompt-cache-ro", "--session FILE alone"},
-    {"", "--in-prefix --in-suffix --in-prefix-bos",
-     "the template in the file gives what stands around messages"},
-    {"", "--keep", "the whole context is kept until it is full; leave it out"},
-    {"", "--dry-multiplier --xtc-probability --mirostat --dynatemp-range --samplers",
-     "this sampler is not there; --help lists those that are"},
-    {"chat", "--grammar --grammar-file -j --json-schema -jf --json-schema-file", "hearth run MODEL --json-schema SCHEMA"},
-    {"", "--lora --control-vector", "adapters are not there; merge them into the file"},
-    {"", "--draft-max --draft-n --draft-min --spec-type", "--speculate N evaluates drafts of N tokens; leave it out"},
-    {"", "--embedding --embeddings --reranking -np", "this is not there yet"},
-    {"", "--port --host", "hearth serve MODEL listens on an address"},
-    {"serve", "--api-key", "keys are seen by all users in a command; --api-key-file FILE, or HEARTH_API_KEY"},
-    {"serve", "--metrics --slots --props", "these endpoints are always there; leave it out"},
-};
+#define REFUSED FOREIGN_REFUSED, NULL
+#define COMMAND FOREIGN_COMMAND, NULL
+#define FLAG FOREIGN_FLAG, NULL
+#define VALUE FOREIGN_VALUE, NULL
+#define ON_OFF FOREIGN_FLAG, "on|off|auto|0|1|true|false|enabled|disabled"
 
-const char *foreign_option(const char *command, const char *word, size_t n)
+/* clang-format off: a table */
+static const foreign_option foreign[] = {
+    /* Those that change neither a text nor who may do what. */
+    {"", "-fa --flash-attn", ON_OFF, "attention always goes block by block"},
+    {"", "--jinja --no-jinja", FLAG, "a conversation always uses the template in the file"},
+    {"", "--no-mmap --mlock --direct-io -dio --no-direct-io -ndio", FLAG, "--io HOW says how weights are read"},
+    {"", "--no-warmup --warmup --perf --no-perf --show-timings --no-show-timings", FLAG, "--stats prints rates"},
+    {"", "--simple-io", FLAG, "output suits where it goes"},
+    {"", "--color -co --log-colors", ON_OFF, "output suits where it goes"},
+    {"", "--no-escape", FLAG, "texts are taken as they are"},
+    {"", "--numa", VALUE, "threads stay on one core each unless --no-pin is given"},
+    {"", "-nkvo --no-kv-offload -kvo --kv-offload -nopo --no-op-offload --op-offload --no-host", FLAG,
+     "keys and values lie with their layer; -ngl 0 keeps all on the CPU"},
+    {"", "-sm --split-mode -ts --tensor-split -mg --main-gpu", VALUE,
+     "--gpu A,B names the GPUs, --vram X,Y how much of each is used"},
+    {"", "-ot --override-tensor -ncmoe --n-cpu-moe", VALUE, "experts stay on the CPU; hearth plan says what lies on a GPU"},
+    {"", "-cmoe --cpu-moe", FLAG, "experts stay on the CPU; hearth plan says what lies on a GPU"},
+    {"", "-lv --log-verbosity --verbosity", VALUE, "--verbose says more"},
+    {"", "--verbose-prompt --log-prefix --no-log-prefix --log-timestamps --no-log-timestamps", FLAG, "--verbose says more"},
+    {"", "--log-file", VALUE, "2>FILE keeps messages"},
+    {"", "-fit --fit", ON_OFF, "what lies on a GPU is chosen so that it fits"},
+    {"", "-fitt --fit-target -fitc --fit-ctx", VALUE, "what lies on a GPU is chosen so that it fits"},
+    {"", "--keep", VALUE, "the whole context is kept until it is full"},
+    {"", "-ub --ubatch-size", VALUE, "-b N is how many tokens of a prompt are computed at once"},
+    {"", "-tb --threads-batch", VALUE, "-t N counts for prompts too"},
+    {"", "-C --cpu-mask -Cr --cpu-range --cpu-strict --prio --poll -Cb --cpu-mask-batch -Crb --cpu-range-batch "
+         "--cpu-strict-batch --prio-batch --poll-batch", VALUE,
+     "threads stay on one core each unless --no-pin is given"},
+    {"", "--swa-full -bs --backend-sampling -kvu --kv-unified -no-kvu --no-kv-unified", FLAG,
+     "the cache and the sampler have one form, with the same result"},
+    {"", "-ctxcp --ctx-checkpoints --swa-checkpoints -dt --defrag-thold", VALUE,
+     "the cache has one form, with the same result"},
+    {"", "-cb --cont-batching -nocb --no-cont-batching", FLAG, "requests always share steps; --parallel N says how many"},
+    {"", "--draft-max --draft-n --draft-min --draft-n-min --draft-p-min --draft-p-split --spec-type -ngld "
+         "--gpu-layers-draft --n-gpu-layers-draft -devd --device-draft -cd --ctx-size-draft -ctkd --cache-type-k-draft "
+         "-ctvd --cache-type-v-draft -td --threads-draft -tbd --threads-batch-draft --spec-ngram-size-n "
+         "--spec-ngram-size-m -lcs --lookup-cache-static -lcd --lookup-cache-dynamic", VALUE,
+     "drafts never change a text; --speculate N sets their length"},
+    {"", "-fmoe --fused-moe -no-fmoe --no-fused-moe -rtr --run-time-repack -thp --transparent-huge-pages", FLAG,
+     "the kernels have one form, with the same result"},
+    {"", "-mla --mla-use -amb --attention-max-batch", VALUE, "the kernels have one form, with the same result"},
+    {"run", "--prompt-cache", VALUE, "--session FILE --save-session FILE, with the same FILE, keeps what was evaluated"},
+    {"run", "--prompt-cache-all --prompt-cache-ro", FLAG, "--session FILE --save-session FILE keeps what was evaluated"},
+    {"run", "-no-cnv --no-conversation -st --single-turn", FLAG, "run continues a text without a chat"},
+    {"run", "--no-context-shift", FLAG, "the text ends where the context is full"},
+    {"run", "--reasoning-format --reasoning-budget --reasoning -rea", VALUE, "run uses no template"},
+    {"run", "--nowordwrap", FLAG, "run does not wrap lines"},
+    {"run chat", "--keepalive", VALUE, "the model is there as long as the program runs"},
+    {"chat", "-i -if -ins --interactive --interactive-first -cnv --conversation", FLAG, "chat is always a conversation"},
+    {"chat", "--context-shift", FLAG, "chat drops the oldest turns when the context is full"},
+    {"chat", "--reasoning-format", VALUE, "reasoning is dim on a terminal"},
+    {"chat", "--prompt-cache", VALUE, "/save FILE and /load FILE keep a conversation"},
+    {"chat", "--prompt-cache-all --prompt-cache-ro", FLAG, "/save FILE and /load FILE keep a conversation"},
+    {"serve", "--embedding --embeddings --metrics --slots --props", FLAG, "these endpoints are always there"},
+    {"serve", "--no-slots", FLAG, "/slots shows no text of a client"},
+    {"serve", "--no-context-shift", FLAG, "an answer ends where the context is full"},
+    {"serve", "--reasoning-format", FOREIGN_VALUE, "auto|deepseek|deepseek-legacy",
+     "reasoning is a field of its own in answers"},
+    {"serve", "--slot-save-path -sps --slot-prompt-similarity --cache-reuse -cram --cache-ram", VALUE,
+     "the cache of requests finds the longest common beginning by itself; --kv-dir DIR keeps it"},
+    {"serve", "--cache-prompt --no-cache-prompt", FLAG, "the cache of requests does not change an answer"},
+    {"serve", "--path --webui-config --webui-config-file --ui-config --ui-config-file --tools --media-path", VALUE,
+     "the page is inside the program, and neither it nor the server opens files"},
+    {"serve", "-to --timeout", VALUE, "--idle-seconds, --body-seconds and --write-seconds limit connections"},
+    {"serve", "--threads-http", VALUE, "one thread reads and writes all connections"},
+    {"serve", "--sleep-idle-seconds", VALUE, "the model stays in memory"},
+    {"serve", "--reuse-port --models-autoload --prefill-assistant", FLAG, "the server does so, or needs it not"},
+    {"quantize", "--allow-requantize", FLAG, "quantize takes every supported type, with a warning"},
+    {"imatrix", "--no-ppl", FLAG, "hearth perplexity measures how well a text is predicted"},
+    {"imatrix", "--output-format", FOREIGN_VALUE, "gguf", "OUT is GGUF"},
+    {"imatrix", "-ofreq --output-frequency --save-frequency", VALUE, "OUT is written at the end, and at Ctrl-C"},
+    {"perplexity", "--ppl-stride", FOREIGN_VALUE, "0", "each chunk is scored by its second half"},
+
+    /* Those that mean another command. */
+    {"run", "-i -if -ins --interactive --interactive-first -cnv --conversation -sys --system-prompt -sysf "
+            "--system-prompt-file --chat-template --chat-template-file --chat-template-kwargs", COMMAND, "chat"},
+    {"run chat serve", "--list-devices", COMMAND, "devices"},
+
+    /* Those that would change one of both, or ask for what is elsewhere. */
+    {"chat", "-mli --multiline-input", REFUSED, "/multi, or a backslash at the end of a line"},
+    {"chat", "-r --reverse-prompt --stop", REFUSED, "an answer ends where the model ends it; -n N limits it"},
+    {"chat", "--think --hidethinking", REFUSED, "--reasoning on|off, if the template can; reasoning is dim on a terminal"},
+    {"chat", "--format", REFUSED, "hearth run MODEL --json-object, or --json-schema SCHEMA"},
+    {"chat", "--grammar --grammar-file -j --json-schema -jf --json-schema-file", REFUSED,
+     "hearth run MODEL --json-schema SCHEMA"},
+    {"run", "--think --hidethinking", REFUSED, "reasoning belongs to a conversation: hearth chat MODEL"},
+    {"run", "--format", REFUSED, "--json-object, or --json-schema SCHEMA"},
+    {"run serve", "--context-shift", REFUSED, "a text ends where the context is full; -c takes more"},
+    {"serve", "--api-key", REFUSED, "keys are seen by all users in a command; --api-key-file FILE, or HEARTH_API_KEY"},
+    {"serve", "--ssl-key-file --ssl-cert-file", REFUSED,
+     "the server speaks no TLS; a proxy before it does (docs/serving.md), and --unix-socket PATH serves that alone"},
+    {"serve", "--rerank --reranking", REFUSED, "there is no /rerank; /v1/embeddings compares texts"},
+    {"serve", "--spm-infill", REFUSED, "there is no /infill"},
+    {"serve", "--api-prefix", REFUSED, "a proxy before the server can take a prefix off (docs/serving.md)"},
+    {"serve", "--fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec "
+              "--fim-qwen-14b-spec --fim-qwen-30b-default", REFUSED, "-hf REPO serves a model of that kind"},
+    {"quantize", "--leave-output-tensor", REFUSED, "--keep-output TYPE sets the type of the output matrix"},
+    {"quantize", "--dry-run", REFUSED, "hearth inspect IN shows the tensors"},
+    {"quantize", "--keep-split", REFUSED, "OUT is one file"},
+    {"imatrix", "--show-statistics --parse-special", REFUSED, "this option of llama-imatrix is not there"},
+    {"pull", "--quant --quantization", REFUSED, "the quantisation stands behind the name: hearth pull REPO:Q4_K_M"},
+    {"bench", "-o --output", REFUSED, "--json prints JSON; without it there is a table"},
+    {"bench", "-pg", REFUSED, "-p N -n N measures both, one after the other; -d N is the depth"},
+    {"inspect", "--modelfile --parameters --license", REFUSED, "files of models have metadata: hearth inspect MODEL --all"},
+    {"inspect", "--template", REFUSED, "tokenizer.chat_template is in the metadata: hearth inspect MODEL --all"},
+    {"", "-l", REFUSED, "--logit-bias ID=X"},
+    {"", "-mm --mmproj -mmu --mmproj-url --mmproj-auto --image --audio --image-min-tokens", REFUSED, "Hearth reads text alone"},
+    {"", "--adaptive-target --adaptive-decay", REFUSED, "this sampler is not there; --help lists those that are"},
+    {"", "-bf --binary-file", REFUSED, "-f FILE"},
+    {"", "-i -if -ins --interactive --interactive-first -cnv --conversation -sys --system-prompt -sysf "
+         "--system-prompt-file --chat-template --chat-template-file --chat-template-kwargs", REFUSED,
+     "to talk with a model: hearth chat MODEL"},
+    {"", "-mu --model-url -dr --docker-repo", REFUSED, "-hf REPO[:QUANT] fetches a model of Hugging Face"},
+    {"", "-hft --hf-token", REFUSED, "tokens are seen by all users in a command; HF_TOKEN holds it"},
+    {"", "-hfd -hfrd --hf-repo-draft", REFUSED, "hearth pull REPO fetches it, then --draft REPO"},
+    {"", "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast", REFUSED,
+     "--override-kv .rope.scaling.KEY=float:X, for architectures that have such keys"},
+    {"", "-gan --grp-attn-n -gaw --grp-attn-w", REFUSED, "--rope-scaling yarn --rope-scale X lengthens the context"},
+    {"", "--in-prefix --in-suffix --in-prefix-bos", REFUSED, "the template in the file gives what stands around messages"},
+    {"", "--lora --lora-scaled --control-vector --control-vector-scaled", REFUSED,
+     "adapters are not there; merge them into the file"},
+    {"", "-ser --smart-expert-reduction", REFUSED, "it would change the text; --override-kv .expert_used_count=int:N does"},
+    {"", "--port --host", REFUSED, "hearth serve MODEL listens on an address"},
+    {"", "--rpc", REFUSED, "one machine is used"},
+};
+/* clang-format on */
+
+const foreign_option *find_foreign_option(const char *command, const char *word, size_t n)
 {
-    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
-        if ((!*foreign[i].command || strcmp(foreign[i].command, command) == 0) &&
-            lists_word(foreign[i].words, word, n))
-            return foreign[i].answer;
-    return NULL;
+    const foreign_option *for_all = NULL;
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        if (!lists_word(foreign[i].words, word, n)) continue;
+        if (lists_word(foreign[i].commands, command, strlen(command))) return &foreign[i];
+        if (!*foreign[i].commands) for_all = &foreign[i];
+    }
+    return for_all;
 }

@@ -31,8 +31,18 @@ typedef struct nearest {
 nearest nearest_to(const char *word);
 void nearest_offer(nearest *n, const char *name);
 
-/* Advice for an option of llama.cpp that a command does not have: a sentence. NULL: unknown. word: the option
- * with its dashes, n bytes. */
-const char *foreign_option(const char *command, const char *word, size_t n);
+/* An option of llama.cpp, a program like it, or Ollama, that a command does not have. */
+typedef struct foreign_option {
+    const char *commands; /* that it is about, separated by spaces; "": all */
+    const char *words;    /* its spellings with their dashes, separated by spaces */
+    /* COMMAND: it means another command, which is the answer. FLAG and VALUE are taken, as they change neither a text nor
+     * who may do what: they stand alone, or before a value. */
+    enum { FOREIGN_REFUSED, FOREIGN_COMMAND, FOREIGN_FLAG, FOREIGN_VALUE } kind;
+    const char *values; /* separated by '|': of a flag, those that may follow it; else all for which that is so. NULL: none, any */
+    const char *answer; /* why, or what to do instead */
+} foreign_option;
+
+/* word: the option with its dashes, n bytes. NULL: unknown. */
+const foreign_option *find_foreign_option(const char *command, const char *word, size_t n);
 
 #endif

@@ -14,9 +14,7 @@ enum { DEFAULT_WIDTH = 80, TAB = 8 };
 
 void wrap_init(wrap *w)
 {
-    const char *terminal = getenv("TERM"), *no_color = getenv("NO_COLOR");
-    *w = (wrap){.on = isatty(STDOUT_FILENO) == 1, .breaks = text_breaks()};
-    w->can_dim = w->on && terminal && strcmp(terminal, "dumb") != 0 && !(no_color && *no_color);
+    *w = (wrap){.on = isatty(STDOUT_FILENO) == 1, .breaks = text_breaks(), .can_dim = shows_style(STDOUT_FILENO)};
 }
 
 static unsigned terminal_width(void)

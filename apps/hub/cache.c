@@ -57,6 +57,35 @@ bool hub_cache_repo_name(const char *folder, char repo[200])
     return hub_is_repo(repo);
 }
 
+bool hub_cache_split(const char *path, char repo[200], char commit[HUB_NAME], char relative[HUB_NAME])
+{
+    char root[HUB_PATH], name[256];
+    if (!hub_cache_root(root) || strncmp(path, root, strlen(root)) != 0 || path[strlen(root)] != '/') return false;
+    const char *folder = path + strlen(root) + 1, *end = strchr(folder, '/');
+    if (!end || strncmp(end, "/snapshots/", 11) != 0) return false;
+    const char *rest = strchr(end + 11, '/');
+    if (!rest || !hub_is_safe_path(rest + 1)) return false;
+    snprintf(relative, HUB_NAME, "%s", rest + 1);
+    snprintf(commit, HUB_NAME, "%.*s", (int)(rest - end - 11), end + 11);
+    snprintf(name, sizeof name, "%.*s", (int)(end - folder), folder);
+    return hub_cache_repo_name(name, repo);
+}
+
+bool hub_cache_blob(const char *link, char etag[128])
+{
+    char target[HUB_PATH];
+    ssize_t n = readlink(link, target, sizeof target - 1);
+    if (n <= 0) return false;
+    target[n] = '\0';
+    const char *p = target;
+    while (strncmp(p, "../", 3) == 0) p += 3;
+    if (p == target || strncmp(p, "blobs/", 6) != 0 || strchr(p + 6, '/') || strlen(p + 6) >= 128 ||
+        p[6] == '.')
+        return false;
+    snprintf(etag, 128, "%s", p + 6);
+    return true;
+}
+
 hearth_status hub_cache_lock(const char *repo, const char *etag, int *fd, hearth_error *err)
 {
     char root[HUB_PATH], folder[256], path[HUB_PATH];

@@ -62,6 +62,13 @@ static void count_parts(hub_model *m, const hub_file_name *name)
     }
 }
 
+/* Whether a file that is listed is a copy in another repository, as hub_copy makes one. */
+static bool is_of_other_repo(const search *s, const hub_model *listed)
+{
+    return s->place == HUB_PLACE_CACHE && listed->place == HUB_PLACE_CACHE &&
+           strncmp(listed->path, s->root, strlen(s->root)) != 0;
+}
+
 /* Adds a file to the list, unless it is listed. False stops the traversal. */
 static bool add(search *s, const char *path, const char *name, const hub_file_name *file)
 {
@@ -69,7 +76,8 @@ static bool add(search *s, const char *path, const char *name, const hub_file_na
     size_t n = s->out->n;
     if (n >= MAX_MODELS || stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return n < MAX_MODELS;
     for (size_t i = 0; i < n; i++)
-        if (s->files[i].device == st.st_dev && s->files[i].inode == st.st_ino) return true;
+        if (s->files[i].device == st.st_dev && s->files[i].inode == st.st_ino && !is_of_other_repo(s, &s->out->at[i]))
+            return true;
     if (!grow(s)) return s->is_out_of_memory = true, false;
     hub_model m = {.name = strdup(name),
                    .path = strdup(path),

@@ -118,6 +118,13 @@ typedef struct hub_pulled {
  * build without libcurl. Data downloaded before a failure is kept, unless it is wrong. */
 hearth_status hub_pull(const char *what, const hub_pull_options *options, hub_pulled *out, hearth_error *err);
 
+/* ---- copies (copy.c) ------------------------------------------------------------------------------------ */
+
+/* Gives a model of HUB_PLACE_CACHE another name there, ORG/NAME or NAME; both have the same bytes on the disk, and each can
+ * be removed. name: that of the copy, with its quantisation. ARGUMENT: the model is in another place or lacks parts, or the
+ * name is none; IO. */
+hearth_status hub_copy(const hub_model *model, const char *to, char name[HUB_NAME], hearth_error *err);
+
 /* ---- removal (remove.c) --------------------------------------------------------------------------------- */
 
 /* Removes a model of HUB_PLACE_CACHE: its links in all snapshots, blobs without other links, and folders that

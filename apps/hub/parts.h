@@ -87,6 +87,10 @@ bool hub_cache_root(char out[HUB_PATH]);
 bool hub_cache_repo(const char *repo, char out[HUB_PATH]);
 /* The repository of a folder with such a name. False: not one. */
 bool hub_cache_repo_name(const char *folder, char repo[200]);
+/* The repository, the commit and the path in its snapshot, of a file that lies in one. False: it does not. */
+bool hub_cache_split(const char *path, char repo[200], char commit[HUB_NAME], char relative[HUB_NAME]);
+/* The name of the blob, if the link points into its repository's blobs as links of the cache do. */
+bool hub_cache_blob(const char *link, char etag[128]);
 /* Locks a blob as huggingface_hub does. *fd -1: another program holds the lock. IO. */
 hearth_status hub_cache_lock(const char *repo, const char *etag, int *fd, hearth_error *err);
 /* Links snapshots/COMMIT/PATH to the blob, and writes the commit to refs/REVISION. IO. */

@@ -364,6 +364,10 @@ hearth_status hub_pull(const char *what, const hub_pull_options *options, hub_pu
     size_t first = 0;
     *out = (hub_pulled){.size = 0};
     hearth_status st = hub_parse_request(what, options->revision, &p.request, p.err);
+    if (st == HEARTH_OK && !strchr(p.request.repo, '/'))
+        st = hth_fail(p.err, HEARTH_ERROR_ARGUMENT,
+                      "'%s' names no repository: expected ORG/NAME, as bartowski/Llama-3.2-3B-Instruct-GGUF; names of "
+                      "Ollama's library are not known here", what);
     if (st == HEARTH_OK) st = hub_http_open(options, &p.http, p.err);
     if (st != HEARTH_OK) return st;
     st = hub_api_files(p.http, &p.request, &p.files, p.err);

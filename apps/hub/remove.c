@@ -21,26 +21,11 @@ typedef struct removal {
     hearth_error *err;
 } removal;
 
-/* The name of the blob, if the link points into this repository's blobs as links of the cache do. */
-static bool blob_of(const char *link, char etag[128])
-{
-    char target[HUB_PATH];
-    ssize_t n = readlink(link, target, sizeof target - 1);
-    if (n <= 0) return false;
-    target[n] = '\0';
-    const char *p = target;
-    while (strncmp(p, "../", 3) == 0) p += 3;
-    if (p == target || strncmp(p, "blobs/", 6) != 0 || strchr(p + 6, '/') || strlen(p + 6) >= 128 ||
-        p[6] == '.')
-        return false;
-    snprintf(etag, 128, "%s", p + 6);
-    return true;
-}
-
 static hearth_status remove_file(removal *r, const char *path)
 {
     struct stat st;
-    uint64_t size = lstat(path, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    bool is_last = lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1; /* hub_copy links blobs */
+    uint64_t size = is_last ? (uint64_t)st.st_size : 0;
     if (unlink(path) == 0) r->freed += size;
     else if (errno != ENOENT) return hth_fail(r->err, HEARTH_ERROR_IO, "%s: %s", path, hth_format_errno(errno).text);
     return HEARTH_OK;
@@ -58,7 +43,7 @@ static bool visit_user(void *user, const char *path, const char *relative)
     users *u = user;
     char etag[128];
     (void)relative;
-    u->is_used = blob_of(path, etag) && strcmp(etag, u->etag) == 0;
+    u->is_used = hub_cache_blob(path, etag) && strcmp(etag, u->etag) == 0;
     return !u->is_used;
 }
 
@@ -89,7 +74,7 @@ static hearth_status remove_link(removal *r, const char *path)
     char etag[128], blob[HUB_PATH];
     if (lstat(path, &st) != 0) return HEARTH_OK;
     bool has_blob =
-        S_ISLNK(st.st_mode) && blob_of(path, etag) && hub_path(blob, "%s/blobs/%s", r->folder, etag);
+        S_ISLNK(st.st_mode) && hub_cache_blob(path, etag) && hub_path(blob, "%s/blobs/%s", r->folder, etag);
     int lock = -1;
     hearth_status status = has_blob ? hub_cache_lock(r->repo, etag, &lock, r->err) : HEARTH_OK;
     if (status == HEARTH_OK && has_blob && lock < 0)
@@ -170,21 +155,11 @@ static void remove_rest(removal *r)
     remove_unlocked(r, locks, ".lock");
 }
 
-/* Splits a path in the cache: folder, snapshot, path in it. */
 static bool split_path(removal *r, const char *path)
 {
-    char root[HUB_PATH];
-    const char *end;
-    if (!hub_cache_root(root) || strncmp(path, root, strlen(root)) != 0 || path[strlen(root)] != '/')
-        return false;
-    const char *folder = path + strlen(root) + 1;
-    if (!(end = strchr(folder, '/')) || strncmp(end, "/snapshots/", 11) != 0) return false;
-    const char *relative = strchr(end + 11, '/');
-    if (!relative || !hub_is_safe_path(relative + 1) || !hub_parse_file(relative + 1, &r->name)) return false;
-    snprintf(r->relative, sizeof r->relative, "%s", relative + 1);
-    char name[256];
-    snprintf(name, sizeof name, "%.*s", (int)(end - folder), folder);
-    return hub_cache_repo_name(name, r->repo) && hub_path(r->folder, "%s/%s", root, name);
+    char commit[HUB_NAME];
+    return hub_cache_split(path, r->repo, commit, r->relative) && hub_parse_file(r->relative, &r->name) &&
+           hub_cache_repo(r->repo, r->folder);
 }
 
 void hub_remove_begun(const char *repo, uint64_t *freed)

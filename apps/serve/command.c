@@ -33,6 +33,11 @@ static const option_spec options[] = {
     OPT_UINT("port", 0, "N", 0, 65535, "default 8080; 0: any that is free"),
     OPT_FILE("unix-socket", 0, "PATH", "listen there instead; with --host, --port too"),
     OPT_FILE("template", 0, "NAME|FILE", "a chat format by name, or a file with a template"),
+    TEMPLATE_VARIABLE_OPTIONS,
+    OPT_UINT("predict", 'n', "N", 1, 16777216, "tokens of answers that say no limit; default: none",
+             .flags = OPTION_OPEN | OPTION_ADVANCED),
+    OPT_CHOICE("pooling", 0, "HOW", "mean|cls|last", "of embeddings, instead of the file's", ADVANCED),
+    OPT_FLAG("no-page", 0, "no page at /", ADVANCED),
     OPT_TEXT("alias", 0, "NAME", "name of the model; default: the file's"),
     OPT_FILE("api-key-file", 0, "FILE", "keys, one a line; of mode 600"),
     OPT_FLAG("insecure-no-key", 0, "let other machines ask without a key"),
@@ -183,6 +188,8 @@ static hearth_status load(void *user, served_model *m, hearth_error *err)
     o.progress = may_load, o.progress_user = m->engine;
     hearth_status st = try_open_model(a, m->path, &o, &m->model, err);
     if (st != HEARTH_OK) return st;
+    if (wanted_sampling(a, m->model, &m->sampling) != 0)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: the sampling options do not fit it", m->id);
     warn_of_context(m->model, served_model_n_ctx(m));
     if (m->format && (st = chat_format_open(m->format, m->model, &m->chat, err)) != HEARTH_OK) return st;
     st = drafts_try_open(a, &m->scheduling.draft, &m->draft, err);
@@ -208,10 +215,10 @@ static bool fits(void *user, const served_model *m)
 
 static void say_loaded(const served_model *m)
 {
-    print_status("%s is ready (%s, %.1f M parameters%s; context %u; chat by: %s); %s (%s)", m->id,
-                 m->info.architecture, (double)m->info.n_parameter * 1e-6,
-                 m->info.synthetic ? ", synthetic weights" : "", served_model_n_ctx(m),
-                 m->chat ? hearth_chat_name(m->chat) : "none", placement_text(&m->info).text, m->info.cpu);
+    print_status("%s is ready (%s, %.1f M parameters%s; context %u; %s%s); %s (%s)", m->id, m->info.architecture,
+                 (double)m->info.n_parameter * 1e-6, m->info.synthetic ? ", synthetic weights" : "", served_model_n_ctx(m),
+                 m->chat ? "chat by: " : "no chat template: chats are refused", m->chat ? hearth_chat_name(m->chat) : "",
+                 placement_text(&m->info).text, m->info.cpu);
 }
 
 static void say_ready(void) { notify_manager("READY=1"); }
@@ -364,12 +371,25 @@ static void read_scheduling(const args *a, engine *e)
         (uint32_t)args_uint(a, "parallel", has_batch && o->n_batch < N_PARALLEL ? o->n_batch : N_PARALLEL);
 }
 
+/* One of the choices, or "": as the file says. */
+static hearth_pooling wanted_pooling(const char *name)
+{
+    if (strcmp(name, "mean") == 0) return HEARTH_POOLING_MEAN;
+    if (strcmp(name, "cls") == 0) return HEARTH_POOLING_FIRST;
+    return strcmp(name, "last") == 0 ? HEARTH_POOLING_LAST : HEARTH_POOLING_AUTO;
+}
+
 static void read_engine(const args *a, engine *e)
 {
     read_scheduling(a, e);
     e->max_loaded = (uint32_t)args_uint(a, "max-models", 1);
     e->max_waiting = (uint32_t)args_uint(a, "max-waiting", MAX_WAITING);
     e->responses_size = args_size(a, "responses-store", RESPONSES_SIZE);
+    e->max_token = args_uint(a, "predict", 0) == UINT64_MAX ? 0 : (uint32_t)args_uint(a, "predict", 0);
+    e->has_seed = args_uint(a, "seed", UINT64_MAX) != UINT64_MAX;
+    e->seed = args_uint(a, "seed", 0);
+    e->pooling = wanted_pooling(args_text(a, "pooling", ""));
+    e->has_no_page = args_has(a, "no-page");
     e->keeps_billing = args_has(a, "keep-billing-header");
     read_seconds(a, "max-request-seconds", &e->max_request_ns);
     e->kept_size = args_size(a, "kv-dir-size", KEPT_SIZE);
@@ -415,7 +435,12 @@ static int run(const args *a)
                 .user = (void *)(uintptr_t)a,
                 .on_loaded = say_loaded,
                 .on_ready = say_ready};
+    const char *variables = wanted_variables(a);
     if (drafts_check(a)) return EXIT_USAGE;
+    if (variables && !(e.variables = hth_json_open(variables, strlen(variables), NULL, &err)))
+        return usage_error("--template-vars: %s", err.message);
+    if (e.variables && e.variables->kind != HTH_JSON_OBJECT)
+        return usage_error("--template-vars: an object is expected: {\"enable_thinking\": false}");
     for (int i = 0; i < 2; i++)
         if (args_has(a, of_kept[i]) && !args_has(a, "kv-dir"))
             return usage_error("--%s is about the folder of --kv-dir, which is not given", of_kept[i]);
@@ -438,6 +463,7 @@ static int run(const args *a)
     if (status == 0) status = open_and_serve(a, &e);
     model_list_free(&models);
     chat_format_free(&format);
+    hth_json_close(e.variables);
     return status;
 }
 
@@ -462,7 +488,7 @@ const command command_serve = {
                "folder of models; of several, requests choose one, which is then loaded.\n"
                "HEARTH_API_KEY is a key too. SIGTERM and Ctrl-C let running requests end.\n",
     .example = "hearth serve model.gguf --port 8080",
-    .groups = {options, model_options, gpu_options},
+    .groups = {options, sampling_options, model_options, gpu_options},
     .models = 1,
     .run = run,
 };

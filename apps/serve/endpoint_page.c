@@ -97,7 +97,13 @@ static const char *page_headers(void)
 
 void page_answer(const request *r, reply *out)
 {
-    (void)r;
+    const engine *e = server_user(r->server);
+    if (e->has_no_page) {
+        problem p;
+        problem_set(&p, 404, "", "there is no page: the server has --no-page");
+        reply_problem(out, &p, FORM_OPENAI);
+        return;
+    }
     out->body = malloc(serve_page_size);
     out->status = out->body ? 200 : 503;
     if (!out->body) return;

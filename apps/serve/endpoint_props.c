@@ -2,7 +2,6 @@
 #include "serve/api/generation.h"
 
 #include "base/clock.h"
-#include "common/sampling.h"
 #include "engine/engine.h"
 
 static void write_token(json *j, const char *key, const served_model *m, int32_t id)
@@ -12,12 +11,11 @@ static void write_token(json *j, const char *key, const served_model *m, int32_t
 }
 
 /* What requests get that do not say otherwise, under the names of their fields. */
-static void write_defaults(json *j)
+static void write_defaults(json *j, const served_model *m)
 {
-    const hearth_sampler_options o = sampling_defaults();
     json_open_compact(j, "default_generation_settings", '{');
     json_open_compact(j, "params", '{');
-    sampling_write(j, &o);
+    sampling_write(j, &m->sampling);
     json_close(j, '}');
     json_close(j, '}');
 }
@@ -37,7 +35,7 @@ static void write_model(json *j, served_model *m)
     }
     if (m->chat) json_word(j, "chat_format", hearth_chat_name(m->chat));
     if (m->facts.chat_template) json_text(j, "chat_template", m->facts.chat_template, m->facts.n_template);
-    write_defaults(j);
+    write_defaults(j, m);
     json_open_compact(j, "capabilities", '{');
     json_bool(j, "tokenize", m->model->tokenizer != NULL);
     json_bool(j, "chat_template", m->chat != NULL);

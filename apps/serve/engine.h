@@ -8,6 +8,7 @@
 #include "serve/served_model.h"
 #include "serve/http/server.h"
 #include "serve/worker.h"
+#include "text/json.h"
 
 #include <hearth/hearth.h>
 #include <pthread.h>
@@ -32,6 +33,12 @@ typedef struct engine {
     uint64_t responses_size;             /* of what the Responses API remembers, in bytes; 0: nothing */
     uint64_t keep_ns;                    /* it is written after so long without requests */
     bool keeps_billing;                  /* conversation.h */
+    uint32_t max_token;                  /* of answers whose request says nothing; 0: no limit */
+    bool has_seed;                       /* requests without a seed have this one */
+    uint64_t seed;
+    hth_json *variables;                 /* of templates, an object below those of requests; NULL: none */
+    hearth_pooling pooling;              /* of embeddings */
+    bool has_no_page;                    /* / is 404 */
     /* Of both threads. */
     pthread_mutex_t
         lock; /* the network thread holds it while it reads of models; the engine thread, to change which are

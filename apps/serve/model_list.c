@@ -3,6 +3,7 @@
 #include "serve/model_list.h"
 
 #include "base/hash.h"
+#include "engine/engine.h"
 #include "base/status.h"
 #include "common/model_args.h"
 #include "common/output.h"
@@ -81,7 +82,8 @@ static hearth_status read_file(served_model *m, const hearth_model_options *o, b
         m->path ? hth_gguf_open(m->path, &file, err)
                 : hth_gguf_open_memory(embedded_model, embedded_model_size, "(embedded model)", &file, err);
     if (st != HEARTH_OK) return st;
-    st = model_facts_read(&m->facts, file, o, is_other, err);
+    st = hth_engine_override(file, o, err);
+    if (st == HEARTH_OK) st = model_facts_read(&m->facts, file, o, is_other, err);
     hth_gguf_close(file);
     return st;
 }

@@ -34,6 +34,7 @@ typedef struct served_model {
     hearth_model *model, *draft; /* draft: NULL, or the model that makes drafts */
     hearth_scheduler_options scheduling;
     hearth_scheduler *scheduler;
+    hearth_sampler_options sampling; /* of requests that say nothing: by options and by the file */
     hearth_chat *chat; /* NULL: chat_error says why */
     hearth_error chat_error;
     hearth_model_info info;

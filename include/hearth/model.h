@@ -109,6 +109,13 @@ typedef struct hearth_model_options {
     const char *cache;   /* folder for what is kept between runs (measurements of the machine, compiled programs of
                             GPUs), made if it is missing; "": nothing is kept. NULL: the value of HEARTH_CACHE in the
                             environment, else hearth in XDG_CACHE_HOME, or in .cache in HOME */
+    /* Values of metadata instead of the file's, or in addition: KEY=TYPE:VALUE, of which TYPE is int, float, bool or str,
+     * as "llama.rope.freq_base=float:500000". A key that begins with a point stands behind the architecture's name:
+     * ".rope.scaling.type=str:yarn" sets llama.rope.scaling.type. Only scalars and texts are set; the last of two for one
+     * key counts. What is computed may then differ from the file's results; saved sessions belong to these values. They
+     * are copied. */
+    const char *const *overrides;
+    size_t n_override;
 } hearth_model_options;
 
 /* Returns zeros, and size.

@@ -79,6 +79,11 @@ const hth_ftype *hth_ftype_find(const char *name)
     snprintf(medium, sizeof medium, "%.12s_M", name);
     for (int i = 0; i < N_FTYPE; i++)
         if (strcasecmp(ftypes[i].name, name) == 0) return &ftypes[i];
+    for (int i = 0; i < N_FTYPE; i++) {
+        char number[12];
+        snprintf(number, sizeof number, "%u", ftypes[i].file_type);
+        if (strcmp(number, name) == 0) return &ftypes[i];
+    }
     for (int i = 0; i < N_FTYPE; i++)
         if (strncasecmp(name, "IQ", 2) != 0 && strcasecmp(ftypes[i].name, medium) == 0) return &ftypes[i];
     return NULL;

@@ -12,7 +12,8 @@ typedef struct hth_ftype {
     hth_type type;      /* of most matrices */
 } hth_ftype;
 
-/* Finds a file type by name, ignoring case; "Q3_K", "Q4_K" and "Q5_K" mean their "_M". NULL: none. */
+/* Finds a file type by name, ignoring case, or by its number in general.file_type; "Q3_K", "Q4_K" and "Q5_K" mean their
+ * "_M". NULL: none. */
 const hth_ftype *hth_ftype_find(const char *name);
 
 /* "F32, F16, ...", the file types that quantize writes, for messages and help; NVFP4 is found by name too, but only synth

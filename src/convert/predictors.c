@@ -4,6 +4,7 @@
 #include "convert/predictors.h"
 
 #include "base/bits.h"
+#include "base/format_bytes.h"
 #include "convert/range_check.h"
 #include "convert/spill.h"
 #include "convert/train.h"
@@ -381,8 +382,8 @@ static hearth_status alloc_workspace(trainer_state *w, const hth_chunks *chunks,
     for (uint32_t i = 0; i < n; i++) min += size_of_rank(w, i, RANK_STEP);
     if (o->budget && o->budget < min)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "a budget of %.1f MB is too small: the smallest predictors of this model take %.1f MB",
-                        (double)o->budget * 1e-6, (double)min * 1e-6);
+                        "a budget of %s is too small: the smallest predictors of this model take %s",
+                        hth_format_bytes(o->budget).text, hth_format_bytes(min).text);
     /* Quantised weights are multiplied about twice as fast as a network is trained (Q8_0, 1B, rank 256: 450 and
      * 190 G/s). */
     hearth_model_info info = {0};

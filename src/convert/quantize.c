@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "model/model.h"
 
+#include <regex.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +34,8 @@ typedef struct work {
     hth_ftype_model model;
     hth_type *types; /* of the output, per tensor */
     hth_imatrix *imatrix; /* NULL: none */
+    regex_t *patterns;    /* [n_pattern] of the rules */
+    size_t n_pattern;
     uint64_t total, done;
     /* the current chunk */
     const hth_gguf_tensor *tensor;
@@ -66,14 +69,45 @@ typedef struct fallback_list {
     uint32_t n;
 } fallback_list;
 
-static hth_type choose_type(const hth_quantize_options *o, const hth_ftype_model *model,
-                            const hth_gguf_tensor *t, hth_type *wanted)
+static hearth_status open_patterns(work *w, hearth_error *err)
 {
-    bool kept = o->keep_output && hth_ftype_is_head(model, t->name);
-    hth_type to = hth_ftype_type(o->ftype, model, t->name, t->dim[0], wanted);
-    if (!kept) return to;
-    *wanted = o->output_type;
-    return t->dim[0] % hth_type_find(o->output_type)->n_weight == 0 ? o->output_type : to;
+    const hth_quantize_options *o = w->options;
+    w->patterns = hth_alloc(o->n_rule, sizeof *w->patterns);
+    if (!w->patterns && o->n_rule > 0) return hth_fail_memory(err, o->n_rule * sizeof *w->patterns, "patterns of names");
+    for (; w->n_pattern < o->n_rule; w->n_pattern++) {
+        char why[80];
+        int wrong = regcomp(&w->patterns[w->n_pattern], o->rules[w->n_pattern].pattern, REG_EXTENDED | REG_NOSUB);
+        if (wrong == 0) continue;
+        regerror(wrong, &w->patterns[w->n_pattern], why, sizeof why);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "'%.200s' is no pattern of names: %s", o->rules[w->n_pattern].pattern, why);
+    }
+    return HEARTH_OK;
+}
+
+static void close_patterns(work *w)
+{
+    while (w->n_pattern > 0) regfree(&w->patterns[--w->n_pattern]);
+    hth_free(w->patterns);
+}
+
+/* The type that a rule or an option gives the matrix. False: none does. */
+static bool is_ruled(const work *w, const hth_gguf_tensor *t, hth_type *type)
+{
+    const hth_quantize_options *o = w->options;
+    char name[64]; /* tensors have at most 63 bytes */
+    snprintf(name, sizeof name, "%.*s", (int)t->name.n, t->name.bytes);
+    for (size_t i = 0; i < w->n_pattern; i++)
+        if (regexec(&w->patterns[i], name, 0, NULL, 0) == 0) return *type = o->rules[i].type, true;
+    if (!o->keep_output || !hth_ftype_is_head(&w->model, t->name)) return false;
+    return *type = o->output_type, true;
+}
+
+static hth_type choose_type(const work *w, const hth_gguf_tensor *t, hth_type *wanted)
+{
+    hth_type to = hth_ftype_type(w->options->ftype, &w->model, t->name, t->dim[0], wanted), ruled;
+    if (!is_ruled(w, t, &ruled)) return to;
+    *wanted = ruled;
+    return t->dim[0] % hth_type_find(ruled)->n_weight == 0 ? ruled : to;
 }
 
 static void add_fallback(fallback_list *list, const hth_gguf_tensor *t, hth_type wanted, hth_type given)
@@ -123,7 +157,7 @@ static hearth_status choose_types(work *w, hearth_error *err)
                 hth_gguf_part_path(w->in, t->i_part), hth_escape(name, sizeof name, t->name.bytes, t->name.n),
                 (unsigned long long)t->info_at, from ? from->name : "unknown");
         }
-        w->types[i] = choose_type(w->options, &w->model, t, &wanted);
+        w->types[i] = choose_type(w, t, &wanted);
         w->result->n_changed += w->types[i] != t->type;
         w->result->n_requantised +=
             w->types[i] != t->type && from->quantised && hth_type_find(w->types[i])->quantised;
@@ -136,6 +170,23 @@ static hearth_status choose_types(work *w, hearth_error *err)
                 w->result->n_requantised);
     w->result->n_tensor = (uint32_t)n;
     return HEARTH_OK;
+}
+
+/* A file of another type than its name will say: its rows fit no block of that type. */
+static void warn_of_no_match(const work *w)
+{
+    const hth_ftype *asked = w->options->ftype;
+    uint32_t n_of_type[HTH_TYPE_LIMIT] = {0}, n_matrix = 0;
+    hth_type most = asked->type;
+    for (size_t i = 0; i < hth_gguf_n_tensor(w->in); i++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(w->in, i);
+        if (!hth_ftype_is_matrix(t->name, t->n_dim)) continue;
+        n_matrix++;
+        if (++n_of_type[w->types[i]] > n_of_type[most]) most = w->types[i];
+    }
+    if (n_matrix > 0 && n_of_type[asked->type] == 0)
+        hth_log(HEARTH_LOG_WARN, "%s: none of %u matrices became %s, as %s asks: %u are %s", hth_gguf_path(w->in), n_matrix,
+                hth_type_find(asked->type)->name, asked->name, n_of_type[most], hth_type_find(most)->name);
 }
 
 /* ---- importance ------------------------------------------------------------------------ */
@@ -383,9 +434,11 @@ hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_
         st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: there are no tensors", in_path);
         goto done;
     }
+    if ((st = open_patterns(&w, err)) != HEARTH_OK) goto done;
     if ((st = open_imatrix(&w, err)) != HEARTH_OK) goto done;
     if ((st = choose_types(&w, err)) != HEARTH_OK) goto done;
     if ((st = check_importance(&w, err)) != HEARTH_OK) goto done;
+    warn_of_no_match(&w);
     if ((st = hth_pool_open(hth_pool_default_threads(options->n_thread), &w.pool, err)) != HEARTH_OK)
         goto done;
     if ((st = hth_gguf_writer_open(out_path, &w.out, err)) != HEARTH_OK) goto done;
@@ -395,6 +448,7 @@ hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_
 done:
     if (w.out) hth_gguf_writer_close(w.out);
     hth_pool_close(w.pool);
+    close_patterns(&w);
     hth_free(w.types);
     hth_ftype_close_model(&w.model);
     hth_imatrix_close(w.imatrix);

@@ -182,6 +182,8 @@ const hth_binding *hth_engine_binding_of(const hearth_model *m, const hth_matrix
 /* model.c: decides how weights are read: by the options, else by HEARTH_IO, which options->io is from here on; mapped
  * ones are options->mmap. ARGUMENT: no way to read has that name; UNSUPPORTED: mapped, with a limit of memory. */
 hearth_status hth_engine_choose_io(hearth_model_options *options, hearth_error *err);
+/* model.c: puts hearth_model_options.overrides into the metadata of a file that nothing has read yet. */
+hearth_status hth_engine_override(hth_gguf *file, const hearth_model_options *options, hearth_error *err);
 /* model.c: opens a model up to there, as hearth_model_open, for the CPU: its matrices are not read. It cannot have
  * sessions. */
 hearth_status hth_engine_open_divided(const char *path, const hearth_model_options *options, hearth_model **out,

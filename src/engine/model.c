@@ -142,6 +142,16 @@ done:
     return st;
 }
 
+hearth_status hth_engine_override(hth_gguf *file, const hearth_model_options *o, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    if (!o->overrides && o->n_override > 0) return hth_fail_null(err, "hearth_model_options.overrides");
+    for (size_t i = 0; st == HEARTH_OK && i < o->n_override; i++)
+        st = o->overrides[i] ? hth_gguf_override(file, o->overrides[i], err)
+                             : hth_fail_null(err, "hearth_model_options.overrides");
+    return st;
+}
+
 /* Takes ownership of file, also on failure. dense_for: what mixtures of experts are refused for; NULL: nothing.
  * division: set instead of reading matrices; NULL: they are read. */
 static hearth_status open_file(hth_gguf *file, const hearth_model_options *options, const char *dense_for,
@@ -163,6 +173,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     hth_engine_init_budget(m);
     hearth_status st = hth_settings_hold(&settings, err);
     m->has_settings = st == HEARTH_OK;
+    if (st == HEARTH_OK) st = hth_engine_override(file, options, err);
     if (st == HEARTH_OK) st = hth_cpu_choose(options->cpu, &level, err);
     if (st == HEARTH_OK) {
         hth_kernels_init(&m->kernels, level);

@@ -8,7 +8,7 @@
 
 /* Each struct, the last field that it had in 0.MINOR.0, and the last one that it has now. */
 #define HTH_FOR_EACH_SIZED_STRUCT(X)                                                                         \
-    X(hearth_model_options, cache, cache)                                                                    \
+    X(hearth_model_options, n_override, n_override)                                                          \
     X(hearth_model_info, gpu_sim_seconds, gpu_sim_seconds)                                                   \
     X(hearth_metadata, as_float, as_float)                                                                   \
     X(hearth_token_info, attributes, attributes)                                                             \

@@ -132,6 +132,10 @@ uint64_t hth_gguf_trailing(const hth_gguf *file);  /* bytes after the last tenso
 size_t hth_gguf_n_value(const hth_gguf *file);
 const hth_gguf_value *hth_gguf_value_at(const hth_gguf *file, size_t i);
 const hth_gguf_value *hth_gguf_find(const hth_gguf *file, const char *key);
+/* gguf_override.c: KEY=TYPE:VALUE replaces or adds a value, TYPE int, float, bool or str. A key that begins with a point
+ * stands behind the architecture's name. The value has the type that the file has for its key, else i64, f32, bool or
+ * text. Before the first read of metadata; ARGUMENT: it is no such text, or of another kind than the file's value. */
+hearth_status hth_gguf_override(hth_gguf *file, const char *text, hearth_error *err);
 
 /* Typed reads. If the key is absent they return HEARTH_OK, leave *value (the default) unchanged and set *found to
  * false (found may be NULL). A value of another kind, or outside [min, max], is a FORMAT error that names file,

@@ -169,6 +169,8 @@ struct hth_gguf {
 hearth_status hth_gguf_parse_header(hth_gguf_cursor *c, hth_gguf_part *part);
 /* gguf_meta.c: all metadata pairs, then the alignment. */
 hearth_status hth_gguf_parse_meta(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_part *part);
+/* Adds a pair whose key the part does not have; its bytes are in the file's arena. */
+hearth_status hth_gguf_keep_value(hth_gguf_part *part, const hth_gguf_value *v, hearth_error *err);
 /* gguf_tensors.c: the tensor directory of part i_part. Checks the extents of the data. */
 hearth_status hth_gguf_parse_tensors(hth_gguf_cursor *c, hth_gguf *file, uint32_t i_part);
 /* gguf_open.c: opens and parses one more part. */

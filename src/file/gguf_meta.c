@@ -216,17 +216,17 @@ static hearth_status load_value(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_val
 
 /* ---- pairs ------------------------------------------------------------------------------ */
 
-static hearth_status keep_value(hth_gguf_cursor *c, hth_gguf_part *part, const hth_gguf_value *v)
+hearth_status hth_gguf_keep_value(hth_gguf_part *part, const hth_gguf_value *v, hearth_error *err)
 {
     if (part->n_value == part->value_capacity) {
         size_t capacity = part->value_capacity ? 2 * part->value_capacity : 32;
         hth_gguf_value *larger = hth_realloc(part->values, capacity, sizeof *larger);
-        if (!larger) return hth_fail_memory(c->err, capacity * sizeof *larger, "metadata");
+        if (!larger) return hth_fail_memory(err, capacity * sizeof *larger, "metadata");
         part->values = larger;
         part->value_capacity = capacity;
     }
     if (!hth_file_name_add(&part->keys, v->key, (uint32_t)part->n_value))
-        return hth_fail_memory(c->err, v->key.n, "the index of keys");
+        return hth_fail_memory(err, v->key.n, "the index of keys");
     part->values[part->n_value++] = *v;
     return HEARTH_OK;
 }
@@ -241,7 +241,7 @@ static hearth_status parse_pair(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_par
     status = walk_value(c, v.type);
     if (status == HEARTH_OK) status = load_value(c, file, &v);
     c->mark = UINT64_MAX;
-    return status == HEARTH_OK ? keep_value(c, part, &v) : status;
+    return status == HEARTH_OK ? hth_gguf_keep_value(part, &v, c->err) : status;
 }
 
 /* general.alignment determines the offsets of the data: it must be exactly what the format specifies, u32. */

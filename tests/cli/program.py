@@ -1,6 +1,7 @@
 """Runs the program for the tests of this folder, which import it: good and bad arguments, scratch files, small models
 and devices. Python 3, standard library only."""
 
+import fcntl
 import functools
 import json
 import os
@@ -9,13 +10,14 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 
 HEARTH = os.path.abspath(sys.argv[1])
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
 COMMANDS = ["run", "chat", "serve", "tokenize", "detokenize", "inspect", "logits", "perplexity", "compare", "profile",
          "study", "imatrix", "quantize", "predictors", "thresholds", "pack", "synth",
-         "bench", "doctor", "devices", "plan", "pull", "list", "rm"]
+         "bench", "doctor", "devices", "plan", "pull", "list", "cp", "rm", "ps", "stop"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import cases  # noqa: E402: the path is set above
 
@@ -52,7 +54,7 @@ def check(ok, *what):
 
 def hearth(*args, stdin=b"", env=None, **more):
     """Runs the program to its end; more goes to subprocess.run. Texts are drawn by seed 0 unless a seed is given."""
-    if args[:1] == ("run",) and not {"--seed", "--see", "--help"} & set(args):
+    if args[:1] == ("run",) and not {"--seed", "--see", "-s", "--help"} & set(args):
         args = ("run", "--seed", "0", *args[1:])
     more.setdefault("stdout", subprocess.PIPE)
     more.setdefault("stderr", subprocess.PIPE)
@@ -66,10 +68,15 @@ def good(*args, **more):
     return done
 
 
+def is_note(line):
+    """A warning, or one of the lines at the start."""
+    known = ("hearth: warning: ", "hearth: approximate results: ", "hearth: results may differ ")
+    return line.startswith(known) or " M parameters, " in line or " parts of the weights in memory, " in line
+
+
 def failure_line(done, args):
     """The one line that begins with 'hearth: ' among notes on stderr."""
-    lines = [l for l in done.stderr.decode("utf-8", "replace").split("\n") if l]
-    lines = [l for l in lines if not l.startswith("hearth: warning: ") and "; selector " not in l]
+    lines = [l for l in done.stderr.decode("utf-8", "replace").split("\n") if l and not is_note(l)]
     check(len(lines) == 1 and lines[0].startswith("hearth: "), args, "stderr is", done.stderr)
     check(not re.search(r"[\x00-\x1f\x7f]", lines[0]), args, "control bytes in", lines[0])
     return lines[0]
@@ -149,6 +156,25 @@ def tiny_model(n_layer=1, without_bos=False, more=()):
         at += 2 * dims[0] * (dims[1] if len(dims) > 1 else 1)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(keys) + infos
     return head + bytes(-len(head) % 32) + bytes(at)
+
+
+def on_terminal(*args, env=None):
+    """All that a run writes to a terminal of 80 columns."""
+    outer, inner = cases.open_terminal()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    shown = b""
+    with subprocess.Popen([HEARTH, *args], stdin=subprocess.DEVNULL, stdout=inner, stderr=inner,
+                          env={**os.environ, "TERM": "xterm", "HEARTH_CACHE": CACHE.name, **(env or {})}) as process:
+        os.close(inner)
+        while True:
+            try:
+                piece = os.read(outer, 65536)
+            except OSError:  # the program has closed it
+                break
+            shown += piece
+    os.close(outer)
+    check(process.returncode == 0, args, shown)
+    return shown
 
 
 def story(*args, **more):

@@ -11,7 +11,7 @@ import sys
 import time
 
 from program import (HEARTH, MODEL, TIMEOUT, QUICK_GPU, NO_DRIVER, cases, case, measured, check, hearth, good,
-                     bad, least_ram, scratch, model_bytes, data, tiny_model, story, findings)
+                     bad, least_ram, scratch, model_bytes, data, tiny_model, story, findings, on_terminal)
 
 
 @case
@@ -39,8 +39,8 @@ def every_command_that_runs_takes_the_common_options():
 def compare_reports_the_quality_loss_of_a_mode():
     common = ["-t", "2", "-c", "64"]
     text = scratch("text", b"Once upon a time there was a dog. " * 30)
-    done = good("compare", MODEL, "-f", text, *common)
-    for words in [b"selector gate: ", b"ratio 1.00000 +/- 0.00000", b"same likeliest token: 100.00 %",
+    done = good("compare", MODEL, "-f", text, "-v", *common)
+    for words in [b"skips inactive neurons (same result)", b"ratio 1.00000 +/- 0.00000", b"same likeliest token: 100.00 %",
                   b"logits: identical, all bits of all positions", b"| all |"]:
         check(words in done.stdout + done.stderr, words, done.stdout, done.stderr)
     result = json.loads(good("compare", MODEL, "-f", text, "--json", "--chunks", "2", *common).stdout)
@@ -99,7 +99,7 @@ def predictors_are_compared_and_checked():
     check(len(layers) == 2 and all(0.2 < l["recall"] < 0.8 and 0 < l["cett"] < l["cett_largest"] for l in layers), layers)
     check(result["all_layers"]["neurons"] == sum(l["neurons"] for l in layers), result)
     done = good("compare", model, "-f", text, "-c", "16")
-    check(b"(approximate)" in done.stderr and b"CETT" in done.stdout, done.stdout, done.stderr)
+    check(b"approximate results: skips predicted neurons\n" in done.stderr and b"CETT" in done.stdout, done.stdout, done.stderr)
     done = good("run", model, "--greedy", "-n", "20", "-p", "a", "--ignore-eos", "--check", "16", "-c", "64")
     check(re.search(rb"selector predictor against dense: same likeliest token .* recall \d", done.stderr), done.stderr)
     check(b"warning: the mode names another token" in done.stderr, done.stderr)
@@ -463,6 +463,37 @@ def doctor_sees_a_limit_of_address_space_and_a_busy_neighbour():
 with open(HEARTH, "rb") as program:
     if not re.search(rb"__[at]san_init", program.read()):  # a sanitizer takes more address space than that limit
         measured(doctor_sees_a_limit_of_address_space_and_a_busy_neighbour)
+
+
+@case
+def tables_are_drawn_on_a_terminal_and_markdown_elsewhere():
+    words = ["bench", MODEL, "-p", "8,64", "-n", "4", "-r", "1", "--gpu", "none"]
+    piped, shown = good(*words).stdout.decode(), on_terminal(*words).decode()
+    check("\n| test | tokens/s, " in piped and "\n|---|---|" in piped and "\n| generate 4 | " in piped, piped)
+    check("\u2588" not in piped and "|" not in shown, piped, shown)
+    lines = re.sub(r"\x1b\[\d*m", "", shown).split("\r\n")
+    drawn = [l for l in lines if l.startswith(("test ", "prompt ", "generate "))]
+    check(len(drawn) == 7 and all(len(l) <= 80 for l in drawn), drawn)  # the table, then a bar for each row
+    rates = {l.split("  ")[0]: float(re.search(r"  +(\d+\.\d+) \(", l)[1]) for l in drawn[1:4]}
+    bars = {l.split("  ")[0]: l.count("\u2588") for l in drawn[4:]}
+    fastest = max(rates, key=rates.get)
+    check(bars[fastest] == 30 == max(bars.values()) and set(bars) == set(rates), bars, rates)
+    for name, n in bars.items():
+        check(abs(n - 30 * rates[name] / rates[fastest]) <= 1, name, bars, rates)
+
+
+@case
+def memory_is_shown_as_bars_on_a_terminal():
+    check("\u2588" not in good("inspect", MODEL).stdout.decode(), "a pipe")
+    rows = re.findall(r"  (weights|KV cache|workspace|together) +(\d+\.\d+) MiB  (\S+)", on_terminal("inspect", MODEL).decode())
+    found = {name: (float(size), bar) for name, size, bar in rows}
+    check(len(found) == 4 and found["together"][1] == "\u2588" * 30, found)
+    for name, (size, bar) in found.items():
+        check(abs(len(bar) - 30 * size / found["together"][0]) <= 1, name, found)
+    card = "sim:" + scratch("card.sim", QUICK_GPU.encode())
+    plan = on_terminal("plan", MODEL, "--gpu", card, "-c", "256").decode()
+    check(re.search(r"  attention, layers +\S+ [KM]iB  \u2588", plan) and re.search(r"  workspace +\S+ [KM]iB  \S", plan), plan)
+    check("\u2588" not in good("plan", MODEL, "--gpu", card, "-c", "256").stdout.decode(), "a pipe")
 
 
 if __name__ == "__main__":

@@ -406,7 +406,8 @@ def a_model_without_a_template_is_not_guessed_for():
         done = subprocess.run([HEARTH, "chat", *args], input=b"", capture_output=True, timeout=TIMEOUT, env=environment())
         err = done.stderr.decode()
         check(done.returncode == 1 and err.count("\n") == 1, done)
-        check("tokenizer.chat_template is missing" in err and "`hearth run`" in err and "chatml" in err, err)
+        check(err.startswith("hearth: hearth run continues a text with this model; --template chatml, ") and
+              "it was not made for chat" in err and len(err) < 240, err)
     done = subprocess.run([HEARTH, "chat", "--template", "vicuna", "-n", "3"], input=b"Hi\n", capture_output=True, timeout=TIMEOUT,
                           env=environment())
     check(done.returncode == 0 and done.stdout, "the story model can be made to", done)

@@ -19,7 +19,7 @@ from program import MODEL, case, cases, check, hearth, scratch  # noqa: E402: pr
 from devices import DEVICES, layer_environment  # noqa: E402: program.py knows its folder
 
 LONG = bool(os.environ.get("HEARTH_LONG"))
-WORDS = ["run", MODEL, "-p", "Once upon a time", "-n", "12", "--greedy", "-c", "64", "--batch", "8"]
+WORDS = ["run", MODEL, "-p", "Once upon a time", "-n", "12", "--greedy", "-c", "64", "--batch", "8", "-v"]
 
 
 @functools.cache
@@ -85,7 +85,7 @@ def dozen_is_no_card():
 @case
 def the_layer_changes_what_devices_says():
     r = with_layer("kind=discrete name=Test-Card memory=nvidia", "devices")
-    check(b"Test-Card (card), 8.6 GB" in r.stdout, r.stdout)
+    check(b"Test-Card (card), 8.00 GiB" in r.stdout, r.stdout)
     r = with_layer("kind=other name=Test-Card", "devices")
     check(b"card)" not in r.stdout and b"--gpu auto takes it" not in r.stdout, r.stdout)
 

@@ -30,7 +30,7 @@ def hearth(args, stdin=b"", env=None, **more):
 
 def failure_lines(done):
     lines = [l for l in done.stderr.decode("utf-8", "replace").split("\n") if l]
-    return [l for l in lines if not l.startswith("hearth: warning: ") and "; selector " not in l]
+    return [l for l in lines if not l.startswith("hearth: warning: ") and " M parameters, " not in l]
 
 
 # ---- a model, and one thing wrong with it --------------------------------------------------

@@ -438,7 +438,7 @@ def a_long_download_shows_rate_and_time_left():
     good("rm", NAME)
     hub.faults.append(Fault("content", slow=0.15))
     text = pull(REPO, "--verbose").stderr.decode()
-    check(re.fullmatch(r"(loading +\d+ %  0\.\d/0\.4 MB  \d\.\d MB/s  \d+ s left\n)+", text), "--verbose:", text)
+    check(re.fullmatch(r"(loading +\d+ %  0\.\d/0\.4 MiB  \d\.\d MiB/s  \d+ s left\n)+", text), "--verbose:", text)
     good("rm", NAME)
     hub.faults.append(Fault("content", slow=0.15))
     terminal, line = cases.open_terminal()
@@ -453,7 +453,7 @@ def a_long_download_shows_rate_and_time_left():
                 break
     p.communicate(timeout=TIMEOUT)
     check(p.returncode == 0, text)
-    check(re.search(rb"\rloading \[#+\.*\] +\d+ %  0\.\d/0\.4 MB  \d\.\d MB/s  \d+ s left", text), text)
+    check(re.search(rb"\rloading \[#+\.*\] +\d+ %  0\.\d/0\.4 MiB  \d\.\d MiB/s  \d+ s left", text), text)
     check_pulled()
 
 
@@ -868,6 +868,68 @@ def equal_quantisations_are_told_apart_by_file():
     check(b"org/two:Q4_0" in pull("org/two:a-Q4_0.gguf").stdout, "one")
     check(b"org/two:b-Q4_0.gguf" in pull("org/two:b-Q4_0.gguf").stdout, "the other")
     check(set(listed()) == {"org/two:a-Q4_0.gguf", "org/two:b-Q4_0.gguf"}, listed())
+
+
+# ---- --hf-repo, cp ----------------------------------------------------------------------------------------------
+
+
+def story():
+    with open(MODEL, "rb") as f:
+        return f.read()
+
+
+@case
+def a_repository_is_pulled_and_run():
+    hub.add("org/story", {"story-Q8_0.gguf": story()})
+    told = good("run", MODEL, "-p", "Once", "-n", "6", "--greedy").stdout
+    ask = ["-p", "Once", "-n", "6", "--greedy"]
+    check(good("run", "-hf", "org/story:Q8_0", *ask).stdout == told, "-hf")
+    nothing = {"HF_ENDPOINT": "http://127.0.0.1:1"}
+    for words in (["--hf-repo", "org/story:Q8_0"], ["-hf", "org/story"], ["-hf", "ORG/Story", "--offline"],
+                  ["-hfr", "org/story:q8_0"]):
+        check(good("run", *words, *ask, env=nothing).stdout == told, "what is here needs no network", words)
+    check(good("run", "-hf", "org/story", "--hf-file", "story-Q8_0.gguf", *ask).stdout == told, "--hf-file")
+    check(b"llama" in good("inspect", "-hf", "org/story").stdout, "inspect")
+    check(b"all is well" in good("serve", "-hf", "org/story", "--check", "--port", "0").stderr, "serve")
+    bad(1, "is not on this machine", "run", "-hf", "org/other", "--offline")
+    bad(2, "--model and --hf-repo contradict", "run", "-hf", "org/story", "-m", MODEL)
+    bad(2, "--hf-repo says of which repository", "run", MODEL, "--hf-file", "a.gguf")
+    bad(1, "org/nowhere", "run", "-hf", "org/nowhere")
+
+
+@case
+def names_of_ollama_are_told_from_repositories():
+    for name in ("llama3.2", "llama3.2:1b", "smollm2"):
+        text = bad(1, "expected ORG/NAME", "pull", name, env={"HF_ENDPOINT": "http://127.0.0.1:1"})
+        check("127.0.0.1" not in text, "the hub was asked", text)
+
+
+@case
+def a_copy_shares_its_bytes():
+    needs_pull()
+    pull(REPO)
+    check(f"{NAME} is small:Q4_0 too" in good("cp", "some-model", "small").stdout.decode(), "cp")
+    good("cp", NAME, "me/other")
+    check(set(listed()) == {NAME, "small:Q4_0", "me/other:Q4_0"}, listed())
+    path = listed()["small:Q4_0"]["path"]
+    check(content_of(path) == CONTENT and os.stat(path).st_nlink == 3, os.stat(path))
+    check("0 bytes freed" in good("rm", NAME).stdout.decode(), "rm of one")
+    check(set(listed()) == {"small:Q4_0", "me/other:Q4_0"} and content_of(path) == CONTENT, listed())
+    good("rm", "small")
+    check("390.63 KiB freed" in good("rm", "me/other").stdout.decode(), "rm of the last")
+    check(listed() == {}, listed())
+
+
+@case
+def what_cannot_be_copied_is_refused():
+    pull(REPO)
+    write(os.path.join(scratch, "m", "there.gguf"), CONTENT)
+    here = {"HEARTH_MODELS": os.path.join(scratch, "m")}
+    bad(1, "is not of hearth pull", "cp", "there", "b", env=here)
+    bad(1, "no model is called so", "cp", "nothing", "b")
+    bad(1, "NAME alone is expected", "cp", NAME, "b:Q8_0")
+    bad(1, "names no repository", "cp", NAME, "../b")
+    check(set(listed()) == {NAME}, listed())
 
 
 # ---- rm ---------------------------------------------------------------------------------------------------------

@@ -1,18 +1,16 @@
 """hearth run and plan as a user meets them: prompts, devices, placements, terminals and signals. Called by CTest with
 the program's path. Python 3, standard library only."""
 
-import fcntl
 import json
 import os
 import re
 import signal
 import struct
 import subprocess
-import termios
 import time
 
 from program import (HEARTH, SOURCE, MODEL, TIMEOUT, QUICK_GPU, NO_DRIVER, cases, case, measured, check, hearth,
-                     good, bad, least_ram, scratch, model_bytes, data, tiny_model, story, findings)
+                     good, bad, least_ram, scratch, model_bytes, data, tiny_model, story, findings, on_terminal)
 
 
 @case
@@ -85,8 +83,8 @@ def a_limit_of_memory_gives_the_same_text():
         check(result["parts_in_memory"] < result["parts"] and storage["read_bytes"] > 0, result)
         check(0 < storage["cache_bytes"] <= storage["cache_bytes_max"] < int(limit), storage)
         check(("simulated" in result["reader"]) == (io == "sim:nvme4"), result)
-    said = good(*words, "--ram", limit, "--stats").stderr
-    check(b"read by " in said and b"storage, for each generated token: " in said, said)
+    said = good(*words, "--ram", limit, "--stats", "-v").stderr
+    check(b" parts of the weights in memory, others read by " in said and b"storage, for each generated token: " in said, said)
     bad(1, "no way to read is called 'floppy'", *words, "--ram", limit, "--io", "floppy")
     text = scratch("studied", b"Once upon a time there was a cat. " * 40)
     for name in ["study", "thresholds"]:
@@ -99,12 +97,12 @@ def weights_are_read_as_io_or_the_environment_says():
     args = ["run", MODEL, "-p", "a", "-n", "3", "--gpu", "none"]
 
     def start_line(*more, io=None):
-        return good(*args, *more, env={"HEARTH_IO": io} if io is not None else {}).stderr.decode().split("\n")[0]
+        return good(*args, *more, "-v", env={"HEARTH_IO": io} if io is not None else {}).stderr.decode()
 
     for more, io in [(["--io", "mmap"], None), (["--mmap"], None), ([], "mmap"), (["--io", "mmap"], "floppy")]:
-        check("; mapped" in start_line(*more, io=io), more, io)
+        check("weights mapped" in start_line(*more, io=io), more, io)
     for more, io in [([], None), ([], ""), ([], "pread"), (["--io", "auto"], "mmap"), (["--io=pread"], "floppy")]:
-        check("; read into memory" in start_line(*more, io=io), more, io)
+        check("weights read into memory" in start_line(*more, io=io), more, io)
     wrong = "no way to read is called 'floppy': there are auto, uring, pread, mmap and sim:DISK"
     check(bad(1, wrong, *args, "--io", "floppy") == "hearth: " + wrong, "--io")
     for command in [args, args[2:], ["doctor", MODEL]]:
@@ -216,18 +214,35 @@ def bans_and_biases_count():
 
 @case
 def stats_and_start_line_say_what_runs():
-    done = good("run", "-n", "3", "-p", "a", "--stats", "-t", "2", "--kv", "f32")
-    for word in [b"selector gate: its activation gives zeros", b"2 threads", b"kv f32", b"generated 3 in", b"live neurons by layer"]:
+    done = good("run", "-n", "3", "-p", "a", "--stats", "-t", "2", "--kv", "f32", "-v", "--gpu", "none")
+    for word in [b"skips inactive neurons (same result)", b"2 threads", b"KV cache f32", b"generated 3 in", b"live neurons by layer"]:
         check(word in done.stderr, word, done.stderr)
-    done = good("run", "-n", "3", "-p", "a", "--kv", "q8_0")
-    check(b"KV cache q8_0: approximate" in done.stderr, done.stderr)
+    done = good("run", "-n", "3", "-p", "a", "--kv", "q8_0", "--gpu", "none")
+    check(b"\nhearth: approximate results: KV cache in q8_0\n" in done.stderr, done.stderr)
+    check(b"computes all neurons" in good("run", MODEL, "-n", "1", "-v", "--selector", "dense").stderr, "dense")
+
+
+@case
+def the_start_line_fits_a_terminal():
+    long = scratch("a-very-long-name-of-a-model-with-many-words-\u00e4\u00f6\u00fc-and-a-quantisation-Q4_K_M.gguf", model_bytes())
+    card = "sim:" + scratch("card.sim", QUICK_GPU.replace("quick", "a card whose name is long too").encode())
+    for model in (MODEL, long):
+        for gpu in (["none"], ["null"], ["null", "-ngl", "2"], [card]):
+            line = good("run", model, "-n", "1", "-p", "a", "-t", "2", "--gpu", *gpu).stderr.decode().split("\n")[0]
+            check(len(line) <= 80 and " M parameters, " in line and "\ufffd" not in line, len(line), line)
+    words = ["run", MODEL, "-n", "1", "-p", "a", "--gpu", "none"]
+    check(on_terminal(*words).startswith(b"\x1b[2mstoryteller-q8_0.gguf: llama, "), "dim")
+    for plain in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        check(b"\x1b" not in on_terminal(*words, env=plain), plain)
+    done = good("run", scratch("model.gguf", model_bytes()), "-n", "1", "-p", "a", "-t", "2", "--gpu", "none").stderr.decode()
+    check(done.startswith("model.gguf: llama, 5.2 M parameters, 5.3 MiB, on the CPU (2 threads)\n"), done)
 
 
 @case
 def a_device_is_named_and_no_share_is_made_up():
-    done = good("run", "-n", "3", "-p", "a", "--stats", "--gpu", "null")
+    done = good("run", "-n", "3", "-p", "a", "--stats", "--gpu", "null", "-v")
     check(b"6 of 6 layers and the head on null" in done.stderr and b"generated 3 in" in done.stderr, done.stderr)
-    check(b"beside the CPU (" in done.stderr and b"the rest" not in done.stderr, done.stderr)
+    check(b"beside the CPU\n" in done.stderr and b"the rest" not in done.stderr, done.stderr)
     check(b"live neurons" not in done.stderr, done.stderr)
     done = good("run", "-n", "3", "-p", "a", "--stats", "--gpu", "null", "--json")
     check("live_share" not in json.loads(done.stdout), done.stdout)
@@ -250,8 +265,8 @@ def three_levels_give_the_same_text():
         check(result["ids"] == expected["ids"], device)
         check(result["gpu"]["layers"] == 6 and 0 < result["gpu"]["neurons"] < 1 and result["gpu"]["cpu_bits"], result)
         check(result["parts"] > 0 and result["storage"]["misses"] > 0 and result["storage"]["read_bytes"] > 0, result)
-        said = good(*words, *there, "--ram", limit, "--stats").stderr
-        check(b"6 of 6 layers with " in said and b"; read by " in said, said)
+        said = good(*words, *there, "--ram", limit, "--stats", "-v").stderr
+        check(b"6 of 6 layers with " in said and b" parts of the weights in memory, others read by " in said, said)
         check(b"storage, for each generated token: " in said, said)
         vram = device == "null"  # which has this machine's memory
         check(("--vram, -c" in bad(1, "needs at least", *words, *there, "--ram", "1M")) == vram, device)
@@ -274,7 +289,7 @@ def a_plan_shows_the_placement_and_is_applied():
     check(4 <= len(steps) <= 16 and sizes == [(i + 1) << 20 for i in range(len(steps))], steps)
     check(sizes[-2] < shown["vram_bytes"] + (1 << 20) < sizes[-1] + (1 << 21), steps, shown)
     check(rates == sorted(rates) and rates[0] < rates[-1] == shown["tokens_per_second"], steps, shown)
-    done = good("run", MODEL, "--gpu", card, "--placement", placement, "-c", "256", "-n", "3", "-p", "a", "--stats")
+    done = good("run", MODEL, "--gpu", card, "--placement", placement, "-c", "256", "-n", "3", "-p", "a", "--stats", "-v")
     check(b"6 of 6 layers and the head on simulated quick" in done.stderr, done.stderr)
     check(b"the plan expects" in done.stderr, done.stderr)
     check(done.stdout == good("run", MODEL, "--gpu", "none", "-n", "3", "-p", "a").stdout, done.stdout)
@@ -305,7 +320,7 @@ def a_plan_for_the_free_memory_of_a_small_gpu_fits():
     check(", and --vram allows 2.00 MiB: make it again with hearth plan, or give the -c and --batch" in line, line)
     for how in [placement, "plan", "even"]:
         done = good("run", MODEL, "--gpu", card, "--placement", how, *args, "-n", "3", "-p", "a")
-        check(b"layers on simulated quick" in done.stderr, how, done.stderr)
+        check(b"on simulated quick\n" in done.stderr, how, done.stderr)
         check(done.stdout == good("run", MODEL, "--gpu", "none", "-n", "3", "-p", "a").stdout, how, done.stdout)
 
 
@@ -332,8 +347,8 @@ def impossible_vram_is_refused_and_more_than_the_gpu_has_is_reported():
         line = bad(1, "hold no layer of this model: the least is --vram", *args, "--gpu", card, "--vram", little)
     # The advice is an option that works as it stands.
     least, whole = re.search(r"the least is --vram (\S+), all of it takes (\S+); a smaller -c or --batch takes less$", line).groups()
-    check(b"the rest on the CPU" in good(*args, "--gpu", card, "--vram", least).stderr, least)
-    check(b"6 of 6 layers and the head" in good(*args, "--gpu", card, "--vram", whole.lower()).stderr, whole)
+    check(b"the rest on the CPU" in good(*args, "-v", "--gpu", card, "--vram", least).stderr, least)
+    check(b"6 of 6 layers and the head" in good(*args, "-v", "--gpu", card, "--vram", whole.lower()).stderr, whole)
     # A plan names the same.
     plan = ["plan", MODEL, "--gpu", card, "--vram", "4096", "-c", "64", "--batch", "8"]
     placed = scratch("none.gguf")
@@ -475,29 +490,11 @@ def a_warning_and_figures_begin_lines_of_their_own():
     check(apart.stdout.count(b"\n") == 1 and b"it goes on on the CPU" in apart.stderr, apart)
 
 
-def on_terminal(*args):
-    """All that a run writes to a terminal of 80 columns."""
-    outer, inner = cases.open_terminal()
-    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    shown = b""
-    with subprocess.Popen([HEARTH, *args], stdin=subprocess.DEVNULL, stdout=inner, stderr=inner) as process:
-        os.close(inner)
-        while True:
-            try:
-                piece = os.read(outer, 65536)
-            except OSError:  # the program has closed it
-                break
-            shown += piece
-    os.close(outer)
-    check(process.returncode == 0, args, shown)
-    return shown
-
-
 @case
 def lines_of_a_check_stand_behind_the_text():
     args = ["run", "--greedy", "-n", "20", "-p", "Once upon a time", "--check", "16", "--gpu", "none"]
     text = good(*args).stdout
-    for shown in [good(*args, stderr=subprocess.STDOUT).stdout, on_terminal(*args).replace(b"\r\n", b"\n")]:
+    for shown in [good(*args, stderr=subprocess.STDOUT).stdout, re.sub(rb"\x1b\[\d*m", b"", on_terminal(*args).replace(b"\r\n", b"\n"))]:
         lines = shown[shown.index(text) + len(text):].split(b"\n")
         notes = [l for l in lines if l.startswith(b"hearth: ")]
         check(b"check of 16 tokens" in notes[-1] and len(notes) == len([l for l in lines if l]), shown)

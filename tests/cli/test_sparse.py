@@ -491,7 +491,7 @@ def run_alone_at_a_terminal_says_what_the_program_is():
     begin = lines.index("hearth runs language models: files of the kind GGUF. Without one it tells a story now,")
     for line, word in zip(lines[begin + 1:begin + 5], ["inside the program", "hearth pull REPO", "hearth chat MODEL", "run --help"]):
         check(word in line and not line.startswith("hearth: "), word, lines)
-    check(lines[begin + 5].startswith("hearth: ") and max(map(len, lines[begin:begin + 5])) <= 96, lines)
+    check(" M parameters, " in lines[begin + 5] and max(map(len, lines[begin:begin + 5])) <= 96, lines)
     for other in [said("-n", "1"), said(stdin=subprocess.DEVNULL)]:
         check(not any("hearth pull" in line for line in other), other)
 

@@ -80,7 +80,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     argv[argc] = NULL;
     FILE *out = stdout;
     stdout = stderr;
-    int code = command_run(&target, argc, argv);
+    const char *instead = NULL;
+    int code = command_run(&target, argc, argv, &instead);
+    expect(!instead);
     stdout = out;
     expect(code == 0 || code == EXIT_USAGE);
     return 0;

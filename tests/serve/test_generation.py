@@ -11,15 +11,15 @@ import threading
 import time
 
 import server
-from server import CHATML, MODEL, Server, bad, case, chat_model, check, good, program, run_all, scratch, until
+from server import CHATML, MODEL, TOOLS, Server, bad, case, chat_model, check, good, program, run_all, scratch, until
 
 FLOATS = program.data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
 STORY = "Once upon a time"
 
 
-def story_with_template():
+def story_with_template(template=CHATML):
     with open(MODEL, "rb") as f:
-        return scratch("story-chat.gguf", chat_model.with_template(f.read(), CHATML))
+        return scratch("story-chat.gguf", chat_model.with_template(f.read(), template))
 
 
 def events_of(answer):
@@ -668,6 +668,79 @@ def a_long_prompt_ends_when_its_client_hangs_up():
         print(f"     free {(time.monotonic() - start) * 1e3:.0f} ms after the client was gone")
         answer = s.post("/v1/completions", asked())
         check(answer.status == 200, answer.raw)
+
+
+def told(s, **more):
+    answer = s.post("/v1/completions", {"prompt": STORY, **more})
+    check(answer.status == 200, answer.raw)
+    return answer.json()["choices"][0]["text"]
+
+
+@case
+def requests_that_say_nothing_have_the_options_of_the_server():
+    def story(*words):
+        return good("run", MODEL, "-p", STORY, "-n", "40", "-q", "--gpu", "none", *words).stdout.decode().rstrip("\n")[len(STORY):]
+
+    sampling = ["--temp", "1.5", "--top-k", "30", "--top-p", "0.9", "--min-p", "0.01", "--repeat-penalty", "1.2", "--seed", "7"]
+    with Server("-t", "1", "-n", "40", "--gpu", "none", *sampling) as s:
+        own = story(*sampling)
+        check(told(s) == own == told(s), own)
+        check(told(s, seed=8) == story(*sampling[:-1], "8") != own, "a request's seed goes before")
+        check(told(s, temperature=0, repeat_penalty=1.0) == story("--greedy"), "a request's temperature goes before")
+        check(len(told(s, max_tokens=3)) < len(told(s, max_tokens=9)) < len(own), "a request's length goes before")
+    keys = ["temp=float:0", "top_k=int:5"]
+    of_file = [w for k in keys for w in ("--override-kv", "general.sampling." + k)]
+    with Server("-t", "1", "-n", "40", "--gpu", "none", *of_file) as s:
+        check(told(s) == story("--greedy"), "the file's")
+        check(told(s, temperature=1.5, seed=3) == story("--temp", "1.5", "--top-k", "5", "--seed", "3"), "one of the file's")
+    with Server("-t", "1", "-n", "40", "--gpu", "none", "--temp", "1.5", "--seed", "3", *of_file) as s:
+        check(told(s) == story("--temp", "1.5", "--top-k", "5", "--seed", "3"), "options go before the file's")
+
+
+@case
+def templates_have_the_variables_of_the_server():
+    def prompt(s, **more):
+        return s.post("/apply-template", {"messages": [{"role": "user", "content": "a"}], **more}).json()["prompt"]
+
+    with Server("-t", "1", model=story_with_template(TOOLS)) as s:
+        plain, thinks = prompt(s), prompt(s, chat_template_kwargs={"enable_thinking": True})
+        check(thinks == plain + "<think>\n", plain, thinks)
+    for words in (["--reasoning", "on"], ["--chat-template-kwargs", '{"enable_thinking":true}']):
+        with Server("-t", "1", *words, model=story_with_template(TOOLS)) as s:
+            check(prompt(s) == thinks, words)
+            check(prompt(s, chat_template_kwargs={"enable_thinking": False}) != thinks, "a request's goes before")
+    bad(2, "an object is expected", "serve", MODEL, "--check", "--port", "0", "--template-vars", "[1]")
+    bad(2, "--template-vars: no JSON", "serve", MODEL, "--check", "--port", "0", "--template-vars", "{")
+
+
+@case
+def a_server_may_have_no_page():
+    with Server("-t", "1", "--no-webui") as s:
+        check(s.get("/").status == 404 and s.get("/health").status == 200, s.get("/").raw)
+
+
+@case
+def ps_and_stop_ask_a_server():
+    def ask(*words, **env):
+        return program.hearth(*words, env={"HEARTH_API_KEY": "", **env})
+
+    with Server("-t", "1", "--alias", "story") as s:
+        port = ["--port", str(s.port)]
+        shown = ask("ps", *port)
+        check(shown.returncode == 0 and re.search(rb"^story +\S+ MiB +\d+$", shown.stdout, re.M), shown)
+        check(json.loads(ask("ps", "--json", *port).stdout)["models"][0]["name"] == "story", "--json")
+        refused = ask("stop", "other", *port)
+        check(refused.returncode == 1 and b"'other' is not in memory" in refused.stderr, refused)
+        stopped = ask("stop", "story", *port)
+        check(stopped.returncode == 0 and b"story leaves memory" in stopped.stderr, stopped)
+        until(lambda: b"story" not in ask("ps", *port).stdout)
+    none = ask("ps", "--port", "1")
+    check(none.returncode == 1 and b"hearth serve MODEL starts a server" in none.stderr, none)
+    key = "0123456789abcdef0123456789abcdef"
+    with Server("-t", "1", unix=scratch("s"), env={"HEARTH_API_KEY": key}):
+        place = ["--unix-socket", scratch("s")]
+        check(b"HEARTH_API_KEY" in ask("ps", *place).stderr, "no key")
+        check(ask("ps", *place, HEARTH_API_KEY=key).returncode == 0, "the key")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 /* hearth devices: lists the GPUs, and why one is not used. */
+#include "base/format_bytes.h"
 #include "cli/commands.h"
 #include "common/json.h"
 #include "common/output.h"
@@ -37,8 +38,8 @@ static void print_features(const hearth_device_info *d)
 
 static void print_text(const hearth_device_info *d)
 {
-    printf("%s  %s (%s), %.1f GB", d->device, printable(d->description), kinds[d->kind], (double)d->memory_bytes * 1e-9);
-    if (d->free_bytes > 0) printf(", %.1f GB free", (double)d->free_bytes * 1e-9);
+    printf("%s  %s (%s), %s", d->device, printable(d->description), kinds[d->kind], hth_format_bytes(d->memory_bytes).text);
+    if (d->free_bytes > 0) printf(", %s free", hth_format_bytes(d->free_bytes).text);
     printf("\n          %s; %s\n", printable(d->driver), status_text(d));
     print_features(d);
 }

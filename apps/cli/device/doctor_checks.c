@@ -90,12 +90,12 @@ static void check_load(const system_info *d, check_result *f)
 static void check_memory(const system_info *d, check_result *f)
 {
     const hth_machine *m = &d->machine;
-    append(f->text, "%.1f GB, %.1f GB free", (double)m->memory.total * GB, (double)m->memory.available * GB);
+    append(f->text, "%s, %s free", hth_format_bytes(m->memory.total).text, hth_format_bytes(m->memory.available).text);
     if (m->memory.group_limit)
-        append(f->text, "; control group grants %.1f GB, %.1f used", (double)m->memory.group_limit * GB,
-            (double)m->memory.group_used * GB);
+        append(f->text, "; control group grants %s, %s used", hth_format_bytes(m->memory.group_limit).text,
+               hth_format_bytes(m->memory.group_used).text);
     if (d->path && !d->mmap)
-        append(f->text, "; a run takes %.1f GB", (double)(d->weight_bytes + d->session_bytes) * GB);
+        append(f->text, "; a run takes %s", hth_format_bytes(d->weight_bytes + d->session_bytes).text);
     if (d->path && !d->fits)
         better(f, "take --ram auto, a smaller type (hearth quantize), or close other programs");
     if (m->memory.total && m->memory.available < m->memory.total / 10)
@@ -138,7 +138,7 @@ static void check_bandwidth(const system_info *d, check_result *f)
 static void format_limit(char *out, const char *what, uint64_t bytes)
 {
     if (bytes == UINT64_MAX) append(out, "%s unlimited", what);
-    else append(out, "%s %.1f MB", what, (double)bytes * 1e-6);
+    else append(out, "%s %s", what, hth_format_bytes(bytes).text);
 }
 
 static void check_limits(const system_info *d, check_result *f)

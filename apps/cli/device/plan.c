@@ -9,6 +9,8 @@
 #include "common/field_names.h"
 #include "common/json.h"
 #include "common/model_args.h"
+#include "common/table.h"
+#include "engine/engine.h"
 #include "measure/storage_plan.h"
 #include "placement/plan_context.h"
 #include "forward/gpu/shader_params.h"
@@ -85,7 +87,9 @@ static hearth_status open_model_alone(plan_state *p, hth_offload_params *params,
     const char *why;
     hth_model_overrides other = {.activation = args_text(p->a, "activation", NULL),
                                  .allow_unused = args_has(p->a, "allow-unused")};
+    const hearth_model_options wanted = wanted_model(p->a, args_operand(p->a, 0), 0);
     hearth_status st = hth_gguf_open(args_operand(p->a, 0), &p->file, err);
+    if (st == HEARTH_OK) st = hth_engine_override(p->file, &wanted, err);
     if (st == HEARTH_OK) st = hth_model_open(p->file, &other, &p->model, err);
     if (st == HEARTH_OK)
         st = hth_selector_choose(p->model, wanted_selector(p->a), &params->selector, &why, err);
@@ -361,8 +365,9 @@ static void print_machine(const plan_state *p)
 static void print_layers(const plan_state *p)
 {
     uint32_t n = p->model->hparams.n_layer;
-    printf("\n%-12s %16s %10s %10s %10s  %s\n", "layers", "neurons there", "GPU us", "CPU us", "way us",
-           "limit");
+    printf("\n");
+    table_begin(0);
+    table_add("| layers | neurons there | GPU us | CPU us | way us | limit |\n|---|---|---|---|---|---|\n");
     for (uint32_t i = 0, end; i < n; i = end) {
         const hth_plan_division *d = p->context.best.divisions;
         for (end = i + 1; end < n && memcmp(&d[end], &d[i], sizeof *d) == 0; end++)
@@ -375,19 +380,41 @@ static void print_layers(const plan_state *p)
             snprintf(hot, sizeof hot, "%u of %u", p->builder.n_hot[i], p->model->layers[i].ffn.d_ff);
         else snprintf(hot, sizeof hot, "on the CPU");
         if (p->n_device > 1 && home < p->n_device) snprintf(where, sizeof where, ", on GPU %u", home + 1);
-        printf("%-12s %16s %10.1f %10.1f %10.1f  %s%s\n", range, hot,
+        table_add("| %s | %s | %.1f | %.1f | %.1f | %s%s |\n", range, hot,
                home < p->n_device ? t->home[home] * 1e6 : 0.0, t->home[p->n_device] * 1e6, t->sync * 1e6,
                limit_of(p, t), where);
     }
+    table_end();
 }
 
 static void print_what_if(const plan_state *p)
 {
     bool in_gib = p->what_if[0].vram >= (uint64_t)256 << 20;
-    printf("\n%10s %12s\n", in_gib ? "GiB there" : "MiB there", "tokens/s");
+    printf("\n");
+    table_begin(2);
+    table_add("| %s | tokens/s |\n|---|---|\n", in_gib ? "GiB there" : "MiB there");
     for (size_t i = 0; i < p->n_what_if; i++)
-        printf("%10.*f %12.2f\n", in_gib ? 2 : 0, (double)p->what_if[i].vram * (in_gib ? 0x1p-30 : 0x1p-20),
+        table_add("| %.*f | %.2f |\n", in_gib ? 2 : 0, (double)p->what_if[i].vram * (in_gib ? 0x1p-30 : 0x1p-20),
                rate(p->what_if[i].seconds));
+    table_end();
+}
+
+static void print_memory_bar(const char *name, uint64_t bytes, uint64_t shown, uint64_t of)
+{
+    if (shown > 0 && of > 0)
+        printf("  %-18s %12s  %s\n", name, hth_format_bytes(bytes).text, bar_of((double)shown / (double)of, BAR_COLUMNS).text);
+}
+
+/* On a terminal: each purpose as a share of all, and all as a share of the limit. */
+static void print_memory_bars(const hth_plan_bytes *b, uint64_t budget)
+{
+    if (!shows_bars()) return;
+    print_memory_bar("attention, layers", b->attention, b->attention, b->total);
+    print_memory_bar("neurons", b->clusters, b->clusters, b->total);
+    print_memory_bar("caches", b->kv, b->kv, b->total);
+    print_memory_bar("head", b->head, b->head, b->total);
+    print_memory_bar("workspace", b->fixed, b->fixed, b->total);
+    if (budget < UINT64_MAX) print_memory_bar("all, of the limit", budget, b->total, budget);
 }
 
 /* Memory of device i in use, by purpose. */
@@ -405,6 +432,7 @@ static void print_device_memory(const plan_state *p, uint32_t i)
         printf(", neurons %s (%.0f %%)", hth_format_bytes(b->clusters).text,
                100.0 * (double)n_hot / (double)neurons_of(p));
     printf(", head %s, workspace %s\n", hth_format_bytes(b->head).text, hth_format_bytes(b->fixed).text);
+    print_memory_bars(b, part->budget);
     uint64_t is_free = hth_device_free_memory(part->info);
     if (part->is_user_limit && part->budget > is_free)
         printf("Now %s are free there, which is all that a run can take.\n", hth_format_bytes(is_free).text);

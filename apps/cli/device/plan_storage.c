@@ -252,16 +252,16 @@ static void print_expected(const storage_plan *p)
     if (f->division.fits) return;
     printf(" after %u tokens; these %.2f\n", f->tokens.n, tokens_per_second(s->first_seconds));
     printf("The %s limits: a token takes %.1f ms, %.1f computing and %.1f waiting for the disk, whose bytes take "
-           "%.1f; %.1f MB read",
+           "%.1f; %.1f MiB read",
            disk_limits(p) ? "disk" : "CPU", s->seconds * 1e3, s->compute_seconds * 1e3, wait_seconds(p) * 1e3,
-           s->disk_seconds * 1e3, s->read_bytes * 1e-6);
+           s->disk_seconds * 1e3, s->read_bytes * 0x1p-20);
     if (f->model->model->hparams.experts.n_expert > 0)
         printf(", %.1f %% of the experts in memory when asked for", s->hits * 100.0);
     printf("\n");
     if (f->n_prompt > 0)
-        printf("A prompt of %u: %.1f tokens/s, a second one %.1f; %.1f MB read for a token of it\n",
+        printf("A prompt of %u: %.1f tokens/s, a second one %.1f; %.1f MiB read for a token of it\n",
                f->n_prompt, tokens_per_second(f->prompt.first_seconds), tokens_per_second(f->prompt.seconds),
-               f->prompt.first_read_bytes * 1e-6);
+               f->prompt.first_read_bytes * 0x1p-20);
     if (f->assumed)
         printf("Experts are assumed: mildly skewed, 30 %% as for the token before; the least: all alike. "
                "--route says "
@@ -282,9 +282,9 @@ static void print_others(const storage_plan *p)
     for (int i = 0; i < N_DISK && !p->f.division.fits; i++)
         printf("a disk of %.1f GB/s %13.2f\n", disks[i] * 1e-9, tokens_per_second(p->disk[i].seconds));
     if (p->packed.seconds > 0.0)
-        printf("packed, with predictors %9.2f  at most: %.1f MB read for a token (hearth predictors, hearth "
+        printf("packed, with predictors %9.2f  at most: %.1f MiB read for a token (hearth predictors, hearth "
                "pack)\n",
-               tokens_per_second(p->packed.seconds), p->packed.read_bytes * 1e-6);
+               tokens_per_second(p->packed.seconds), p->packed.read_bytes * 0x1p-20);
     else if (p->packed.applies)
         printf("packed, with predictors   unknown  without --profile (hearth profile, hearth predictors, "
                "hearth pack)\n");

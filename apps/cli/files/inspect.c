@@ -21,7 +21,7 @@ static int check(const args *a, const hth_gguf *file)
     hearth_error err;
     hth_check_result r;
     install_signal_handlers();
-    progress_init(&p, "checking", "MB", 1e6);
+    progress_init(&p, "checking", "MiB", 0x1p20);
     hearth_status st =
         hth_check_weights(file, (uint32_t)args_uint(a, "threads", 0), progress_show, &p, &r, &err);
     progress_end(&p);

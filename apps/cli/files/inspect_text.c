@@ -3,6 +3,7 @@
 #include "cli/files/inspect_facts.h"
 #include "common/field_names.h"
 #include "common/model_args.h"
+#include "common/table.h"
 #include "forward/sequence.h"
 #include "text/utf8.h"
 
@@ -304,6 +305,15 @@ static void print_tensor(const hth_gguf_tensor *t)
 
 /* ---- entry point ------------------------------------------------------------------------------- */
 
+/* On a terminal with its share of all, as a bar. */
+static void print_need(const char *what, size_t bytes, size_t all, const char *note)
+{
+    label(what);
+    printf("%12.2f MiB", mib(bytes));
+    if (shows_bars() && all > 0) printf("  %s", bar_of((double)bytes / (double)all, BAR_COLUMNS).text);
+    printf("%s\n", note);
+}
+
 static void print_needs(const facts *f)
 {
     char title[80];
@@ -315,18 +325,15 @@ static void print_needs(const facts *f)
     }
     snprintf(title, sizeof title, "Memory for a run of %u positions", f->n_ctx);
     heading(title);
-    label("weights");
-    printf("%12.2f MiB\n", mib(f->weight_size));
-    label("KV cache");
-    printf("%12.2f MiB (f16; f32: %.2f)\n", mib(f->kv_f16_size), mib(f->kv_f32_size));
-    if (f->state_size > 0) {
-        label("states");
-        printf("%12.2f MiB (%d copies of %.2f)\n", mib(states), HTH_N_STATE_COPY, mib(f->state_size));
-    }
-    label("workspace");
-    printf("%12.2f MiB\n", mib(f->step_size));
-    label("together");
-    printf("%12.2f MiB\n", mib(f->weight_size + f->kv_f16_size + states + f->step_size));
+    size_t all = f->weight_size + f->kv_f16_size + states + f->step_size;
+    char note[80];
+    print_need("weights", f->weight_size, all, "");
+    snprintf(note, sizeof note, " (f16; f32: %.2f)", mib(f->kv_f32_size));
+    print_need("KV cache", f->kv_f16_size, all, note);
+    snprintf(note, sizeof note, " (%d copies of %.2f)", HTH_N_STATE_COPY, mib(f->state_size));
+    if (f->state_size > 0) print_need("states", states, all, note);
+    print_need("workspace", f->step_size, all, "");
+    print_need("together", all, all, "");
 }
 
 static void print_metadata(const facts *f)

@@ -94,7 +94,7 @@ static void print_text(const args *a, const hub_models *models, const hub_facts 
 
 static void print_none(void)
 {
-    printf("There are no models on this machine yet. A small one, 0.3 GB:\n"
+    printf("There are no models on this machine yet. A small one, 0.3 GiB:\n"
            "  hearth pull bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M\n");
 }
 

@@ -1,9 +1,9 @@
 /* hearth pull: downloads a model from a hub into the cache of huggingface_hub. */
 #include "base/format_bytes.h"
 #include "cli/commands.h"
+#include "common/download.h"
 #include "common/json.h"
 #include "common/output.h"
-#include "hub/hub.h"
 
 #include <string.h>
 
@@ -14,42 +14,6 @@ static const option_spec options[] = {
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
-
-/* Progress of the current download. */
-typedef struct shown {
-    progress bar;
-    char what[80];
-    bool is_open;
-} shown;
-
-static void end(void *user)
-{
-    shown *s = user;
-    if (s->is_open) progress_end(&s->bar);
-    s->is_open = false;
-}
-
-static void begin(void *user, const char *what)
-{
-    shown *s = user;
-    end(s);
-    snprintf(s->what, sizeof s->what, "%s", what);
-    progress_init(&s->bar, s->what, "MB", 1e6);
-    s->is_open = true;
-}
-
-static bool show(void *user, uint64_t done, uint64_t all)
-{
-    shown *s = user;
-    if (all > 0 && s->is_open) progress_update(&s->bar, done, all);
-    return !interrupted();
-}
-
-static void say(void *user, const char *line)
-{
-    (void)user;
-    report_text("%s", line);
-}
 
 static void print_json(const hub_pulled *p)
 {
@@ -75,16 +39,12 @@ static void print_text(const hub_pulled *p)
 
 static int run(const args *a)
 {
-    shown s = {.is_open = false};
     hub_pulled pulled;
     hearth_error err;
     hub_pull_options o = {.revision = args_text(a, "revision", NULL),
-                          .timeout_s = (unsigned)args_uint(a, "timeout", 30),
-                          .n_retry = (unsigned)args_uint(a, "retries", 5),
-                          .watch = {begin, show, end, say, &s}};
-    install_signal_handlers();
-    hearth_status st = hub_pull(args_operand(a, 0), &o, &pulled, &err);
-    end(&s);
+                          .timeout_s = (unsigned)args_uint(a, "timeout", DOWNLOAD_TIMEOUT_S),
+                          .n_retry = (unsigned)args_uint(a, "retries", DOWNLOAD_RETRIES)};
+    hearth_status st = download_model(args_operand(a, 0), o, &pulled, &err);
     if (st != HEARTH_OK) return report(&err);
     if (args_has(a, "json")) print_json(&pulled);
     else print_text(&pulled);

@@ -1,4 +1,5 @@
 /* hearth synth: writes a model of real shape with random weights, for measurements. */
+#include "base/format_bytes.h"
 #include "cli/commands.h"
 #include "common/input.h"
 #include "common/output.h"
@@ -39,13 +40,13 @@ static int run(const args *a)
     int wrong = check_output(a, args_operand(a, 1), OUTPUT_SYNTHETIC, NULL, 0);
     if (wrong) return wrong;
     install_signal_handlers();
-    progress_init(&p, "writing", "MB", 1e6);
+    progress_init(&p, "writing", "MiB", 0x1p20);
     hearth_status st = hth_synth(args_operand(a, 1), &o, &size, &err);
     progress_end(&p);
     if (st == HEARTH_ERROR_ARGUMENT) return usage_error("%s", err.message);
     if (st != HEARTH_OK) return report(&err);
-    printf("%s: synthetic %s, %.1f MB of random weights\n", printable(args_operand(a, 1)), o.shape,
-           (double)size * 1e-6);
+    printf("%s: synthetic %s, %s of random weights\n", printable(args_operand(a, 1)), o.shape,
+           hth_format_bytes(size).text);
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #include "cli/measure/bench.h"
 #include "common/json.h"
 #include "common/output.h"
+#include "common/table.h"
 #include "measure/limits.h"
 #include "measure/machine.h"
 #include "base/sample_stats.h"
@@ -127,45 +128,50 @@ static double best_peak(const limits *l, const thread_limits *set, hth_peak_kind
 
 static void print_spread(const hth_sample_stats *s, double factor, int digits, const char *unit)
 {
-    printf(" %.*f (%.*f-%.*f) %s |", digits, s->median * factor, digits, s->min * factor, digits,
+    table_add(" %.*f (%.*f-%.*f) %s |", digits, s->median * factor, digits, s->min * factor, digits,
            s->max * factor, unit);
 }
 
 static void print_wait(const char *what, const hth_sample_stats *s, double factor, int digits,
                        const char *unit)
 {
-    printf("| %s |", what);
+    table_add("| %s |", what);
     print_spread(s, factor, digits, unit);
-    printf("\n");
+    table_add("\n");
 }
 
 static void print_text(const limits *l)
 {
-    printf("%s, medians (min-max) of %zu\n\n| memory, %d MiB, %.0f %% on huge pages |",
-           hth_cpu_name(l->level), l->n_repeat, BENCH_REGION_SIZE >> 20,
-           100.0 * (double)l->huge_bytes / BENCH_REGION_SIZE);
-    for (size_t s = 0; s < l->n_set; s++) printf(" %u thread(s) |", l->sets[s].n_thread);
-    printf("\n|---|%s\n", l->n_set > 1 ? "---|---|" : "---|");
+    printf("%s, medians (min-max) of %zu\n\n", hth_cpu_name(l->level), l->n_repeat);
+    table_begin(0);
+    table_add("| memory, %d MiB, %.0f %% on huge pages |", BENCH_REGION_SIZE >> 20,
+              100.0 * (double)l->huge_bytes / BENCH_REGION_SIZE);
+    for (size_t s = 0; s < l->n_set; s++) table_add(" %u thread(s) |", l->sets[s].n_thread);
+    table_add("\n|---|%s\n", l->n_set > 1 ? "---|---|" : "---|");
     for (int i = 0; i < HTH_N_BANDWIDTH_LOOP; i++) {
-        printf("| %s |", hth_bandwidth_name((hth_bandwidth_loop)i));
+        table_add("| %s |", hth_bandwidth_name((hth_bandwidth_loop)i));
         for (size_t s = 0; s < l->n_set; s++) print_spread(&l->sets[s].bandwidth[i], 1e-9, 1, "GB/s");
-        printf("\n");
+        table_add("\n");
     }
     for (size_t i = 0; i < l->cores.n; i++) {
         const hth_peak *p = &l->cores.peaks[i];
-        printf("| %s, %s |", p->name, hth_peak_kind_name(p->kind));
+        table_add("| %s, %s |", p->name, hth_peak_kind_name(p->kind));
         for (size_t s = 0; s < l->n_set; s++)
             print_spread(&l->sets[s].peak[i], 2e-9 * p->n_product, 0, "GOP/s");
-        printf("\n");
+        table_add("\n");
     }
-    printf("\n| waits | |\n|---|---|\n");
+    table_end();
+    printf("\n");
+    table_begin(0);
+    table_add("| waits | |\n|---|---|\n");
     if (l->clock.median > 0.0) print_wait("clock", &l->clock, 1e-9, 2, "GHz");
     print_wait("latency of memory", &l->latency, 1.0, 0, "ns");
     print_wait("answer of a spinning thread, round trip", &l->spin, 1.0, 0, "ns");
     if (l->spin.median > l->wake.median)
-        printf("| (a spinning thread later than a sleeping one: other programs keep a core busy) | |\n");
+        table_add("| (a spinning thread later than a sleeping one: other programs keep a core busy) | |\n");
     print_wait("answer of a sleeping thread", &l->wake, 1e-3, 1, "us");
     if (l->n_set > 1) print_wait("empty job on all threads", &l->job, 1e-3, 2, "us");
+    table_end();
 }
 
 static void spread_json(json *j, const char *key, const hth_sample_stats *s, double factor)

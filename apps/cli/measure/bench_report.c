@@ -3,6 +3,7 @@
 #include "cli/measure/bench.h"
 #include "common/field_names.h"
 #include "common/output.h"
+#include "common/table.h"
 #include "common/json.h"
 #include "common/placement_info.h"
 #include "common/storage_info.h"
@@ -61,13 +62,13 @@ static result result_of(const bench *b, const bench_test *t)
 static void print_name(const bench *b, const bench_test *t)
 {
     if (t->n_prompt) {
-        printf("| prompt %llu", (unsigned long long)t->n_prompt);
+        table_add("| prompt %llu", (unsigned long long)t->n_prompt);
     } else {
-        printf("| generate %llu", (unsigned long long)t->n_predict);
-        if (t->n_sequence) printf(" x %u", t->n_sequence);
-        if (b->depth) printf(" behind %llu", (unsigned long long)b->depth);
+        table_add("| generate %llu", (unsigned long long)t->n_predict);
+        if (t->n_sequence) table_add(" x %u", t->n_sequence);
+        if (b->depth) table_add(" behind %llu", (unsigned long long)b->depth);
     }
-    printf(b->approximate ? ", approximate |" : " |");
+    table_add(b->approximate ? ", approximate |" : " |");
 }
 
 /* Summary of the best row, generation before prompts; nothing if no limit is known. */
@@ -94,13 +95,13 @@ static bool print_row(const bench *b, const bench_test *t)
     result r = result_of(b, t);
     const char *unit = t->n_prompt ? "GOP/s" : "GB/s";
     print_name(b, t);
-    printf(" %.2f (%.2f-%.2f) | ", r.rate.median, r.rate.min, r.rate.max);
-    if (r.used > 0.0) printf("%.2f %s | ", r.used * 1e-9, unit);
-    else printf("- | ");
-    if (r.limit > 0.0) printf("%.1f %s | %.0f %% |", r.limit * 1e-9, unit, r.used / r.limit * 100.0);
-    else printf("- | - |");
-    if (b->n_sequence) printf(r.of_one > 0.0 ? " %.2f |\n" : " - |\n", r.of_one);
-    else printf("\n");
+    table_add(" %.2f (%.2f-%.2f) | ", r.rate.median, r.rate.min, r.rate.max);
+    if (r.used > 0.0) table_add("%.2f %s | ", r.used * 1e-9, unit);
+    else table_add("- | ");
+    if (r.limit > 0.0) table_add("%.1f %s | %.0f %% |", r.limit * 1e-9, unit, r.used / r.limit * 100.0);
+    else table_add("- | - |");
+    if (b->n_sequence) table_add(r.of_one > 0.0 ? " %.2f |\n" : " - |\n", r.of_one);
+    else table_add("\n");
     return !t->n_prompt && r.limit > 0.0 && r.used > r.limit;
 }
 
@@ -141,16 +142,18 @@ static void print_storage(const bench *b, const bench_test *t)
         bytes += (double)s->weight_bytes, waits += s->stall_seconds;
     }
     print_name(b, t);
-    printf(" %.1f %% | %.2f | %.2f |\n", asked > 0.0 ? 100.0 * hits / asked : 100.0, bytes * 1e-6 / n, waits * 1e3 / n);
+    table_add(" %.1f %% | %.2f | %.2f |\n", asked > 0.0 ? 100.0 * hits / asked : 100.0, bytes * 0x1p-20 / n, waits * 1e3 / n);
 }
 
 static void print_storage_table(const bench *b)
 {
     if (b->info.n_streamed == 0) return;
-    printf("\n%u of %u parts of the weights fit into memory; %s.\n\n"
-           "| test | in memory when asked for | MB read for a token | ms waited for a token |\n|---|---|---|---|\n",
-           b->info.n_streamed_max, b->info.n_streamed, b->info.reader);
+    printf("\n%u of %u parts of the weights fit into memory; %s.\n\n", b->info.n_streamed_max, b->info.n_streamed,
+           b->info.reader);
+    table_begin(0);
+    table_add("| test | in memory when asked for | MiB read for a token | ms waited for a token |\n|---|---|---|---|\n");
     for (size_t i = 0; i < b->n_test; i++) print_storage(b, &b->tests[i]);
+    table_end();
     const expected_speed *e = &b->expected.next; /* every test has run once before it is measured */
     if (e->expected > 0.0)
         printf("\nWith this memory %.2f tokens/s (%.2f to %.2f) are expected of the first generation that is measured, with "
@@ -219,14 +222,15 @@ void bench_print_table(const bench *b)
     print_place(b);
     print_mode(b);
     print_route(b);
-    printf("| test | tokens/s, median (min-max) of %zu | reached | limit | share "
-           "|%s\n|---|---|---|---|---|%s\n",
-           b->n_repeat, b->n_sequence ? " against one |" : "", b->n_sequence ? "---|" : "");
+    table_begin(2);
+    table_add("| test | tokens/s, median (min-max) of %zu | reached | limit | share |%s\n|---|---|---|---|---|%s\n",
+              b->n_repeat, b->n_sequence ? " against one |" : "", b->n_sequence ? "---|" : "");
     bool cached = false, skipped = false;
     for (size_t i = 0; i < b->n_test; i++) {
         cached |= print_row(b, &b->tests[i]);
         skipped |= skips_weights(b, &b->tests[i]);
     }
+    table_end();
     print_storage_table(b);
     print_verdict(b);
     if (skipped)

@@ -1,5 +1,6 @@
 /* hearth compare: quality loss of a mode, compared with the model with all neurons, or with another file. */
 #include "measure/compare.h"
+#include "common/table.h"
 
 #include "cli/commands.h"
 #include "common/json.h"
@@ -32,8 +33,8 @@ static double share(uint64_t n, uint64_t of) { return of > 0 ? (double)n / (doub
 
 static void print_percent(uint64_t n, uint64_t of)
 {
-    if (of > 0) printf(" %.2f |", share(n, of) * 100.0);
-    else printf(" - |");
+    if (of > 0) table_add(" %.2f |", share(n, of) * 100.0);
+    else table_add(" - |");
 }
 
 static void print_layer(const hth_compare_layer *l)
@@ -43,20 +44,23 @@ static void print_layer(const hth_compare_layer *l)
     print_percent(l->n_marked, l->n_neuron);
     print_percent(l->n_hit, l->n_live);
     print_percent(l->n_hit, l->n_marked);
-    printf(" %.4f | %.4f |\n", l->n_token ? l->error_sum / (double)l->n_token : 0.0, l->error_max);
+    table_add(" %.4f | %.4f |\n", l->n_token ? l->error_sum / (double)l->n_token : 0.0, l->error_max);
 }
 
 static void print_layers(const hth_comparison *r)
 {
-    printf("\n| layer | live %% | of the mode | marked %% | recall %% | precision %% | CETT | largest |\n"
+    printf("\n");
+    table_begin(0);
+    table_add("| layer | live %% | of the mode | marked %% | recall %% | precision %% | CETT | largest |\n"
            "|---|---|---|---|---|---|---|---|\n");
     for (uint32_t i = 0; i < r->n_layer; i++) {
-        printf("| %u |", i);
+        table_add("| %u |", i);
         print_layer(&r->layers[i]);
     }
     hth_compare_layer sum = hth_compare_all_layers(r);
-    printf("| all |");
+    table_add("| all |");
     print_layer(&sum);
+    table_end();
 }
 
 static void print_table(const comparison *c)

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "cli/commands.h"
 #include "common/chat_format.h"
+#include "common/input.h"
 #include "common/live_stats.h"
 #include "common/local_time.h"
 
@@ -18,9 +19,14 @@
 #include <time.h>
 
 static const option_spec options[] = {
-    OPT_TEXT("system", 0, "TEXT", "instructions before the conversation"),
+    OPT_TEXT("prompt", 'p', "TEXT", "the first message", .flags = OPTION_ESCAPES),
+    OPT_FILE("file", 'f', "FILE", "a file with the first message"),
+    OPT_FLAG("single-turn", 0, "end after the first answer", ADVANCED),
+    OPT_TEXT("system", 0, "TEXT", "instructions before the conversation", .flags = OPTION_ESCAPES),
+    ESCAPE_OPTION,
+    OPT_FILE("system-file", 0, "FILE", "a file with them", ADVANCED),
     OPT_FILE("template", 0, "NAME|FILE", "a format by name, or a file with a Jinja template"),
-    OPT_TEXT("template-vars", 0, "JSON", "its variables: {\"enable_thinking\": false}"),
+    TEMPLATE_VARIABLE_OPTIONS,
     OPT_UINT("predict", 'n', "N", 1, 16777216, "at most N tokens for an answer; -1: to its end",
              .flags = OPTION_OPEN),
     OPT_FLAG("no-shift", 0, "stop if the context is full, drop no turns"),
@@ -282,7 +288,7 @@ hearth_status chat_tokenize(const chat *c, bool add_generation_prompt, int32_t *
 {
     hearth_chat_options o = {.add_generation_prompt = add_generation_prompt,
                              .local_time = &c->local_time,
-                             .variables = args_text(c->a, "template-vars", NULL)};
+                             .variables = wanted_variables(c->a)};
     return hearth_chat_tokenize(c->format, c->transcript.message, c->transcript.n, &o, ids, n, err);
 }
 
@@ -346,6 +352,11 @@ static void handle_message(chat *c, buffer *message)
     run_turn(c, message);
 }
 
+static bool has_answer(const chat *c)
+{
+    return c->transcript.n > 0 && strcmp(c->transcript.message[c->transcript.n - 1].role, "assistant") == 0;
+}
+
 /* Without a terminal, Ctrl-C during an answer ends the chat too. */
 static int chat_loop(chat *c)
 {
@@ -362,6 +373,7 @@ static int chat_loop(chat *c)
             status = !c->is_terminal || is_second_interrupt(c) ? EXIT_SIGNAL + SIGINT : 0;
         else if (message.n > 0 && is_block) run_turn(c, &message);
         else if (message.n > 0) handle_message(c, &message);
+        c->ends = c->ends || (args_has(c->a, "single-turn") && has_answer(c));
     }
     free(message.bytes);
     return status ? status : c->failed && !c->is_terminal ? EXIT_OTHER : 0;
@@ -369,12 +381,15 @@ static int chat_loop(chat *c)
 
 /* ---- entry point ----------------------------------------------------------------------------------------- */
 
-/* Reports that a model without a chat template cannot chat. */
+/* Reports that a model without a chat template cannot chat: first what to do. */
 static int fail_format(const chat *c, const hearth_error *err)
 {
+    hearth_metadata found = {.size = sizeof found};
     if (args_has(c->a, "template")) return report(err);
-    return report_text("%s; `hearth run` continues a text with any model, --template NAME insists on a chat",
-                       err->message);
+    bool lacks = hearth_model_find_metadata(c->model, "tokenizer.chat_template", &found) == HEARTH_OK && found.type == HEARTH_METADATA_NONE;
+    return report_text("hearth run continues a text with this model; --template chatml, or another name or file, chats anyway: %s",
+                       lacks ? "it was not made for chat, or its file has no chat template (a wrong name lists those that are known)"
+                             : err->message);
 }
 
 bool chat_open_sampler(chat *c)
@@ -397,6 +412,30 @@ static void print_banner(const chat *c)
         print_status("chat by: %s; /help lists the commands, Ctrl-D ends", hearth_chat_name(c->format));
 }
 
+/* False: an error was reported. */
+static bool add_system(chat *c)
+{
+    const char *given = args_text(c->a, "system", NULL), *file = args_text(c->a, "system-file", NULL);
+    size_t n = given ? strlen(given) : 0;
+    char *text = file ? read_prompt(file, &n) : NULL;
+    if (!given && !text) return !file;
+    bool ok = transcript_add(&c->transcript, "system", text ? text : given, n);
+    free(text);
+    return ok;
+}
+
+/* The message of -p or -f; none is empty. False: an error was reported. */
+static bool read_first(const args *a, buffer *message)
+{
+    const char *given = args_text(a, "prompt", NULL), *file = args_text(a, "file", NULL);
+    size_t n = given ? strlen(given) : 0;
+    char *text = file ? read_prompt(file, &n) : NULL;
+    if (!given && !text) return !file;
+    bool ok = append(message, text ? text : given, n);
+    free(text);
+    return ok;
+}
+
 static bool is_by_name(const hearth_chat *format)
 {
     for (size_t i = 0; hearth_chat_format(i); i++)
@@ -410,10 +449,11 @@ static int run(const args *a)
     hearth_model *model = NULL;
     chat_format given;
     hearth_error err = {0};
-    const char *system = args_text(a, "system", NULL);
+    buffer first = {0};
     int status = EXIT_OTHER;
     const char *path = args_operand(a, 0);
     char chosen[CHAT_PATH];
+    if (args_has(a, "prompt") && args_has(a, "file")) return usage_error("--prompt and --file contradict each other");
     install_signal_handlers();
     if (!path && !args_has(a, "template")) { /* the embedded story model, only because the user insists */
         int wrong = chat_choose_model(chosen);
@@ -427,22 +467,26 @@ static int run(const args *a)
         status = fail_format(&c, &err);
         goto done;
     }
-    if (args_has(a, "template-vars") && is_by_name(c.format)) {
-        status = usage_error("--template-vars: the format %s takes none; templates do",
-                             hearth_chat_name(c.format));
+    if (wanted_variables(a) && is_by_name(c.format)) {
+        status = usage_error("--%s: the format %s takes none; templates do",
+                             args_has(a, "template-vars") ? "template-vars" : "reasoning", hearth_chat_name(c.format));
         goto done;
     }
     if (!open_session(a, model, 0, &c.session)) goto done;
     if (!open_sampler(a, model, &c.sampler, &status)) goto done;
     status = EXIT_OTHER;
     if (!drafts_open(a, &c.drafts, &c.draft) || !drafts_use(c.session, &c.drafts, c.sampler)) goto done;
-    if (system && !transcript_add(&c.transcript, "system", system, strlen(system))) goto done;
+    if (!add_system(&c) || !read_first(a, &first)) goto done;
     if (!(c.lines = lines_open(args_has(a, "no-history") ? NULL : "history"))) goto done;
     c.is_terminal = lines_are_typed(c.lines);
     print_banner(&c);
     install_chat_signal_handlers();
+    if (first.n > 0) run_turn(&c, &first);
+    c.ends = c.ends || (first.n > 0 && args_has(a, "single-turn"));
     status = chat_loop(&c);
+    if (*seed_text(a).text) print_note("the same answers%s", seed_text(a).text + 1);
 done:
+    free(first.bytes);
     lines_close(c.lines);
     transcript_free(&c.transcript);
     hearth_session_close(c.session);

@@ -43,7 +43,7 @@ int chat_choose_model(char path[CHAT_PATH])
     int status = EXIT_USAGE;
     if (hub_find_models(&models, &err) != HEARTH_OK) return report(&err);
     if (models.n == 0) {
-        report_text("there is no model to talk with yet. A small one, 0.3 GB:");
+        report_text("there is no model to talk with yet. A small one, 0.3 GiB:");
         fputs("  hearth pull bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M, then hearth chat SmolLM2\n",
               stderr);
     } else if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1) {

@@ -21,11 +21,12 @@
 enum { RUN_MAX_STOP = 256 };
 
 static const option_spec options[] = {
-    OPT_TEXT("prompt", 'p', "TEXT", "the text to continue; default: a pipe, or none"),
+    OPT_TEXT("prompt", 'p', "TEXT", "the text to continue; default: a pipe, or none", .flags = OPTION_ESCAPES),
     OPT_FILE("file", 'f', "FILE", "a file with the prompt; - is stdin"),
     OPT_UINT("predict", 'n', "N", 0, 16777216, "at most N tokens; default, or -1: to the end",
              .flags = OPTION_OPEN),
-    OPT_TEXT("stop", 0, "TEXT", "end before this text; may be given often", .flags = OPTION_REPEATS),
+    OPT_TEXT("stop", 0, "TEXT", "end before this text; may be given often", .flags = OPTION_REPEATS | OPTION_ESCAPES),
+    ESCAPE_OPTION,
     OPT_FLAG("ignore-eos", 0, "go on after the end-of-text token"),
     OPT_FLAG("special", 0, "take texts of control tokens as these tokens", ADVANCED),
     OPT_FLAG("no-echo", 0, "do not print the prompt", ADVANCED),
@@ -206,13 +207,13 @@ static void print_rates(const generation *g)
     size_t n = g->n_reused + g->n_read;
     if (n < g->prompt.n) snprintf(read, sizeof read, "%zu of ", n);
     if (args_has(g->a, "session")) snprintf(reused, sizeof reused, " (%zu reused)", g->n_reused);
-    print_status("%s%sprompt %s%zu tokens%s in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s",
-                 info.gpu_simulated ? info.gpu : "",
-                 g->by_sim_clock           ? ", by its clock: "
-                 : info.gpu_simulated ? ": "
-                                      : "",
-                 read, g->prompt.n, reused, g->prompt_seconds, prompt_rate(g), g->ids.n, g->decode_seconds,
-                 rate((double)g->ids.n, g->decode_seconds), g->end);
+    print_aside("%s%sprompt %s%zu tokens%s in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s%s",
+                info.gpu_simulated ? info.gpu : "",
+                g->by_sim_clock           ? ", by its clock: "
+                : info.gpu_simulated ? ": "
+                                     : "",
+                read, g->prompt.n, reused, g->prompt_seconds, prompt_rate(g), g->ids.n, g->decode_seconds,
+                rate((double)g->ids.n, g->decode_seconds), g->end, seed_text(g->a).text);
 }
 
 static void print_storage(const generation *g)
@@ -220,10 +221,10 @@ static void print_storage(const generation *g)
     hearth_storage_stats s = {0};
     if (!storage_since(g->model, &g->prompt_storage, &s) || g->ids.n == 0) return;
     double n = (double)g->ids.n, n_asked = (double)(s.n_hit + s.n_miss);
-    print_requested("storage, for each generated token: %.1f asked for, %.1f %% in memory; %.2f MB of weights read; "
+    print_requested("storage, for each generated token: %.1f asked for, %.1f %% in memory; %.2f MiB of weights read; "
                     "%.2f guesses, %.2f used; waited %.1f ms; reads repeated in all %llu",
                     n_asked / n, n_asked > 0.0 ? 100.0 * (double)s.n_hit / n_asked : 100.0,
-                    (double)s.weight_bytes * 1e-6 / n, (double)s.n_guess / n, (double)s.n_guess_used / n,
+                    (double)s.weight_bytes * 0x1p-20 / n, (double)s.n_guess / n, (double)s.n_guess_used / n,
                     1e3 * s.stall_seconds / n, (unsigned long long)s.n_repeated);
 }
 

@@ -1,4 +1,5 @@
 /* hearth pack: writes a file whose neurons can be read one by one. */
+#include "base/format_bytes.h"
 #include "cli/commands.h"
 #include "common/input.h"
 #include "common/model_args.h"
@@ -21,8 +22,8 @@ static const option_spec options[] = {
 
 static void print_result(const char *out, const hth_pack_result *r)
 {
-    printf("%s: %u layers, %.1f MB became %.1f MB", printable(out), r->n_layer, (double)r->in_bytes * 1e-6,
-           (double)r->out_bytes * 1e-6);
+    printf("%s: %u layers, %s became %s", printable(out), r->n_layer, hth_format_bytes(r->in_bytes).text,
+           hth_format_bytes(r->out_bytes).text);
     if (r->selector) printf("; made for selector %s", r->selector);
     printf("\n");
     if (r->down_rms_error > 0.0)
@@ -67,7 +68,7 @@ static int run(const args *a)
     int wrong = check_output(a, out, OUTPUT_MODEL, inputs, 4);
     if (wrong) return wrong;
     install_signal_handlers();
-    progress_init(&p, "packing", "MB", 1e6);
+    progress_init(&p, "packing", "MiB", 0x1p20);
     hearth_status st = hth_pack(in, out, &o, &r, &err);
     progress_end(&p);
     if (st != HEARTH_OK) return report(&err);

@@ -1,8 +1,10 @@
 /* hearth predictors: trains small networks that predict active neurons. */
+#include "base/format_bytes.h"
 #include "cli/commands.h"
 #include "common/input.h"
 #include "common/json.h"
 #include "common/output.h"
+#include "common/table.h"
 #include "common/output_file.h"
 #include "convert/predictors.h"
 
@@ -13,11 +15,11 @@ static const option_spec options[] = {
     OPT_FILE("output", 'o', "FILE", "the predictors; appears when it is complete"),
     OPT_FLOAT("recall", 0, "R", 0.01, 1, "share of firings to be marked; default 0.95"),
     OPT_FLOAT("precision", 0, "P", 0.01, 1, "ranks grow until so many marked neurons fire"),
-    OPT_UINT("budget", 0, "MB", 1, 1e6, "for all; default: a tenth of the neurons in Q8_0"),
+    OPT_UINT("budget", 0, "MiB", 1, 1e6, "for all; default: a tenth of the neurons in Q8_0"),
     OPT_UINT("tokens", 0, "N", 512, 10000000, "to train on, at most; default 16384"),
     OPT_UINT("steps", 0, "N", 1, 1000000, "of training for each rank; default 1500"),
     OPT_UINT("ctx", 'c', "N", 8, 1048576, "tokens of a chunk; default 512, or as trained for"),
-    OPT_UINT("memory", 0, "MB", 1, 1e7, "of training data, the rest goes to disk; default 2048",
+    OPT_UINT("memory", 0, "MiB", 1, 1e7, "of training data, the rest goes to disk; default 2048",
              ADVANCED),
     OPT_UINT("seed", 0, "N", 0, UINT32_MAX, "same seed, same predictors; default 1", ADVANCED),
     OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
@@ -28,15 +30,17 @@ static const option_spec options[] = {
 static void print_table(const char *out, const hth_predictor_result *r, uint32_t n)
 {
     uint64_t size = 0;
-    printf("| layer | rank | KiB | fire | marked | recall | precision |\n|---|---|---|---|---|---|---|\n");
+    table_begin(0);
+    table_add("| layer | rank | KiB | fire | marked | recall | precision |\n|---|---|---|---|---|---|---|\n");
     for (uint32_t i = 0; i < n; i++) {
-        printf("| %u | %u | %.1f | %.1f %% | %.1f %% | %.3f | %.3f |\n", i, r[i].rank,
+        table_add("| %u | %u | %.1f | %.1f %% | %.1f %% | %.3f | %.3f |\n", i, r[i].rank,
                (double)r[i].size / 1024.0, 100.0 * r[i].live, 100.0 * r[i].marked, r[i].recall,
                r[i].precision);
         size += r[i].size;
     }
-    printf("\n%s: %.1f MB; shares and rates are of tokens that were not trained on\n", printable(out),
-           (double)size * 1e-6);
+    table_end();
+    printf("\n%s: %s; shares and rates are of tokens that were not trained on\n", printable(out),
+           hth_format_bytes(size).text);
 }
 
 static void print_json(const hth_predictor_result *r, uint32_t n)
@@ -73,7 +77,7 @@ static int run(const args *a)
     if (wrong) return wrong;
     o.recall = args_float(a, "recall", o.recall);
     o.precision = args_float(a, "precision", o.precision);
-    o.budget = args_uint(a, "budget", 0) * 1000000;
+    o.budget = args_uint(a, "budget", 0) << 20;
     o.n_token = (uint32_t)args_uint(a, "tokens", o.n_token);
     o.n_step = (uint32_t)args_uint(a, "steps", o.n_step);
     o.memory = args_uint(a, "memory", o.memory >> 20) << 20;

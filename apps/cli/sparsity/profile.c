@@ -4,6 +4,7 @@
 #include "common/model_args.h"
 #include "measure/profile.h"
 #include "measure/chunks.h"
+#include "common/table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,14 +73,16 @@ static halves halves_of(const hth_profile *p, uint32_t i_layer)
 
 static void print_table(const hth_profile *p, const char *out)
 {
-    printf("| layer | live %% | hottest 10 %% | 20 %% | largest | gate > 0 %% | up > 0 %% | sparser |\n"
+    table_begin(2);
+    table_add("| layer | live %% | hottest 10 %% | 20 %% | largest | gate > 0 %% | up > 0 %% | sparser |\n"
            "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n");
     for (uint32_t i = 0; i < p->n_layer; i++) {
         halves h = halves_of(p, i);
-        printf("| %u | %.1f | %.1f | %.1f | %.4g | %.1f | %.1f | %s |\n", i, 100.0 * hth_profile_live(p, i),
+        table_add("| %u | %.1f | %.1f | %.1f | %.4g | %.1f | %.1f | %s |\n", i, 100.0 * hth_profile_live(p, i),
                100.0 * hth_profile_cover(p, i, 0.1), 100.0 * hth_profile_cover(p, i, 0.2),
                (double)p->layers[i].largest, 100.0 * h.gate, 100.0 * h.up, h.sparser);
     }
+    table_end();
     printf(
         "\n%s: %llu tokens in chunks of %u, %u samples; %.1f %% of the values were live (activation %s).\n"
         "Hottest: the share of all %s that these neurons have. Largest: |hidden|.\n",

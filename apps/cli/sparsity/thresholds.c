@@ -4,6 +4,7 @@
 #include "file/atomic_writer.h"
 #include "measure/thresholds.h"
 #include "measure/chunks.h"
+#include "common/table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,12 +35,14 @@ static void print_miss(double asked, double reached, double zero)
 static void print_table(const char *out, const hth_thresholds *t, double asked)
 {
     double sparsity = 0.0, zero = 0.0;
-    printf("| layer | left out | error (CETT) |\n|---|---|---|\n");
+    table_begin(2);
+    table_add("| layer | left out | error (CETT) |\n|---|---|---|\n");
     for (uint32_t i = 0; i < t->n_layer; i++) {
-        printf("| %u | %.1f %% | %.3f |\n", i, 100.0 * t->layers[i].sparsity, t->layers[i].cett);
+        table_add("| %u | %.1f %% | %.3f |\n", i, 100.0 * t->layers[i].sparsity, t->layers[i].cett);
         sparsity += t->layers[i].sparsity / t->n_layer;
         zero += t->layers[i].zero / t->n_layer;
     }
+    table_end();
     printf("\n%s: %.1f %% of the neurons left out on average, over %llu tokens\n", printable(out),
            100.0 * sparsity, (unsigned long long)t->n_token);
     print_miss(asked, sparsity, zero);

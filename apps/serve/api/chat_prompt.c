@@ -50,7 +50,24 @@ bool continuing_read(fields *f, chat_variables *out)
     return true;
 }
 
-char *chat_variables_write(const chat_variables *v)
+static bool write_variable(json *j, const hth_json *one)
+{
+    size_t n;
+    char *value = hth_json_write(one, false, &n);
+    if (value) json_raw(j, one->key.bytes, value, n);
+    hth_free(value);
+    return value != NULL;
+}
+
+/* Whether the request says this one. */
+static bool is_given(const chat_variables *v, const hth_json *one)
+{
+    if (v->thinking != AS_USUAL && strcmp(one->key.bytes, "enable_thinking") == 0) return true;
+    if (v->effort && strcmp(one->key.bytes, "reasoning_effort") == 0) return true;
+    return hth_json_member(v->given, one->key.bytes) != NULL;
+}
+
+char *chat_variables_write(const chat_variables *v, const hth_json *defaults)
 {
     json_line l;
     char *text;
@@ -59,12 +76,9 @@ char *chat_variables_write(const chat_variables *v)
     bool ok = true;
     if (v->thinking != AS_USUAL) json_bool(&l.j, "enable_thinking", v->thinking == THINK);
     if (v->effort) json_word(&l.j, "reasoning_effort", v->effort);
-    for (const hth_json *one = hth_json_first(v->given); one; one = one->next) {
-        char *value = hth_json_write(one, false, &n);
-        if (value) json_raw(&l.j, one->key.bytes, value, n);
-        else ok = false;
-        hth_free(value);
-    }
+    for (const hth_json *one = hth_json_first(defaults); one; one = one->next)
+        ok = (is_given(v, one) || write_variable(&l.j, one)) && ok;
+    for (const hth_json *one = hth_json_first(v->given); one; one = one->next) ok = write_variable(&l.j, one) && ok;
     if (!json_line_end(&l, &text, &n)) return NULL;
     if (ok) return text;
     free(text);
@@ -97,7 +111,7 @@ static bool make(const served_model *served, const conversation *c, const chat_v
         problem_of_error(p, &served->chat_error);
         return false;
     }
-    char *variables = chat_variables_write(v);
+    char *variables = chat_variables_write(v, served->engine->variables);
     if (!variables) return no_memory(p);
     const hearth_chat_options o = {.add_generation_prompt = !v->no_answer,
                                    .local_time = &now,

@@ -16,8 +16,9 @@ typedef struct chat_variables {
 
 /* The field "chat_template_kwargs". */
 bool template_variables(fields *f, const hth_json **variables);
-/* The variables as JSON, freed with free; NULL: memory ran out. */
-char *chat_variables_write(const chat_variables *v);
+/* The variables as JSON, freed with free; defaults: an object of those that the request does not say, or NULL. NULL: memory
+ * ran out. */
+char *chat_variables_write(const chat_variables *v, const hth_json *defaults);
 /* The fields add_generation_prompt and continue_final_message of vLLM's chat API. Without them a last message of the
  * assistant's is continued. */
 bool continuing_read(fields *f, chat_variables *out);

@@ -106,7 +106,7 @@ static bool open_embedder(embedding *m, problem *p)
     hearth_error err;
     o.n_ctx = served_model_n_ctx(served), o.kv = served->scheduling.kv,
     o.n_thread = served->scheduling.n_thread;
-    o.n_dim = m->n_dim, o.n_batch = PART;
+    o.n_dim = m->n_dim, o.n_batch = PART, o.pooling = served->engine->pooling;
     hearth_status st = hearth_embedder_open(served->model, &o, &m->embedder, &err);
     if (st == HEARTH_ERROR_FORMAT || st == HEARTH_ERROR_UNSUPPORTED)
         problem_set(p, 400, "", "this model has no embeddings: %s", err.message);

@@ -3,7 +3,6 @@
 #include "serve/api/choice.h"
 
 #include "base/clock.h"
-#include "common/sampling.h"
 #include "serve/api/progress.h"
 #include "serve/api/prompt_scores.h"
 
@@ -40,12 +39,12 @@ generation *generation_make(served_model *served, call *c, const answer_format *
                       .call = c,
                       .format = format,
                       .created = (int64_t)time(NULL),
-                      .sampler = sampling_defaults(),
-                      .max_token = format->max_token,
+                      .sampler = served->sampling,
+                      .max_token = served->engine->max_token ? served->engine->max_token : format->max_token,
                       .goes_on = format->continues,
                       .n_choice = 1,
                       .begin_ns = hth_clock_ns()};
-    g->sampler.seed = random_number() >> 1;
+    g->sampler.seed = served->engine->has_seed ? served->engine->seed : random_number() >> 1;
     snprintf(g->name, sizeof g->name, "%s%016llx%016llx", format->prefix, (unsigned long long)random_number(),
              (unsigned long long)random_number());
     return g;

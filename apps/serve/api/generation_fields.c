@@ -72,7 +72,7 @@ void sampling_read(generation *g, fields *f)
     if (o->top_n_sigma < 0.0f) o->top_n_sigma = 0.0f;
     if (o->dry_base > 0.0f && o->dry_base < 1.0f) o->dry_multiplier = o->dry_base = 0.0f; /* off, as in llama.cpp */
     fields_int(f, "seed", INT64_MIN, INT64_MAX, &seed);
-    o->seed = seed < 0 ? random_number() >> 1 : (uint64_t)seed; /* half: JSON's readers have signed numbers */
+    if (seed >= 0) o->seed = (uint64_t)seed; /* else that of the server, or a random one */
 }
 
 void sampling_write(json *j, const hearth_sampler_options *o)

@@ -184,7 +184,7 @@ static bool read_all(fields *f, generation *g, chat_variables *v)
     sampling_read(g, &inner);
     stops_read(g, &inner, "stop");
     if (!fields_int(&inner, "num_predict", INT32_MIN, INT32_MAX, &n_predict)) return false;
-    g->max_token = n_predict > 0 ? (uint32_t)n_predict : 0;
+    if (fields_value(&inner, "num_predict")) g->max_token = n_predict > 0 ? (uint32_t)n_predict : 0;
     return true;
 }
 

@@ -104,7 +104,7 @@ class _ModelOptions(_Sized):
                 ("progress_user", c_void_p), ("no_repack", c_bool), ("predictors", c_char_p), ("thresholds", c_char_p),
                 ("selector", c_int), ("activation", c_char_p), ("gpu", _GpuOptions), ("ram", c_uint64), ("io", c_char_p),
                 ("allow_unused", c_bool), ("cancel", POINTER(c_int)), ("vocab_only", c_bool), ("no_huge_pages", c_bool),
-                ("cpu", c_char_p), ("cache", c_char_p)]
+                ("cpu", c_char_p), ("cache", c_char_p), ("overrides", POINTER(c_char_p)), ("n_override", c_size_t)]
 
 
 class _ModelInfo(_Sized):
@@ -681,15 +681,17 @@ class Model(_Object):
                  placement: Optional[str] = None, bit_exact: bool = False, n_ctx: int = 0, n_batch: int = 0,
                  kv: str = "f16", ram: int = 0, io: Optional[str] = None, allow_unused: bool = False,
                  vocab_only: bool = False, no_huge_pages: bool = False, cpu: Optional[str] = None,
-                 cache: Optional[Union[str, "os.PathLike[str]"]] = None) -> None:
+                 cache: Optional[Union[str, "os.PathLike[str]"]] = None, overrides: Sequence[str] = ()) -> None:
         cancel = c_int(0)
+        texts = [_name_of(text) for text in overrides]
         gpu = _GpuOptions(device=_name_of(device), vram=vram, n_ctx=n_ctx, n_batch=n_batch, bit_exact=bit_exact,
                           kv=_value_of(_KV, kv, "kv"), placement=_name_of(placement))
         options = _ModelOptions(n_thread=n_thread, mmap=mmap, no_repack=no_repack, predictors=_name_of(predictors),
                                 thresholds=_name_of(thresholds), selector=_value_of(_SELECTORS, selector, "selector"),
                                 activation=_name_of(activation), gpu=gpu, ram=ram, io=_name_of(io),
                                 allow_unused=allow_unused, cancel=ctypes.pointer(cancel), vocab_only=vocab_only,
-                                no_huge_pages=no_huge_pages, cpu=_name_of(cpu), cache=_name_of(cache))
+                                no_huge_pages=no_huge_pages, cpu=_name_of(cpu), cache=_name_of(cache),
+                                overrides=(c_char_p * len(texts))(*texts), n_override=len(texts))
         name, out = _name_of(path), c_void_p()
 
         def open_model(report: Any) -> None:
