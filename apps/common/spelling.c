@@ -177,8 +177,7 @@ static const foreign_option foreign[] = {
     {"serve", "--ssl-key-file --ssl-cert-file", REFUSED,
      "the server speaks no TLS; a proxy before it does (docs/serving.md), and --unix-socket PATH serves that alone"},
     {"serve", "--rerank --reranking", REFUSED, "there is no /rerank; /v1/embeddings compares texts"},
-    {"serve", "--spm-infill", REFUSED, "there is no /infill"},
-    {"serve", "--api-prefix", REFUSED, "a proxy before the server can take a prefix off (docs/serving.md)"},
+    {"serve", "--spm-infill", REFUSED, "/infill gives what is before the gap first"},
     {"serve", "--fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec "
               "--fim-qwen-14b-spec --fim-qwen-30b-default", REFUSED, "-hf REPO serves a model of that kind"},
     {"quantize", "--leave-output-tensor", REFUSED, "--keep-output TYPE sets the type of the output matrix"},

@@ -174,6 +174,18 @@ uint32_t hth_grammar_text(hth_grammar *g, uint32_t tail, const char *text, size_
     return tail;
 }
 
+uint32_t hth_grammar_words(hth_grammar *g, uint32_t tail, const char *words)
+{
+    return hth_grammar_text(g, tail, words, strlen(words));
+}
+
+uint32_t hth_grammar_one_of(hth_grammar *g, uint32_t tail, const char *bytes)
+{
+    hth_byte_set set = {{0}};
+    for (; *bytes; bytes++) hth_byte_set_add(&set, (uint8_t)*bytes, (uint8_t)*bytes);
+    return hth_grammar_byte_set(g, tail, &set);
+}
+
 uint32_t hth_grammar_char(hth_grammar *g, uint32_t tail, const hth_char_set *set)
 {
     hth_byte_set ascii = {{0}};

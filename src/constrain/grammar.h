@@ -84,6 +84,9 @@ uint32_t hth_grammar_point(hth_grammar *g, uint32_t tail);
 uint32_t hth_grammar_byte_set(hth_grammar *g, uint32_t tail, const hth_byte_set *set);
 uint32_t hth_grammar_byte(hth_grammar *g, uint32_t tail, uint8_t byte);
 uint32_t hth_grammar_text(hth_grammar *g, uint32_t tail, const char *text, size_t n);
+/* A terminated text; one byte of a terminated text. */
+uint32_t hth_grammar_words(hth_grammar *g, uint32_t tail, const char *words);
+uint32_t hth_grammar_one_of(hth_grammar *g, uint32_t tail, const char *bytes);
 /* One character of a normalised set, in UTF-8. */
 uint32_t hth_grammar_char(hth_grammar *g, uint32_t tail, const hth_char_set *set);
 uint32_t hth_grammar_call(hth_grammar *g, uint32_t tail, uint32_t rule);

@@ -10,18 +10,6 @@ enum { MAX_EXPONENT_DIGITS = 2 };
 
 /* ---- digits -------------------------------------------------------------------------------------------- */
 
-static uint32_t text(hth_grammar *g, uint32_t tail, const char *words)
-{
-    return hth_grammar_text(g, tail, words, strlen(words));
-}
-
-static uint32_t one_of(hth_grammar *g, uint32_t tail, const char *bytes)
-{
-    hth_byte_set set = {{0}};
-    for (; *bytes; bytes++) hth_byte_set_add(&set, (uint8_t)*bytes, (uint8_t)*bytes);
-    return hth_grammar_byte_set(g, tail, &set);
-}
-
 /* One digit from first to last. */
 static uint32_t between(hth_json_rules *r, uint32_t tail, unsigned first, unsigned last)
 {
@@ -54,7 +42,8 @@ static uint32_t naturals(hth_json_rules *r, uint32_t tail, uint64_t min, uint64_
         char prefix[24] = "";
         if (from / size >= 10)
             snprintf(prefix, sizeof prefix, "%llu", (unsigned long long)(from / size / 10));
-        uint32_t at = between(r, text(g, hth_grammar_branch(g, &f), prefix), (unsigned)digit, (unsigned)last);
+        uint32_t at = between(r, hth_grammar_words(g, hth_grammar_branch(g, &f), prefix), (unsigned)digit,
+                              (unsigned)last);
         hth_grammar_end_branch(g, &f, n_free > 0 ? digits(r, at, n_free, n_free) : at);
         uint64_t run = (last + 1 - digit) * size;
         if (max - from < run) break;
@@ -98,7 +87,10 @@ static void branch_free(hth_json_rules *r, hth_grammar_fork *f, uint32_t i, unsi
     hth_grammar_end_branch(r->g, f, digits(r, tail, 0, HTH_JSON_DIGITS - i - 1));
 }
 
-static unsigned digit_at(const hth_json_bound *b, uint32_t i) { return i < b->n_digit ? (unsigned)(b->digits[i] - '0') : 0; }
+static unsigned digit_at(const hth_json_bound *b, uint32_t i)
+{
+    return i < b->n_digit ? (unsigned)(b->digits[i] - '0') : 0;
+}
 
 /* Behind a point and i digits, which are those of the bound: the rest of a fraction that is not below it. */
 static uint32_t fraction_from(hth_json_rules *r, uint32_t tail, const hth_json_bound *b, uint32_t i)
@@ -117,7 +109,8 @@ static uint32_t fraction_from(hth_json_rules *r, uint32_t tail, const hth_json_b
 }
 
 /* The same for one that is not above it, and, if above_zero, has another digit than zero from here on. */
-static uint32_t fraction_to(hth_json_rules *r, uint32_t tail, const hth_json_bound *b, uint32_t i, bool above_zero)
+static uint32_t fraction_to(hth_json_rules *r, uint32_t tail, const hth_json_bound *b, uint32_t i,
+                            bool above_zero)
 {
     hth_grammar *g = r->g;
     uint32_t join = hth_grammar_rule(g, NULL);
@@ -138,7 +131,8 @@ static uint32_t fraction_to(hth_json_rules *r, uint32_t tail, const hth_json_bou
 }
 
 /* Behind a point: fractions between those of two bounds with the same whole part. */
-static uint32_t fraction_between(hth_json_rules *r, uint32_t tail, const hth_json_bound *min, const hth_json_bound *max)
+static uint32_t fraction_between(hth_json_rules *r, uint32_t tail, const hth_json_bound *min,
+                                 const hth_json_bound *max)
 {
     hth_grammar *g = r->g;
     uint32_t i = 0;
@@ -159,20 +153,22 @@ static uint32_t fraction_between(hth_json_rules *r, uint32_t tail, const hth_jso
 static uint32_t maybe_fraction(hth_json_rules *r, uint32_t tail)
 {
     uint32_t head = hth_grammar_point(r->g, tail);
-    return hth_grammar_repeat_since(r->g, head, digits(r, text(r->g, head, "."), 1, HTH_JSON_DIGITS), 0, 1);
+    return hth_grammar_repeat_since(r->g, head,
+                                    digits(r, hth_grammar_words(r->g, head, "."), 1, HTH_JSON_DIGITS), 0, 1);
 }
 
 /* ---- numbers --------------------------------------------------------------------------------------------- */
 
 /* A branch with a sign and whole numbers. */
-static uint32_t signed_naturals(hth_json_rules *r, hth_grammar_fork *f, const char *sign, uint64_t min, uint64_t max)
+static uint32_t signed_naturals(hth_json_rules *r, hth_grammar_fork *f, const char *sign, uint64_t min,
+                                uint64_t max)
 {
-    return naturals(r, text(r->g, hth_grammar_branch(r->g, f), sign), min, max);
+    return naturals(r, hth_grammar_words(r->g, hth_grammar_branch(r->g, f), sign), min, max);
 }
 
 /* Magnitudes of numbers. */
-static void add_magnitudes(hth_json_rules *r, hth_grammar_fork *f, const char *sign, const hth_json_bound *min,
-                           const hth_json_bound *max)
+static void add_magnitudes(hth_json_rules *r, hth_grammar_fork *f, const char *sign,
+                           const hth_json_bound *min, const hth_json_bound *max)
 {
     hth_grammar *g = r->g;
     const uint64_t low = min->whole, high = max->whole;
@@ -180,19 +176,20 @@ static void add_magnitudes(hth_json_rules *r, hth_grammar_fork *f, const char *s
     if (low > high) return;
     if (low == high) {
         if (has_low && has_high) hth_grammar_end_branch(g, f, signed_naturals(r, f, sign, low, low));
-        uint32_t point = text(g, signed_naturals(r, f, sign, low, low), ".");
+        uint32_t point = hth_grammar_words(g, signed_naturals(r, f, sign, low, low), ".");
         hth_grammar_end_branch(g, f, fraction_between(r, point, min, max));
         return;
     }
     const uint64_t first = has_low ? low : low + 1;
-    if (first < high) hth_grammar_end_branch(g, f, maybe_fraction(r, signed_naturals(r, f, sign, first, high - 1)));
+    if (first < high)
+        hth_grammar_end_branch(g, f, maybe_fraction(r, signed_naturals(r, f, sign, first, high - 1)));
     if (!has_low) {
-        uint32_t point = text(g, signed_naturals(r, f, sign, low, low), ".");
+        uint32_t point = hth_grammar_words(g, signed_naturals(r, f, sign, low, low), ".");
         hth_grammar_end_branch(g, f, fraction_from(r, point, min, 0));
     }
     if (has_high) hth_grammar_end_branch(g, f, signed_naturals(r, f, sign, high, high));
     if (max->n_digit > 0) {
-        uint32_t point = text(g, signed_naturals(r, f, sign, high, high), ".");
+        uint32_t point = hth_grammar_words(g, signed_naturals(r, f, sign, high, high), ".");
         hth_grammar_end_branch(g, f, fraction_to(r, point, max, 0, false));
     }
 }
@@ -235,7 +232,8 @@ bool hth_json_bound_read(const hth_json *number, bool is_open, hth_json_bound *o
     hth_decimal d;
     bool is_below = true; /* UINT64_MAX */
     *out = (hth_json_bound){.is_open = is_open};
-    if (!hth_json_is_number(number) || !hth_decimal_read(number->text.bytes, number->text.n, &d)) return false;
+    if (!hth_json_is_number(number) || !hth_decimal_read(number->text.bytes, number->text.n, &d))
+        return false;
     out->minus = d.minus && d.n > 0;
     for (int32_t i = 0; i < d.exponent && is_below; i++) {
         uint64_t digit = (uint32_t)i < d.n ? (uint64_t)(d.digits[i] - '0') : 0;
@@ -270,18 +268,19 @@ int hth_json_bound_compare(const hth_json_bound *a, const hth_json_bound *b)
 void hth_json_numbers_add(hth_json_rules *r)
 {
     hth_grammar *g = r->g;
-    static const hth_json_range integers = {{.minus = true, .whole = HTH_JSON_MAX_INTEGER}, {.whole = HTH_JSON_MAX_INTEGER}};
+    static const hth_json_range integers = {{.minus = true, .whole = HTH_JSON_MAX_INTEGER},
+                                            {.whole = HTH_JSON_MAX_INTEGER}};
     r->digit = hth_grammar_rule(g, NULL);
     hth_grammar_end_rule(g, between(r, r->digit, 0, 9));
     r->integer = hth_grammar_rule(g, NULL);
     hth_grammar_end_rule(g, hth_json_integers(r, r->integer, &integers));
     r->number = hth_grammar_rule(g, NULL);
     uint32_t head = hth_grammar_point(g, r->number);
-    uint32_t tail = hth_grammar_repeat_since(g, head, text(g, head, "-"), 0, 1);
+    uint32_t tail = hth_grammar_repeat_since(g, head, hth_grammar_words(g, head, "-"), 0, 1);
     tail = maybe_fraction(r, naturals(r, tail, 0, HTH_JSON_MAX_WHOLE));
     head = hth_grammar_point(g, tail);
-    uint32_t sign = hth_grammar_point(g, one_of(g, head, "eE"));
-    tail = hth_grammar_repeat_since(g, sign, one_of(g, sign, "+-"), 0, 1);
+    uint32_t sign = hth_grammar_point(g, hth_grammar_one_of(g, head, "eE"));
+    tail = hth_grammar_repeat_since(g, sign, hth_grammar_one_of(g, sign, "+-"), 0, 1);
     tail = hth_grammar_repeat_since(g, head, digits(r, tail, 1, MAX_EXPONENT_DIGITS), 0, 1);
     hth_grammar_end_rule(g, tail);
 }

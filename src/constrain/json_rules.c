@@ -8,14 +8,6 @@ enum { MAX_INDENT = 24 };
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-/* One byte of these. */
-static uint32_t one_of(hth_grammar *g, uint32_t tail, const char *bytes)
-{
-    hth_byte_set set = {{0}};
-    for (; *bytes; bytes++) hth_byte_set_add(&set, (uint8_t)*bytes, (uint8_t)*bytes);
-    return hth_grammar_byte_set(g, tail, &set);
-}
-
 static uint32_t between(hth_grammar *g, uint32_t tail, char first, char last)
 {
     hth_byte_set set = {{0}};
@@ -23,31 +15,26 @@ static uint32_t between(hth_grammar *g, uint32_t tail, char first, char last)
     return hth_grammar_byte_set(g, tail, &set);
 }
 
-static uint32_t text(hth_grammar *g, uint32_t tail, const char *words)
-{
-    return hth_grammar_text(g, tail, words, strlen(words));
-}
-
 static void branch_text(hth_grammar *g, hth_grammar_fork *f, const char *words)
 {
-    hth_grammar_end_branch(g, f, text(g, hth_grammar_branch(g, f), words));
+    hth_grammar_end_branch(g, f, hth_grammar_words(g, hth_grammar_branch(g, f), words));
 }
 
 static void add_space(hth_json_rules *r)
 {
     hth_grammar *g = r->g;
     r->indent = hth_grammar_rule(g, NULL);
-    hth_grammar_end_rule(g, one_of(g, r->indent, " \t"));
+    hth_grammar_end_rule(g, hth_grammar_one_of(g, r->indent, " \t"));
     r->space = hth_grammar_rule(g, NULL);
     hth_grammar_fork f = hth_grammar_fork_begin(g, r->space);
     branch_text(g, &f, "");
     branch_text(g, &f, " ");
-    uint32_t line = text(g, hth_grammar_branch(g, &f), "\n");
+    uint32_t line = hth_grammar_words(g, hth_grammar_branch(g, &f), "\n");
     hth_grammar_end_branch(g, &f, hth_grammar_repeat(g, line, r->indent, 0, MAX_INDENT));
     hth_grammar_end_rule(g, hth_grammar_fork_end(g, &f));
     r->gap = hth_grammar_rule(g, NULL);
     uint32_t head = hth_grammar_point(g, r->gap);
-    hth_grammar_end_rule(g, hth_grammar_repeat_since(g, head, text(g, head, " "), 0, 1));
+    hth_grammar_end_rule(g, hth_grammar_repeat_since(g, head, hth_grammar_words(g, head, " "), 0, 1));
 }
 
 /* ---- strings --------------------------------------------------------------------------------- */
@@ -56,7 +43,7 @@ static const char HEX[] = "0123456789abcdefABCDEF";
 
 static uint32_t hex_digits(hth_grammar *g, uint32_t tail, int n)
 {
-    for (; n > 0; n--) tail = one_of(g, tail, HEX);
+    for (; n > 0; n--) tail = hth_grammar_one_of(g, tail, HEX);
     return tail;
 }
 
@@ -66,16 +53,16 @@ static uint32_t add_code(hth_grammar *g, uint32_t tail)
     const char *nonzero = HEX + 1;
     hth_grammar_fork f = hth_grammar_fork_begin(g, tail);
     for (int zeros = 1; zeros <= 3; zeros++) {
-        uint32_t at = text(g, hth_grammar_branch(g, &f), &"000"[3 - zeros]);
-        hth_grammar_end_branch(g, &f, hex_digits(g, one_of(g, at, nonzero), 3 - zeros));
+        uint32_t at = hth_grammar_words(g, hth_grammar_branch(g, &f), &"000"[3 - zeros]);
+        hth_grammar_end_branch(g, &f, hex_digits(g, hth_grammar_one_of(g, at, nonzero), 3 - zeros));
     }
-    uint32_t at = one_of(g, hth_grammar_branch(g, &f), "123456789abcefABCEF");
+    uint32_t at = hth_grammar_one_of(g, hth_grammar_branch(g, &f), "123456789abcefABCEF");
     hth_grammar_end_branch(g, &f, hex_digits(g, at, 3));
-    at = one_of(g, hth_grammar_branch(g, &f), "dD");
+    at = hth_grammar_one_of(g, hth_grammar_branch(g, &f), "dD");
     hth_grammar_end_branch(g, &f, hex_digits(g, between(g, at, '0', '7'), 2));
-    at = one_of(g, one_of(g, hth_grammar_branch(g, &f), "dD"), "89abAB");
-    at = text(g, hex_digits(g, at, 2), "\\u");
-    at = one_of(g, one_of(g, at, "dD"), "cdefCDEF");
+    at = hth_grammar_one_of(g, hth_grammar_one_of(g, hth_grammar_branch(g, &f), "dD"), "89abAB");
+    at = hth_grammar_words(g, hex_digits(g, at, 2), "\\u");
+    at = hth_grammar_one_of(g, hth_grammar_one_of(g, at, "dD"), "cdefCDEF");
     hth_grammar_end_branch(g, &f, hex_digits(g, at, 2));
     return hth_grammar_fork_end(g, &f);
 }
@@ -87,18 +74,18 @@ static void add_character(hth_json_rules *r)
     r->character = hth_grammar_rule(g, NULL);
     hth_grammar_fork f = hth_grammar_fork_begin(g, r->character);
     hth_grammar_end_branch(g, &f, hth_grammar_char(g, hth_grammar_branch(g, &f), &plain));
-    uint32_t escape = text(g, hth_grammar_branch(g, &f), "\\");
+    uint32_t escape = hth_grammar_words(g, hth_grammar_branch(g, &f), "\\");
     hth_grammar_fork kinds = hth_grammar_fork_begin(g, escape);
-    hth_grammar_end_branch(g, &kinds, one_of(g, hth_grammar_branch(g, &kinds), "\"\\/bfnrt"));
-    hth_grammar_end_branch(g, &kinds, add_code(g, text(g, hth_grammar_branch(g, &kinds), "u")));
+    hth_grammar_end_branch(g, &kinds, hth_grammar_one_of(g, hth_grammar_branch(g, &kinds), "\"\\/bfnrt"));
+    hth_grammar_end_branch(g, &kinds, add_code(g, hth_grammar_words(g, hth_grammar_branch(g, &kinds), "u")));
     hth_grammar_end_branch(g, &f, hth_grammar_fork_end(g, &kinds));
     hth_grammar_end_rule(g, hth_grammar_fork_end(g, &f));
 }
 
 uint32_t hth_json_string(hth_json_rules *r, uint32_t tail, uint32_t min, uint32_t max)
 {
-    tail = hth_grammar_repeat(r->g, text(r->g, tail, "\""), r->character, min, max);
-    return text(r->g, tail, "\"");
+    tail = hth_grammar_repeat(r->g, hth_grammar_words(r->g, tail, "\""), r->character, min, max);
+    return hth_grammar_words(r->g, tail, "\"");
 }
 
 /* The escape of a character that must have one; NULL: it needs none. */
@@ -134,14 +121,14 @@ uint32_t hth_json_escaped(hth_grammar *g, uint32_t tail, const char *words, size
     char escape[8];
     for (size_t i = 0; i < n; i++) {
         const char *escaped = escape_of((uint8_t)words[i], escape);
-        tail = escaped ? text(g, tail, escaped) : hth_grammar_byte(g, tail, (uint8_t)words[i]);
+        tail = escaped ? hth_grammar_words(g, tail, escaped) : hth_grammar_byte(g, tail, (uint8_t)words[i]);
     }
     return tail;
 }
 
 uint32_t hth_json_quoted(hth_grammar *g, uint32_t tail, const char *words, size_t n)
 {
-    return text(g, hth_json_escaped(g, text(g, tail, "\""), words, n), "\"");
+    return hth_grammar_words(g, hth_json_escaped(g, hth_grammar_words(g, tail, "\""), words, n), "\"");
 }
 
 /* ---- values ---------------------------------------------------------------------------------------- */
@@ -151,15 +138,15 @@ static void add_list(hth_json_rules *r, uint32_t rule, uint32_t item, const char
 {
     hth_grammar *g = r->g;
     uint32_t more = hth_grammar_rule(g, NULL);
-    uint32_t tail = hth_grammar_call(g, text(g, more, ","), r->space);
+    uint32_t tail = hth_grammar_call(g, hth_grammar_words(g, more, ","), r->space);
     hth_grammar_end_rule(g, hth_grammar_call(g, tail, item));
-    tail = hth_grammar_call(g, text(g, rule, begin), r->space);
+    tail = hth_grammar_call(g, hth_grammar_words(g, rule, begin), r->space);
     hth_grammar_fork f = hth_grammar_fork_begin(g, tail);
     branch_text(g, &f, "");
     tail = hth_grammar_call(g, hth_grammar_branch(g, &f), item);
     tail = hth_grammar_repeat(g, tail, more, 0, HTH_GRAMMAR_UNBOUNDED);
     hth_grammar_end_branch(g, &f, hth_grammar_call(g, tail, r->space));
-    hth_grammar_end_rule(g, text(g, hth_grammar_fork_end(g, &f), end));
+    hth_grammar_end_rule(g, hth_grammar_words(g, hth_grammar_fork_end(g, &f), end));
 }
 
 static void add_values(hth_json_rules *r)
@@ -169,7 +156,7 @@ static void add_values(hth_json_rules *r)
     r->object = hth_grammar_rule(g, NULL);
     r->array = hth_grammar_rule(g, NULL);
     uint32_t member = hth_grammar_rule(g, NULL);
-    uint32_t tail = text(g, hth_grammar_call(g, member, r->string), ":");
+    uint32_t tail = hth_grammar_words(g, hth_grammar_call(g, member, r->string), ":");
     hth_grammar_end_rule(g, hth_grammar_call(g, hth_grammar_call(g, tail, r->gap), r->value));
     add_list(r, r->object, member, "{", "}");
     add_list(r, r->array, r->value, "[", "]");
@@ -200,28 +187,28 @@ uint32_t hth_json_literal(hth_grammar *g, uint32_t tail, const hth_json *root)
     char number[32];
     for (const hth_json *v = root;;) {
         if (v->parent && v != root && v->parent->kind == HTH_JSON_OBJECT)
-            tail = text(g, hth_json_quoted(g, tail, v->key.bytes, v->key.n), ":");
+            tail = hth_grammar_words(g, hth_json_quoted(g, tail, v->key.bytes, v->key.n), ":");
         switch (v->kind) {
-        case HTH_JSON_NULL: tail = text(g, tail, "null"); break;
-        case HTH_JSON_BOOL: tail = text(g, tail, v->integer ? "true" : "false"); break;
+        case HTH_JSON_NULL: tail = hth_grammar_words(g, tail, "null"); break;
+        case HTH_JSON_BOOL: tail = hth_grammar_words(g, tail, v->integer ? "true" : "false"); break;
         case HTH_JSON_INTEGER:
             snprintf(number, sizeof number, "%lld", (long long)v->integer);
-            tail = text(g, tail, number);
+            tail = hth_grammar_words(g, tail, number);
             break;
         case HTH_JSON_REAL: tail = hth_grammar_text(g, tail, v->text.bytes, v->text.n); break;
         case HTH_JSON_TEXT: tail = hth_json_quoted(g, tail, v->text.bytes, v->text.n); break;
-        default: tail = text(g, tail, v->kind == HTH_JSON_ARRAY ? "[" : "{"); break;
+        default: tail = hth_grammar_words(g, tail, v->kind == HTH_JSON_ARRAY ? "[" : "{"); break;
         }
         bool is_list = v->kind == HTH_JSON_ARRAY || v->kind == HTH_JSON_OBJECT;
         if (is_list && v->child) {
             v = v->child;
             continue;
         }
-        if (is_list) tail = text(g, tail, v->kind == HTH_JSON_ARRAY ? "]" : "}");
-        for (; v != root && !v->next; tail = text(g, tail, v->kind == HTH_JSON_ARRAY ? "]" : "}"))
+        if (is_list) tail = hth_grammar_words(g, tail, v->kind == HTH_JSON_ARRAY ? "]" : "}");
+        for (; v != root && !v->next; tail = hth_grammar_words(g, tail, v->kind == HTH_JSON_ARRAY ? "]" : "}"))
             v = v->parent;
         if (v == root || !hth_grammar_ok(g)) return tail;
-        tail = text(g, tail, ",");
+        tail = hth_grammar_words(g, tail, ",");
         v = v->next;
     }
 }

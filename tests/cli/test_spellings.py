@@ -52,7 +52,7 @@ LLAMA_SERVER = """
 # What is not there, or would let others in.
 REFUSED = {
     "run": {"--lora", "--mmproj", "--image", "--context-shift"},
-    "serve": {"--api-key", "--rerank", "--ssl-key-file", "--ssl-cert-file", "--lora", "--mmproj", "--spm-infill", "--api-prefix",
+    "serve": {"--api-key", "--rerank", "--ssl-key-file", "--ssl-cert-file", "--lora", "--mmproj", "--spm-infill",
               "--context-shift", "--fim-qwen-1.5b-default"},
 }
 NEEDS_NETWORK = {"-hf", "--hf-repo", "--hf-file"}

@@ -38,8 +38,10 @@ TEST(responses_and_items_belong_to_their_owner)
     CHECK_INT(count(s, "a", 1), 1);
     CHECK_INT(count(s, "b", 1), 2);
     CHECK_INT(count(s, "b", 2), 0);
-    CHECK(response_store_item(s, "a-item", 1) && !response_store_item(s, "a-item", 2) && !response_store_item(s, "", 1));
-    CHECK(!response_store_delete(s, "a", 2) && response_store_delete(s, "a", 1) && !response_store_delete(s, "a", 1));
+    CHECK(response_store_item(s, "a-item", 1) && !response_store_item(s, "a-item", 2) &&
+          !response_store_item(s, "", 1));
+    CHECK(!response_store_delete(s, "a", 2) && response_store_delete(s, "a", 1) &&
+          !response_store_delete(s, "a", 1));
     CHECK_INT(count(s, "b", 1), 2); /* which has its item still */
     CHECK(response_store_item(s, "a-item", 1) != NULL);
     CHECK(response_store_delete(s, "b", 1));

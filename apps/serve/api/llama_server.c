@@ -114,10 +114,11 @@ static bool read_options(generation *g, fields *f)
 {
     int64_t n_probs = 0;
     bool returns = false;
-    if (!generation_read(g, f) || !length_read(g, f, "n_predict") || !fields_int(f, "n_probs", 0, MAX_TOP, &n_probs) ||
-        !fields_bool(f, "return_tokens", &returns))
+    if (!generation_read(g, f) || !length_read(g, f, "n_predict") ||
+        !fields_int(f, "n_probs", 0, MAX_TOP, &n_probs) || !fields_bool(f, "return_tokens", &returns))
         return false;
-    if (returns) return fields_fail(f, "return_tokens", "is not supported: /tokenize gives the ids of a text");
+    if (returns)
+        return fields_fail(f, "return_tokens", "is not supported: /tokenize gives the ids of a text");
     g->n_choice = 1;
     g->probs = (logprobs){.wanted = n_probs > 0, .n_top = (uint32_t)n_probs};
     return true;
@@ -130,7 +131,8 @@ void completion_run(void *user, call *c)
     problem p;
     generation *g = generation_make(served, c, &llama_completion_format, &f, &p);
     if (!g) return;
-    if (read_options(g, &f) && prompts_read(&f, served, "prompt", MAX_PROMPTS, &g->prompts)) generation_start(g);
+    if (read_options(g, &f) && prompts_read(&f, served, "prompt", MAX_PROMPTS, &g->prompts))
+        generation_start(g);
     else generation_refuse(g, &p);
 }
 
@@ -182,7 +184,8 @@ static bool add_extra(fields *one, void *user)
     gap_prompt *l = user;
     const char *name = "tmp", *text;
     size_t n_name = 3, n;
-    if (!fields_text(one, "filename", &name, &n_name) || !fields_need_text(one, "text", &text, &n)) return false;
+    if (!fields_text(one, "filename", &name, &n_name) || !fields_need_text(one, "text", &text, &n))
+        return false;
     bool has_mark = hearth_token_special(l->served->model, HEARTH_SPECIAL_FIM_FILE) >= 0;
     if (!has_mark) return add_text(l, divider, sizeof divider - 1) && add_text(l, text, n);
     return add_mark(l, HEARTH_SPECIAL_FIM_FILE) && add_text(l, name, n_name) && add_text(l, "\n", 1) &&
@@ -195,7 +198,8 @@ static bool add_extras(fields *f, const hth_json *extra, gap_prompt *l)
     const hearth_model *m = l->served->model;
     bool has_repository = hearth_token_special(m, HEARTH_SPECIAL_FIM_REPOSITORY) >= 0,
          has_file = hearth_token_special(m, HEARTH_SPECIAL_FIM_FILE) >= 0;
-    if (has_repository && !(add_mark(l, HEARTH_SPECIAL_FIM_REPOSITORY) && add_text(l, repository, sizeof repository - 1)))
+    if (has_repository &&
+        !(add_mark(l, HEARTH_SPECIAL_FIM_REPOSITORY) && add_text(l, repository, sizeof repository - 1)))
         return false;
     if (!fields_each(f, "input_extra", extra, add_extra, l)) return false;
     return !has_file || (add_mark(l, HEARTH_SPECIAL_FIM_FILE) && add_text(l, name, sizeof name - 1));
@@ -228,13 +232,16 @@ static bool make_prompt(fields *f, gap_prompt *l)
                                                   HEARTH_SPECIAL_FIM_MIDDLE};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (hearth_token_special(m, needed[i]) < 0)
-            return fields_fail(f, "", "the vocabulary of this model has no tokens for a gap in a text: it cannot fill one");
-    if (!fields_text(f, "input_prefix", &before, &n_before) || !fields_text(f, "input_suffix", &behind, &n_behind) ||
-        !fields_text(f, "prompt", &begun, &n_begun) || !fields_array(f, "input_extra", &extra))
+            return fields_fail(
+                f, "", "the vocabulary of this model has no tokens for a gap in a text: it cannot fill one");
+    if (!fields_text(f, "input_prefix", &before, &n_before) ||
+        !fields_text(f, "input_suffix", &behind, &n_behind) || !fields_text(f, "prompt", &begun, &n_begun) ||
+        !fields_array(f, "input_extra", &extra))
         return false;
-    return add_begin(l) && (hth_json_count(extra) == 0 || add_extras(f, extra, l)) && add_mark(l, HEARTH_SPECIAL_FIM_PREFIX) && add_text(l, before, n_before) && add_text(l, begun, n_begun) &&
-           add_mark(l, HEARTH_SPECIAL_FIM_SUFFIX) && add_text(l, behind, n_behind) &&
-           add_mark(l, HEARTH_SPECIAL_FIM_MIDDLE);
+    return add_begin(l) && (hth_json_count(extra) == 0 || add_extras(f, extra, l)) &&
+           add_mark(l, HEARTH_SPECIAL_FIM_PREFIX) && add_text(l, before, n_before) &&
+           add_text(l, begun, n_begun) && add_mark(l, HEARTH_SPECIAL_FIM_SUFFIX) &&
+           add_text(l, behind, n_behind) && add_mark(l, HEARTH_SPECIAL_FIM_MIDDLE);
 }
 
 void infill_run(void *user, call *c)

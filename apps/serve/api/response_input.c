@@ -47,9 +47,9 @@ static const struct {
 };
 
 /* Items of tools that the API's own servers run: what they found is in the answer behind them. */
-static const char *const skipped_items[] = {"web_search_call",  "file_search_call",     "code_interpreter_call",
-                                            "mcp_list_tools",   "mcp_approval_request", "mcp_approval_response",
-                                            "image_generation_call", "compaction"};
+static const char *const skipped_items[] = {
+    "web_search_call",      "file_search_call",      "code_interpreter_call", "mcp_list_tools",
+    "mcp_approval_request", "mcp_approval_response", "image_generation_call", "compaction"};
 
 static bool read_id(fields *f, const char **id)
 {
@@ -85,7 +85,8 @@ static bool read_call(fields *f, assistant_turn *t, size_t i)
         const hth_json *v = fields_value(f, call_items[i].member);
         char *text;
         if (!json_line_begin(&l)) return fields_no_memory(f);
-        if (hth_json_kind_of(v) == HTH_JSON_TEXT) json_text(&l.j, call_items[i].member, v->text.bytes, v->text.n);
+        if (hth_json_kind_of(v) == HTH_JSON_TEXT)
+            json_text(&l.j, call_items[i].member, v->text.bytes, v->text.n);
         else json_raw(&l.j, call_items[i].member, arguments, n);
         if (!json_line_end(&l, &text, &n)) return fields_no_memory(f);
         arguments = text, n -= text[n - 1] == '\n';
@@ -120,7 +121,8 @@ static bool read_item(fields *f, assistant_turn *t)
         if (strcmp(type, skipped_items[i]) == 0) return true;
     const char *id;
     size_t n = strlen(type);
-    if (n > 7 && strcmp(type + n - 7, "_output") == 0) return read_id(f, &id) && add_result(f, t, id, "output");
+    if (n > 7 && strcmp(type + n - 7, "_output") == 0)
+        return read_id(f, &id) && add_result(f, t, id, "output");
     return fields_fail(f, "type", "items of type '%.60s' are not supported", type);
 }
 
@@ -136,7 +138,8 @@ typedef struct input {
 static bool fail_unknown(fields *f, const char *name, const char *what, const char *id)
 {
     fields_fail(f, name,
-                "there is no %s '%.60s' here: it was not stored (store: false), was dropped (--responses-store), or the "
+                "there is no %s '%.60s' here: it was not stored (store: false), was dropped "
+                "(--responses-store), or the "
                 "server was started again; send the full input",
                 what, id);
     f->problem->status = 404;
@@ -196,7 +199,8 @@ static bool read_text(fields *f, input *in, const hth_json *text)
     json_line l;
     char *line;
     size_t n;
-    if (!turn_end(&in->turn) || !conversation_add(in->turn.owner, "user", text->text.bytes, text->text.n, NULL))
+    if (!turn_end(&in->turn) ||
+        !conversation_add(in->turn.owner, "user", text->text.bytes, text->text.n, NULL))
         return fields_no_memory(f);
     if (!in->items) return true;
     if (!json_line_begin(&l)) return fields_no_memory(f);
@@ -224,14 +228,16 @@ static bool read_all(fields *f, input *in)
         return fields_fail(f, "input", "a text or an array of items is expected, not %s",
                            json_kind_words(hth_json_kind_of(v)));
     if (c->n + hth_json_count(v) > MAX_MESSAGES)
-        return fields_fail(f, "input", "%zu items; at most %d are taken", c->n + hth_json_count(v), MAX_MESSAGES);
+        return fields_fail(f, "input", "%zu items; at most %d are taken", c->n + hth_json_count(v),
+                           MAX_MESSAGES);
     if (!fields_each(f, "input", v, take_item, in)) return false;
     if (!turn_end(&in->turn)) return fields_no_memory(f);
     /* Clients ask with an empty input whether the server is there. */
     return c->n > 0 || conversation_add(c, "user", "", 0, NULL) || fields_no_memory(f);
 }
 
-bool response_input_read(fields *f, response_store *store, uint64_t owner, conversation *out, item_list *items)
+bool response_input_read(fields *f, response_store *store, uint64_t owner, conversation *out,
+                         item_list *items)
 {
     input in = {.turn = {.owner = out}, .store = store, .owner = owner, .items = items};
     bool ok = read_all(f, &in);

@@ -144,7 +144,8 @@ void response_store_close(response_store *s)
     free(s);
 }
 
-void response_store_add(response_store *s, const char *id, uint64_t owner, item_list *items, const char *body, size_t n)
+void response_store_add(response_store *s, const char *id, uint64_t owner, item_list *items, const char *body,
+                        size_t n)
 {
     stored_response *r = s->max_bytes > 0 ? calloc(1, sizeof *r) : NULL;
     char *copy = r ? malloc(n) : NULL;
@@ -161,7 +162,8 @@ void response_store_add(response_store *s, const char *id, uint64_t owner, item_
     s->n_byte += own_size(r);
     s->n_response++;
     link_newest(s, r);
-    while (s->oldest && (s->n_byte > s->max_bytes || s->n_response > RESPONSE_STORE_MAX || s->n_item > RESPONSE_STORE_ITEMS))
+    while (s->oldest && (s->n_byte > s->max_bytes || s->n_response > RESPONSE_STORE_MAX ||
+                         s->n_item > RESPONSE_STORE_ITEMS))
         drop_response(s, s->oldest);
 }
 
@@ -172,7 +174,8 @@ static stored_response *find(response_store *s, const char *id, uint64_t owner)
     return r;
 }
 
-const item_list *response_store_find(response_store *s, const char *id, uint64_t owner, const char **body, size_t *n)
+const item_list *response_store_find(response_store *s, const char *id, uint64_t owner, const char **body,
+                                     size_t *n)
 {
     stored_response *r = find(s, id, owner);
     if (!r) return NULL;
