@@ -10,7 +10,7 @@ static void write_token(json *j, const char *key, const served_model *m, int32_t
     json_text(j, key, text.bytes, text.n);
 }
 
-/* What requests get that do not say otherwise, under the names of their fields. */
+/* Writes what requests get that do not say otherwise, under the names of their fields. */
 static void write_defaults(json *j, const served_model *m)
 {
     json_open_compact(j, "default_generation_settings", '{');

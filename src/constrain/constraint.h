@@ -15,7 +15,7 @@ uint32_t hth_compile_json_object(hth_grammar *g);
 uint32_t hth_compile_choices(hth_grammar *g, const char *const *choices, size_t n);
 /* gbnf.c: UNSUPPORTED, FORMAT name line and column. names: of rules, for messages. */
 uint32_t hth_compile_gbnf(hth_grammar *g, hth_arena *names, const char *text, size_t n);
-/* What of schemas is not enforced, a line for each with its path. */
+/* The keywords of schemas that are not enforced, a line for each with its path. */
 typedef struct hth_schema_notes {
     bool drops;   /* keywords that are not supported are noted, and are no error */
     bool dropped; /* set when one was: the rules that were added are of no use, and the next ones are without it */

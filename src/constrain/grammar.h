@@ -66,7 +66,7 @@ typedef struct hth_grammar {
 /* what: "grammar" or the like, with which messages begin. */
 void hth_grammar_init(hth_grammar *g, const char *what);
 void hth_grammar_free(hth_grammar *g);
-/* As it was after hth_grammar_init. */
+/* Empties it, as after hth_grammar_init. */
 void hth_grammar_clear(hth_grammar *g);
 /* Keeps a failure, unless there is one already. */
 void hth_grammar_fail(hth_grammar *g, hearth_status status, const char *format, ...)

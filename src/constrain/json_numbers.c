@@ -108,7 +108,8 @@ static uint32_t fraction_from(hth_json_rules *r, uint32_t tail, const hth_json_b
     return join;
 }
 
-/* The same for one that is not above it, and, if above_zero, has another digit than zero from here on. */
+/* Behind a point and i digits of the bound, the rest of a fraction that is not above it, and, if above_zero, has another
+ * digit than zero from here on. */
 static uint32_t fraction_to(hth_json_rules *r, uint32_t tail, const hth_json_bound *b, uint32_t i,
                             bool above_zero)
 {

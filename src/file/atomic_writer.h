@@ -25,7 +25,7 @@ typedef struct hth_atomic_writer {
 /* Reports an error if path exists and is not a writable regular file. The new file gets the permissions of the old
  * one. Removes a stale PATH.hearth-part. */
 hearth_status hth_atomic_writer_open(hth_atomic_writer *s, const char *path, hearth_error *err);
-/* The same for a file that its owner alone may read and write, whatever the old one allowed. */
+/* Opens a file that its owner alone may read and write, whatever the old one allowed. */
 hearth_status hth_atomic_writer_open_private(hth_atomic_writer *s, const char *path, hearth_error *err);
 hearth_status hth_atomic_writer_write(hth_atomic_writer *s, const void *data, size_t size, hearth_error *err);
 /* Writes n zero bytes. */

@@ -58,7 +58,7 @@ typedef struct calls_case {
     const char *takes[4], *refuses[8];
 } calls_case;
 
-/* What is offered to the model, and the schema of an answer without calls; NULL: there is none. */
+/* The functions that the model may call, and the schema of an answer without calls; NULL: there is none. */
 static const char *offered = functions, *schema;
 
 #define HERMES "<tool_call> tools"

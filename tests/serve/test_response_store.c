@@ -1,4 +1,4 @@
-/* What the Responses API remembers: owners, items that several responses share, and the bounds. */
+/* The store of the Responses API: owners, items that several responses share, and the bounds. */
 #include "serve/api/response_store.h"
 #include "support/test.h"
 

@@ -102,7 +102,7 @@ size_t generation_n_cached(const generation *g)
 
 static double rate(size_t n, double seconds) { return seconds > 0.0 ? (double)n / seconds : 0.0; }
 
-/* What of its schemas was left to the client, if anything was. */
+/* Lists the keywords of schemas that were left to the client, if there are any. */
 static void write_notes(json *j, const generation *g)
 {
     const char *notes = generation_count(g) > 0 ? hearth_constraint_get_notes(g->choices[0].constraint) : "";

@@ -21,7 +21,7 @@ static void write_part(json *j, choice *c, const char *text, size_t n, bool is_l
     if (g->probs.wanted) logprobs_write_list(j, "completion_probabilities", &c->probs, g->served->model);
 }
 
-/* What the last part, or a whole answer, has beside it. */
+/* Writes the members that only the last part and a whole answer have. */
 static void write_end(json *j, const choice *c)
 {
     const generation *g = c->generation;

@@ -1,5 +1,5 @@
-/* What the Responses API remembers, so that a request can go on with an earlier response (previous_response_id) or name
- * items of it (item_reference). Responses of one conversation share their items. It is bounded in items and bytes: those
+/* The store keeps responses, so that a request can go on with an earlier one (previous_response_id) or name items of it
+ * (item_reference). Responses of one conversation share their items. It is bounded in items and bytes: those
  * that were used longest ago leave. It belongs to the engine thread, and is lost when the server ends. */
 #ifndef HEARTH_APPS_SERVE_RESPONSE_STORE_H
 #define HEARTH_APPS_SERVE_RESPONSE_STORE_H

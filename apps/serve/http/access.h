@@ -10,7 +10,7 @@ enum {
     ACCESS_MAX_NAMES = 32,
     ACCESS_MAX_KEYS = 256,
     ACCESS_MAX_KEY = 512,
-    /* Of a key that cannot be guessed: bytes, and different ones among them. */
+    /* A key that cannot be guessed has so many bytes, and so many different ones among them. */
     ACCESS_STRONG_KEY = 16,
     ACCESS_STRONG_DIFFERENT = 5,
 };
@@ -43,8 +43,8 @@ hearth_status access_add_name(access_rules *a, const char *name, hearth_error *e
 /* Whether a head has one of the keys, once; true if there are no keys. *i_key: which one, from 1; 0: there are none.
  * Takes the same time for all keys that are wrong. */
 bool access_key_ok(const access_rules *a, const head *h, unsigned *i_key);
-/* Of what a client with that key keeps: a hash of the key, so that it stays his whatever other keys there are; 0: there
- * are no keys. */
+/* The owner of what is kept for a client is a hash of its key, so that it does not change with other keys; 0: there are no
+ * keys. */
 uint64_t access_owner(const access_rules *a, unsigned i_key);
 /* Whether a Host header names this host. */
 bool access_host_ok(const access_rules *a, text_part host);

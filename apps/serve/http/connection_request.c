@@ -171,8 +171,8 @@ static bool check_body(connection *c, const head *h)
     return false;
 }
 
-/* Of the client; an IPv6 network counts as one, as each of its members has as many addresses as it likes. Clients of a
- * Unix socket share one. */
+/* Reads the address of the client. An IPv6 network counts as one address, as each of its members has as many as it likes.
+ * Clients of a Unix socket share one. */
 static void read_address(const connection *c, uint8_t out[ATTEMPTS_ADDRESS])
 {
     struct sockaddr_storage storage;
