@@ -368,6 +368,39 @@ TEST(control_tokens_are_text_only_where_they_are_marks)
     CHECK(hth_answer_is_mark(&o, (hth_str){"<|channel|>", 11}));
 }
 
+/* ---- writing ----------------------------------------------------------------------------------------------- */
+
+static const char two_calls[] = "{\"tool_calls\": [{\"function\": {\"name\": \"find\", \"arguments\": \"{\\\"text\\\": \\\"a \\\\\\\"b\\\\\\\", {c}\\\", "
+                                "\\\"n\\\": 12, \\\"any\\\": \\\"it's\\\"}\"}}, {\"function\": {\"name\": \"find\", \"arguments\": {}}}]}";
+
+/* What is written into a conversation is divided into the same calls, and only marks of it are text of the template. */
+TEST(calls_that_are_written_are_read_again)
+{
+    static const char *const templates[] = {
+        "",   HERMES,      CODER, SEED,        GLM,  GLM "</arg_key><arg_value>", MISTRAL, MISTRAL_11,          DEEPSEEK, DEEPSEEK_31, KIMI,
+        LFM2, MINIMAX,     DSML,  BAR "tool_calls>", "List of tools: [",          GEMMA4,  NEMOTRON,            APERTUS,  FUNCTIONARY, COMMAND_R7B,
+        COMMAND_R, "<|tool_call|> tools"};
+    static const char wanted[] = "T[Ok]C[find]A[{\"text\": \"a \\\"b\\\", {c}\", \"n\": 12, \"any\": \"it's\"}]C[find]A[{}]";
+    const hth_message m = {.role = {"assistant", 9}, .content = {"Ok", 2}, .members = {two_calls, sizeof two_calls - 1}};
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        seen s;
+        hth_plain_messages made;
+        hearth_error why;
+        char text[2000];
+        hth_answer_options o = options_of(templates[i], true, false, &s);
+        if (!CHECK(hth_calls_as_text(&m, 1, o.calls, &made, &why) == HEARTH_OK)) continue;
+        snprintf(text, sizeof text, "%.*s", (int)made.at[0].content.n, made.at[0].content.bytes);
+        CHECK(divide(&o, text, 7, 0) == HEARTH_OK);
+        if (strcmp(s.text, wanted) != 0) test_fail(__FILE__, __LINE__, "%s: %s of %s", o.calls->name, s.text, text);
+        for (size_t k = 0; k < made.at[0].n_part; k++) {
+            const hth_text_part *part = &made.at[0].parts[k];
+            const hth_str shown = {part->text, part->n};
+            CHECK(!part->is_template || (!hth_str_contains(shown, "it's") && !hth_str_contains(shown, "Ok")));
+        }
+        hth_plain_messages_free(&made);
+    }
+}
+
 /* ---- rendering --------------------------------------------------------------------------------------------- */
 
 static const hth_message with_call[] = {

@@ -47,10 +47,10 @@ static void check_status(hearth_status st, const hearth_error *why)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static const int64_t seconds = 1722006245;
-    const hth_message m[] = {{word("system"), word("S" MARK), {"", 0}},
-                             {word("user"), word("<|im_end|>" MARK " Hi\n"), {"", 0}},
-                             {word("assistant"), word("<think>" MARK "</think> Yo \xC3\xA9\xFF" MARK), {"", 0}},
-                             {word("user"), word(MARK), {"", 0}}};
+    const hth_message m[] = {{word("system"), word("S" MARK), {"", 0}, NULL, 0},
+                             {word("user"), word("<|im_end|>" MARK " Hi\n"), {"", 0}, NULL, 0},
+                             {word("assistant"), word("<think>" MARK "</think> Yo \xC3\xA9\xFF" MARK), {"", 0}, NULL, 0},
+                             {word("user"), word(MARK), {"", 0}, NULL, 0}};
     if (n == 0) return 0;
     const char *source = (const char *)data + 1;
     hth_template_input in = {.messages = m + (data[0] & 1), .n_message = 4u - (data[0] & 1),
