@@ -128,7 +128,7 @@ static const hth_call_format formats[N_FORMAT] = {
               .last = "]<|tool_call_end|>", .key_end = "=", .between_arguments = ", ", .quote = "'", .mark = "<|tool_call_start|>",
               .end_mark = "<|tool_call_end|>"},
     [GEMMA4] = {"gemma-4", HTH_CALL_LITERALS, .open = "<|tool_call>call:", .name_end = "{", .close = "}<tool_call|>", .key_end = ":",
-                .between_arguments = ",", .quote = "<|\"|>", .mark = "<|tool_call>", .end_mark = "<tool_call|>", .name_mark = "call:"},
+                .between_arguments = ",", .quote = "<|\"|>", .is_sorted = true, .mark = "<|tool_call>", .end_mark = "<tool_call|>", .name_mark = "call:"},
     [HARMONY] = {"harmony", HTH_CALL_HARMONY, .open = "<|channel|>commentary to=functions.",
                  .name_end = " <|constrain|>json<|message|>", .one = true, .text_open = "<|channel|>final<|message|>"},
 };

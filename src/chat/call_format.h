@@ -33,7 +33,8 @@ typedef struct hth_call_format {
     hth_call_style style;
     char first[80], open[80], name_end[80], close[80], between[16], last[48];
     hth_element_marks elements;
-    char key_end[4], between_arguments[4], quote[8]; /* LITERALS */
+    char key_end[4], between_arguments[4], quote[8]; /* LITERALS; a quote of several characters is the only one */
+    bool is_sorted;                                  /* the members of objects stand in the order of their names */
     bool one;     /* the template can write one call in an answer */
     bool is_bare; /* a call may stand without its mark where an answer begins */
     char text_open[32], text_close[32]; /* around the text of an answer without calls */

@@ -9,11 +9,6 @@
 
 static bool same(hth_str a, hth_str b) { return hth_str_compare(a, b) == 0; }
 
-static bool is_word(const hth_json *v, const char *word)
-{
-    return hth_json_kind_of(v) == HTH_JSON_TEXT && hth_str_eq(v->text, word);
-}
-
 /* References and combinations that a model's file or a client nests deeper say nothing here. */
 enum { MAX_NESTED = 16 };
 
@@ -41,11 +36,11 @@ static bool takes_text(const hth_json *root, const hth_json *schema, const hth_s
     for (const hth_json *v = hth_json_first(values); v; v = v->next)
         if (is_value(v, value)) return true;
     if (values) return false;
-    if (is_word(type, "string")) return true;
+    if (hth_json_is_word(type, "string")) return true;
     for (size_t i = 0; !type && i < sizeof of_texts / sizeof *of_texts; i++)
         if (hth_json_member(schema, of_texts[i])) return true;
     for (const hth_json *v = hth_json_kind_of(type) == HTH_JSON_ARRAY ? type->child : NULL; v; v = v->next)
-        if (is_word(v, "string")) return true;
+        if (hth_json_is_word(v, "string")) return true;
     for (size_t i = 0; depth < MAX_NESTED && i < sizeof combined / sizeof *combined; i++)
         for (const hth_json *v = hth_json_first(hth_json_member(schema, combined[i])); v; v = v->next)
             if (takes_text(root, v, value, depth + 1)) return true;

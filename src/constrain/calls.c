@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 typedef struct calls_compiler {
     hth_grammar *g;
@@ -139,12 +140,15 @@ static uint32_t add_until(calls_compiler *c, uint32_t tail, const char *mark)
 
 /* ---- arguments ------------------------------------------------------------------------------------------------ */
 
-/* The texts of an enum between marks, or any text up to the second one. */
+/* The texts of const or enum between marks, or any text up to the second one. */
 static uint32_t add_text(calls_compiler *c, uint32_t tail, const hth_json *parameters, const hth_json *schema,
                          const char *open, const char *close)
 {
-    const hth_json *list = hth_json_member(hth_schema_target(parameters, schema), "enum");
+    const hth_json *target = hth_schema_target(parameters, schema), *list = hth_json_member(target, "enum");
+    const hth_json *only = hth_json_member(target, "const");
     tail = add_marked(c, tail, open);
+    if (hth_json_kind_of(only) == HTH_JSON_TEXT)
+        return add_marked(c, hth_grammar_text(c->g, tail, only->text.bytes, only->text.n), close);
     if (!list || list->kind != HTH_JSON_ARRAY) return add_until(c, tail, close);
     hth_grammar_fork f = hth_grammar_fork_begin(c->g, tail);
     for (const hth_json *v = list->child; v; v = v->next)
@@ -168,9 +172,21 @@ static bool is_required(const hth_json *object, hth_str key)
     return false;
 }
 
-static const hth_json *first_property(const hth_json *parameters)
+/* By name, as Python sorts without case. */
+static bool is_before(const hth_json *a, const hth_json *b)
 {
-    return hth_json_first(hth_json_member(hth_schema_target(parameters, parameters), "properties"));
+    int by_letter = strcasecmp(a->key.bytes, b->key.bytes);
+    return by_letter ? by_letter < 0 : strcmp(a->key.bytes, b->key.bytes) < 0;
+}
+
+/* The property of an object behind another one (NULL: the first), in the order in which the format has them. */
+static const hth_json *next_property(const calls_compiler *c, const hth_json *object, const hth_json *after)
+{
+    const hth_json *first = hth_json_first(hth_json_member(object, "properties")), *next = NULL;
+    if (!c->format->is_sorted) return after ? after->next : first;
+    for (const hth_json *p = first; p; p = p->next)
+        if ((!after || is_before(after, p)) && (!next || is_before(p, next))) next = p;
+    return next;
 }
 
 /* The name of a property, which has none of the bytes that end names. */
@@ -202,7 +218,7 @@ static uint32_t add_element(calls_compiler *c, uint32_t tail, const hth_json *pa
 static uint32_t add_elements(calls_compiler *c, uint32_t tail, const hth_json *parameters)
 {
     const hth_json *object = hth_schema_target(parameters, parameters);
-    for (const hth_json *p = first_property(parameters); p; p = p->next) {
+    for (const hth_json *p = NULL; (p = next_property(c, object, p)) != NULL;) {
         uint32_t head = hth_grammar_point(c->g, tail);
         tail = add_element(c, head, parameters, p);
         if (!is_required(object, p->key)) tail = hth_grammar_repeat_since(c->g, head, tail, 0, 1);
@@ -227,49 +243,80 @@ static void add_word(calls_compiler *c, hth_grammar_fork *f, const char *word)
     hth_grammar_end_branch(c->g, f, add_marked(c, hth_grammar_branch(c->g, f), word));
 }
 
-/* A literal. Quotes of several characters are the only ones of their family; apostrophes stand beside JSON, as Python's
- * words do. */
-static uint32_t add_literal(calls_compiler *c, uint32_t tail, const hth_json *parameters, const hth_json *p)
+/* Whether a schema says no more than these keywords can. */
+static bool has_only(const hth_json *schema, const char *type, const char *const *keywords)
 {
+    static const char *const notes[] = {"type", "title", "description", "default", "examples", NULL};
+    if (hth_json_kind_of(schema) != HTH_JSON_OBJECT || !hth_json_is_word(hth_json_member(schema, "type"), type)) return false;
+    for (const hth_json *v = schema->child; v; v = v->next) {
+        bool is_known = false;
+        for (const char *const *k = notes; *k; k++) is_known |= hth_str_eq(v->key, *k);
+        for (const char *const *k = keywords; *k; k++) is_known |= hth_str_eq(v->key, *k);
+        if (!is_known) return false;
+    }
+    return true;
+}
+
+static uint32_t add_literals(calls_compiler *c, uint32_t tail, const hth_json *root, const hth_json *object);
+static uint32_t add_literal(calls_compiler *c, uint32_t tail, const hth_json *root, const hth_json *schema);
+
+static uint32_t add_literal_list(calls_compiler *c, uint32_t tail, const hth_json *root, const hth_json *items)
+{
+    hth_grammar *g = c->g;
+    uint32_t item = hth_grammar_rule(g, NULL), more = hth_grammar_rule(g, NULL);
+    hth_grammar_end_rule(g, add_literal(c, item, root, items));
+    hth_grammar_end_rule(g, hth_grammar_call(g, add_marked(c, more, c->format->between_arguments), item));
+    uint32_t head = hth_grammar_point(g, hth_grammar_byte(g, tail, '['));
+    tail = hth_grammar_repeat(g, hth_grammar_call(g, head, item), more, 0, HTH_GRAMMAR_UNBOUNDED);
+    return hth_grammar_byte(g, hth_grammar_repeat_since(g, head, tail, 0, 1), ']');
+}
+
+/* A literal. In families with a quote of their own, lists and objects have it too, and keys none, where their schemas are
+ * plain ones; in those of Python's quotes JSON is a literal, and apostrophes and Python's words stand beside it. */
+static uint32_t add_literal(calls_compiler *c, uint32_t tail, const hth_json *root, const hth_json *schema)
+{
+    static const char *const of_list[] = {"items", NULL}, *const of_object[] = {"properties", "required", "additionalProperties", NULL};
     const char *quote = c->format->quote;
-    bool is_text = hth_schema_takes_text(parameters, p, NULL), is_python = !quote[1];
-    const hth_json *schema = hth_schema_target(parameters, p), *type = hth_json_member(schema, "type");
-    bool has_values = hth_json_member(schema, "enum") || hth_json_member(schema, "const");
-    if (is_text && !is_python) return add_text(c, tail, parameters, p, quote, quote);
+    bool is_text = hth_schema_takes_text(root, schema, NULL), is_python = !quote[1];
+    const hth_json *target = hth_schema_target(root, schema), *items = hth_json_member(schema, "items");
+    bool has_values = hth_json_member(target, "enum") || hth_json_member(target, "const");
+    if (is_text && !is_python) return add_text(c, tail, root, schema, quote, quote);
+    if (!is_python && items && has_only(schema, "array", of_list)) return add_literal_list(c, tail, root, items);
+    if (!is_python && hth_json_member(schema, "properties") && has_only(schema, "object", of_object))
+        return hth_grammar_byte(c->g, add_literals(c, hth_grammar_byte(c->g, tail, '{'), root, schema), '}');
     hth_grammar_fork f = hth_grammar_fork_begin(c->g, tail);
-    hth_grammar_end_branch(c->g, &f, add_json(c, hth_grammar_branch(c->g, &f), parameters, p));
-    if (is_text && has_values) hth_grammar_end_branch(c->g, &f, add_text(c, hth_grammar_branch(c->g, &f), parameters, p, quote, quote));
+    hth_grammar_end_branch(c->g, &f, add_json(c, hth_grammar_branch(c->g, &f), root, schema));
+    if (is_text && has_values) hth_grammar_end_branch(c->g, &f, add_text(c, hth_grammar_branch(c->g, &f), root, schema, quote, quote));
     if (is_text && !has_values) hth_grammar_end_branch(c->g, &f, add_plain_text(c, hth_grammar_branch(c->g, &f)));
-    if (is_python && !has_values && type && hth_json_kind_of(type) == HTH_JSON_TEXT && hth_str_eq(type->text, "boolean"))
+    if (is_python && !has_values && hth_json_is_word(hth_json_member(target, "type"), "boolean"))
         add_word(c, &f, "True"), add_word(c, &f, "False");
     return hth_grammar_fork_end(c->g, &f);
 }
 
-static uint32_t add_literal_argument(calls_compiler *c, uint32_t tail, const hth_json *parameters, const hth_json *p)
+static uint32_t add_literal_member(calls_compiler *c, uint32_t tail, const hth_json *root, const hth_json *p)
 {
     tail = add_key(c, tail, p->key, "=:,(){}[]<> '\"");
-    return add_literal(c, add_marked(c, tail, c->format->key_end), parameters, p);
+    return add_literal(c, add_marked(c, tail, c->format->key_end), root, p);
 }
 
-/* The arguments in the order of the properties; `none` is the state before the first one. */
-static uint32_t add_literals(calls_compiler *c, uint32_t tail, const hth_json *parameters)
+/* The members of an object; `none` is the state before the first one. */
+static uint32_t add_literals(calls_compiler *c, uint32_t tail, const hth_json *root, const hth_json *object)
 {
     hth_grammar *g = c->g;
-    const hth_json *object = hth_schema_target(parameters, parameters);
     uint32_t none = tail, some = HTH_GRAMMAR_NOTHING;
-    for (const hth_json *p = first_property(parameters); p && hth_grammar_ok(g); p = p->next) {
+    for (const hth_json *p = NULL; (p = next_property(c, object, p)) != NULL && hth_grammar_ok(g);) {
         bool may_lack = !is_required(object, p->key);
-        uint32_t next = hth_grammar_rule(g, NULL), argument = hth_grammar_rule(g, NULL);
-        hth_grammar_end_rule(g, add_literal_argument(c, argument, parameters, p));
+        uint32_t next = hth_grammar_rule(g, NULL), member = hth_grammar_rule(g, NULL);
+        hth_grammar_end_rule(g, add_literal_member(c, member, root, p));
         if (some != HTH_GRAMMAR_NOTHING) {
             hth_grammar_fork f = hth_grammar_fork_begin(g, some);
             uint32_t at = add_marked(c, hth_grammar_branch(g, &f), c->format->between_arguments);
-            hth_grammar_link(g, hth_grammar_call(g, at, argument), next);
+            hth_grammar_link(g, hth_grammar_call(g, at, member), next);
             if (may_lack) hth_grammar_link(g, hth_grammar_branch(g, &f), next);
         }
         if (none != HTH_GRAMMAR_NOTHING) {
             hth_grammar_fork f = hth_grammar_fork_begin(g, none);
-            hth_grammar_link(g, hth_grammar_call(g, hth_grammar_branch(g, &f), argument), next);
+            hth_grammar_link(g, hth_grammar_call(g, hth_grammar_branch(g, &f), member), next);
             none = may_lack ? hth_grammar_branch(g, &f) : HTH_GRAMMAR_NOTHING;
         }
         some = next;
@@ -306,7 +353,9 @@ static uint32_t add_call(calls_compiler *c, uint32_t tail, hth_str name, const h
         tail = add_marked(c, add_marked(c, tail, m->name_close), m->gap);
         tail = add_marked(c, add_elements(c, tail, parameters), m->call_close);
         break;
-    case HTH_CALL_LITERALS: tail = add_literals(c, add_marked(c, tail, f->name_end), parameters); break;
+    case HTH_CALL_LITERALS:
+        tail = add_literals(c, add_marked(c, tail, f->name_end), parameters, hth_schema_target(parameters, parameters));
+        break;
     default: tail = add_object(c, add_marked(c, tail, f->name_end), parameters); break;
     }
     return add_marked(c, tail, f->close);

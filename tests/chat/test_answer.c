@@ -366,6 +366,14 @@ TEST(control_tokens_are_text_only_where_they_are_marks)
     CHECK(!hth_answer_is_mark(&o, (hth_str){"<|channel|>", 11}));
     o = options_of(HARMONY, true, false, &s);
     CHECK(hth_answer_is_mark(&o, (hth_str){"<|channel|>", 11}));
+    static const char *const others[][2] = {{GEMMA4, "<|\"|>"}, {GEMMA4, "<|channel>"}, {GEMMA4, "<tool_call|>"}, {DSML, BAR},
+                                            {KIMI, "<|tool_call_argument_begin|>"}, {COMMAND_R7B, "<|START_RESPONSE|>"},
+                                            {COMMAND_R7B, "<|END_THINKING|>"}, {APERTUS, "<|tools_suffix|>"}, {LFM2, "<|tool_call_end|>"},
+                                            {SEED, "</seed:tool_call>"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        o = options_of(others[i][0], true, false, &s);
+        if (!hth_answer_is_mark(&o, (hth_str){others[i][1], strlen(others[i][1])})) test_fail(__FILE__, __LINE__, "%s is no mark", others[i][1]);
+    }
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------- */

@@ -230,8 +230,8 @@ static const calls_case cases[] = {
                  "<|tool_call_start|>[find(text='a' n=7)]<|tool_call_end|>", "<|tool_call_start|>[find(text='it's')]<|tool_call_end|>"}},
     {.name = "gemma 4",
      .template_text = "<|tool_call> <tool_call|>",
-     .takes = {"<|tool_call>call:find{text:<|\"|>a, <|\"|>,n:7}<tool_call|><|tool_call>call:now{}<tool_call|>"},
-     .refuses = {"<|tool_call>call:find{n:7}<tool_call|>", "<|tool_call>call:find{text:\"a\"}<tool_call|>"}},
+     .takes = {"<|tool_call>call:find{n:7,text:<|\"|>a, <|\"|>}<tool_call|><|tool_call>call:now{}<tool_call|>"},
+     .refuses = {"<|tool_call>call:find{text:<|\"|>a<|\"|>,n:7}<tool_call|>", "<|tool_call>call:find{n:7}<tool_call|>", "<|tool_call>call:find{text:\"a\"}<tool_call|>"}},
 };
 enum { N_CASE = sizeof cases / sizeof *cases };
 
@@ -350,6 +350,31 @@ TEST(references_in_every_form)
     offered = functions;
 }
 
+/* Lists and objects in the notation of literals: a list of texts, an object in a list, and what is only JSON. */
+#define NESTED                                                                                                             \
+    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"properties\": {\"texts\": "       \
+    "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}, \"List\": {\"type\": \"array\", \"items\": {\"type\": \"object\", "         \
+    "\"properties\": {\"b\": {\"type\": \"boolean\"}, \"a\": {\"const\": \"x\"}}, \"required\": [\"a\"]}}, \"two\": {\"type\": \"array\", "  \
+    "\"items\": {\"type\": \"integer\"}, \"maxItems\": 2}}}}}]"
+TEST(lists_and_objects_as_literals)
+{
+    static const calls_case all[] = {
+        {.name = "gemma 4",
+         .template_text = "<|tool_call> <tool_call|>",
+         .takes = {"<|tool_call>call:f{List:[{a:<|\"|>x<|\"|>},{a:<|\"|>x<|\"|>,b:true}],texts:[<|\"|>it's<|\"|>,<|\"|><|\"|>],two:[1, 2]}<tool_call|>",
+                   "<|tool_call>call:f{texts:[]}<tool_call|>", "<|tool_call>call:f{}<tool_call|>"},
+         .refuses = {"<|tool_call>call:f{List:[{a:<|\"|>y<|\"|>}]}<tool_call|>", "<|tool_call>call:f{List:[{b:true}]}<tool_call|>",
+                     "<|tool_call>call:f{texts:[,]}<tool_call|>", "<|tool_call>call:f{two:[1,2,3]}<tool_call|>"}},
+        {.name = "lfm2",
+         .template_text = "<|tool_call_start|>",
+         .takes = {"<|tool_call_start|>[f(texts=[\"it's\"], List=[{\"b\": true, \"a\": \"x\"}], two=[1])]<|tool_call_end|>"},
+         .refuses = {"<|tool_call_start|>[f(texts=[1])]<|tool_call_end|>"}},
+    };
+    offered = NESTED;
+    check_cases(all, sizeof all / sizeof *all);
+    offered = functions;
+}
+
 static const char *notes_of(const hth_token_trie *trie, const char *list, hearth_constraint **c, hearth_status status)
 {
     const hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_CALLS, .text = list, .n = strlen(list)};
@@ -399,7 +424,7 @@ static void check_call(divided *d)
     if (d->n_call == 0) return;
     if (!hth_is_json(d->arguments, d->n, &has_memory))
         test_fail(__FILE__, __LINE__, "no JSON: %.*s", (int)d->n, d->arguments);
-    CHECK(strcmp(d->name, "find") == 0 || strcmp(d->name, "now") == 0);
+    CHECK(hth_function_is_given(offered, (hth_str){d->name, strlen(d->name)}, &has_memory));
     CHECK(strcmp(d->name, "find") != 0 || strstr(d->arguments, "\"text\"") != NULL);
 }
 
@@ -443,7 +468,7 @@ static void walk(const hth_token_trie *trie, const calls_case *c, uint64_t seed)
     const hth_answer_options o = {.calls = hth_call_format_detect(source),
                                   .reasoning = hth_reasoning_detect(source),
                                   .in_reasoning = c->in_reasoning,
-                                  .tools = functions,
+                                  .tools = offered,
                                   .fn = note,
                                   .user = &d};
     hth_answer *a = NULL;
@@ -475,6 +500,10 @@ TEST(what_is_written_under_a_constraint_is_read_again)
     hth_token_trie *trie = open_trie();
     for (size_t i = 0; i < N_CASE; i++)
         for (uint64_t seed = 1; seed <= 20; seed++) walk(trie, &cases[i], seed * 7919);
+    offered = NESTED;
+    for (size_t i = 0; i < N_CASE; i++)
+        for (uint64_t seed = 1; seed <= 20; seed++) walk(trie, &cases[i], seed * 104729);
+    offered = functions;
     hth_token_trie_close(trie);
 }
 
