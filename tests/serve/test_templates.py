@@ -161,6 +161,18 @@ def calls_are_written_where_a_template_shows_functions_only():
 
 
 @case
+def marks_around_a_text_are_no_part_of_it_without_functions():
+    """The story model goes on with the same tokens, which have the marks of a family as texts here."""
+    marks = {"{# >>>all recipient #}": ("all\n", "Found"), "{# <|START_ACTION|> <|START_RESPONSE|> #}": ("<|START_RESPONSE|>", "Found<|END_RESPONSE|>")}
+    for note, (first, second) in marks.items():
+        with open(MODEL, "rb") as f:
+            data = chat_model.with_template(f.read(), "{{ messages[-1].content }}" + note, renamed=[("\u2581upon", first), ("\u2581a", second)])
+        with Server("-t", "1", model=scratch("m.gguf", data)) as s:
+            answer = s.post("/v1/chat/completions", {"messages": [user("Once")], "max_tokens": 2, "temperature": 0}).json()
+            check(answer["choices"][0]["message"]["content"] == "Found", note, answer)
+
+
+@case
 def a_second_template_is_of_requests_with_functions():
     tools = [{"type": "function", "function": {"name": "look", "description": "omega"}}]
     own = "[TOOL_CALLS][" + each(ALL)
