@@ -13,7 +13,8 @@ extern "C" {
 typedef struct hearth_chat hearth_chat;
 
 /* Opens a chat. format NULL: the template in the model's file (tokenizer.chat_template). If it cannot be parsed: a
- * warning, and the format that it most likely implements.
+ * warning, and the format that it most likely implements. A second one, tokenizer.chat_template.tool_use, renders
+ * conversations with functions or calls.
  * Errors: UNSUPPORTED: there is no template, no format has that name (the message lists them), or the template has
  * what this subset of Jinja does not support, and no format is like it; FORMAT: the same, with bad syntax; MEMORY.
  * Ownership: *out is the caller's, until hearth_chat_close, and keeps the model.

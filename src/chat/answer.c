@@ -87,7 +87,7 @@ size_t hth_answer_unsure(const hth_answer *a, const char *mark)
 
 /* ---- text and reasoning -------------------------------------------------------------------------------- */
 
-enum { CALL_OPEN, CALL_CLOSE, OTHER_OPEN, OTHER_CLOSE, N_MARK };
+enum { CALL_OPEN, BARE_OPEN, CALL_CLOSE, OTHER_OPEN, OTHER_CLOSE, N_MARK };
 
 /* The marks that count in the text that comes next; "": none. */
 static void list_marks(const hth_answer *a, const char *marks[N_MARK])
@@ -96,6 +96,7 @@ static void list_marks(const hth_answer *a, const char *marks[N_MARK])
     for (int i = 0; i < N_MARK; i++) marks[i] = "";
     if (!f) return;
     marks[CALL_OPEN] = f->mark;
+    marks[BARE_OPEN] = f->elements.call_open;
     if (a->n_call > 0) marks[CALL_CLOSE] = f->end_mark;
     marks[OTHER_OPEN] = f->other_mark[0];
     marks[OTHER_CLOSE] = f->other_mark[1];
@@ -132,7 +133,7 @@ hth_answer_step hth_answer_text(hth_answer *a)
     if (a->skip_space) hth_answer_take(a, hth_answer_space(a, 0));
     if (a->n == 0) return HTH_STEP_WAIT;
     a->skip_space = false;
-    if (f && f->style == HTH_CALL_JSON && !*f->first && !*f->open && !a->has_text) {
+    if (f && f->is_bare && !a->has_text) {
         hth_answer_go(a, hth_answer_bare_call);
         return HTH_STEP_DONE;
     }
@@ -148,9 +149,9 @@ hth_answer_step hth_answer_text(hth_answer *a)
     hth_answer_give(a, HEARTH_ANSWER_TEXT, a->held, n);
     hth_answer_take(a, n);
     a->skip_space = true;
-    if (which == CALL_OPEN) {
+    if (which == CALL_OPEN || which == BARE_OPEN) {
         hth_answer_set_aside(a, n_mark);
-        hth_answer_go(a, hth_answer_call);
+        hth_answer_go(a, which == CALL_OPEN ? hth_answer_call : hth_answer_bare_elements);
     } else {
         hth_answer_take(a, n_mark);
     }
@@ -171,19 +172,22 @@ static hth_answer_step begin(hth_answer *a)
 
 static hth_answer_step reasoning(hth_answer *a)
 {
-    const char *close = a->o.reasoning->close;
+    const hth_reasoning_marks *m = a->o.reasoning;
+    const char *call = m->ends_at_calls && a->o.calls ? a->o.calls->mark : "";
     if (a->skip_space) hth_answer_take(a, hth_answer_space(a, 0));
     if (a->n == 0) return HTH_STEP_WAIT;
     a->skip_space = false;
-    size_t at = hth_answer_find(a, 0, close);
-    if (at == SIZE_MAX) {
-        size_t n = a->final ? a->n : trimmed(a, a->n - hth_answer_unsure(a, close));
+    size_t at = hth_answer_find(a, 0, m->close), at_call = hth_answer_find(a, 0, call);
+    if (at == SIZE_MAX && at_call == SIZE_MAX) {
+        size_t unsure = hth_answer_unsure(a, m->close), of_call = hth_answer_unsure(a, call);
+        size_t n = a->final ? a->n : trimmed(a, a->n - (unsure > of_call ? unsure : of_call));
         hth_answer_give(a, HEARTH_ANSWER_REASONING, a->held, n);
         hth_answer_take(a, n);
         return HTH_STEP_WAIT;
     }
-    hth_answer_give(a, HEARTH_ANSWER_REASONING, a->held, trimmed(a, at));
-    hth_answer_take(a, at + strlen(close));
+    bool is_call = at_call < at;
+    hth_answer_give(a, HEARTH_ANSWER_REASONING, a->held, trimmed(a, is_call ? at_call : at));
+    hth_answer_take(a, is_call ? at_call : at + strlen(m->close));
     a->skip_space = true;
     hth_answer_go(a, hth_answer_text);
     return HTH_STEP_DONE;
@@ -196,8 +200,10 @@ hearth_status hth_answer_open(const hth_answer_options *o, hth_answer **out, hea
     hth_answer *a = *out = hth_alloc(1, sizeof *a);
     if (!a) return hth_fail_memory(err, sizeof *a, "an answer");
     bool harmony = o->calls && o->calls->style == HTH_CALL_HARMONY;
+    bool recipients = o->calls && o->calls->style == HTH_CALL_RECIPIENT;
     *a = (hth_answer){.o = *o, .skip_space = o->in_reasoning && o->reasoning, .has_memory = true};
     a->state = harmony            ? hth_answer_harmony
+               : recipients       ? hth_answer_recipient
                : !o->reasoning    ? hth_answer_text
                : !o->in_reasoning ? begin
                                   : reasoning;
@@ -244,19 +250,22 @@ bool hth_answer_is_mark(const hth_answer_options *o, hth_str token)
 {
     static const char *const harmony[] = {"<|channel|>", "<|message|>", "<|start|>", "<|end|>",
                                           "<|constrain|>"};
-    const hth_call_format *f = o->calls;
-    if (token.n == 0) return false;
-    if (o->reasoning && (hth_str_eq(token, o->reasoning->open) || hth_str_eq(token, o->reasoning->close)))
-        return true;
-    if (!f) return false;
+    static const hth_call_format no_calls;
+    static const hth_reasoning_marks no_reasoning = {"", "", false};
+    const hth_call_format *f = o->calls ? o->calls : &no_calls;
+    const hth_reasoning_marks *r = o->reasoning ? o->reasoning : &no_reasoning;
+    const hth_element_marks *e = &f->elements;
+    const char *const texts[] = {r->open,       r->close,         f->first,         f->open,         f->close,
+                                 f->last,       f->name_end,      f->mark,          f->end_mark,     f->other_mark[0],
+                                 f->quote,      f->other_mark[1], f->text_open,     f->text_close,   e->call_open,
+                                 e->call_close, e->key_open,      e->key_close,     e->value_open,   e->value_close};
+    char shown[72];
     for (size_t i = 0; f->style == HTH_CALL_HARMONY && i < sizeof harmony / sizeof *harmony; i++)
         if (hth_str_eq(token, harmony[i])) return true;
-    const char *const texts[] = {f->first, f->open, f->close, f->last, f->name_end, f->mark};
-    char shown[72];
-    if (token.n >= sizeof shown || memchr(token.bytes, '\0', token.n)) return false;
+    if (token.n == 0 || token.n >= sizeof shown || memchr(token.bytes, '\0', token.n)) return false;
     memcpy(shown, token.bytes, token.n);
     shown[token.n] = '\0';
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (strstr(texts[i], shown)) return true;
-    return strcmp(shown, "[CALL_ID]") == 0;
+    return f->style == HTH_CALL_NAMED && strcmp(shown, "[CALL_ID]") == 0;
 }

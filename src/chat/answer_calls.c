@@ -1,5 +1,5 @@
-/* Calls whose arguments are JSON: {"name": "f", "arguments": {...}}, in an array too, and names before arguments. The
- * arguments are given as they come. */
+/* Calls whose arguments are JSON: {"name": "f", "arguments": {...}} or {"f": {...}}, in an array too, and names before
+ * arguments. The arguments are given as they come. */
 #include "chat/answer_int.h"
 #include "chat/functions.h"
 
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static hth_answer_state head, named_head, arguments, text_arguments, rest, end;
+static hth_answer_state named_head, text_arguments, rest, end;
 
 /* Names of this form are taken for calls, whether the function is given or not. */
 static bool is_plain(const char *name, size_t n)
@@ -25,8 +25,10 @@ bool hth_answer_begin_call(hth_answer *a, const char *name, size_t n)
 {
     while (n > 0 && (*name == ' ' || *name == '\n')) name++, n--;
     while (n > 0 && (name[n - 1] == ' ' || name[n - 1] == '\n')) n--;
+    bool must_be_given = !is_plain(name, n) || (a->is_bare && a->o.tools);
+    a->is_bare = false;
     if (n == 0 || n >= sizeof a->name) return false;
-    if (!is_plain(name, n) && !hth_function_is_given(a->o.tools, (hth_str){name, n}, &a->has_memory)) return false;
+    if (must_be_given && !hth_function_is_given(a->o.tools, (hth_str){name, n}, &a->has_memory)) return false;
     memcpy(a->name, name, n);
     a->name[n] = '\0';
     a->n_opened = 0;
@@ -42,7 +44,7 @@ hth_answer_step hth_answer_no_call(hth_answer *a)
     hth_answer_give(a, HEARTH_ANSWER_TEXT, a->opened, a->n_opened);
     a->n_opened = 0;
     a->has_text = true;
-    a->skip_space = false;
+    a->skip_space = a->is_bare = false;
     hth_answer_go(a, hth_answer_text);
     return HTH_STEP_DONE;
 }
@@ -83,6 +85,9 @@ typedef struct json_head {
 
 static size_t skip(const hth_answer *a, size_t at) { return at + hth_answer_space(a, at); }
 
+/* An object with a name in it, or with the name as a key. */
+static bool is_object(const hth_call_format *f) { return f->style != HTH_CALL_NAMED && f->style != HTH_CALL_RECIPIENT; }
+
 static bool key_is(const hth_answer *a, size_t from, size_t to, const char *name)
 {
     return to - from == strlen(name) + 2 && memcmp(a->held + from + 1, name, to - from - 2) == 0;
@@ -101,7 +106,9 @@ static bool read_member(const hth_answer *a, size_t *at, json_head *h)
     if (a->held[value] != ':') return h->end = HEAD_BAD, false;
     value = skip(a, value + 1);
     if (value == a->n) return false;
-    bool is_arguments = key_is(a, key, behind, "arguments") || key_is(a, key, behind, "parameters");
+    bool is_keyed = a->o.calls->style == HTH_CALL_KEYED, is_arguments = is_keyed;
+    if (is_keyed) h->name = key + 1, h->n_name = behind - key - 2;
+    is_arguments |= key_is(a, key, behind, "arguments") || key_is(a, key, behind, "parameters");
     if (is_arguments && h->n_name > 0) {
         h->arguments = value;
         return h->end = HEAD_OPEN, false;
@@ -110,7 +117,8 @@ static bool read_member(const hth_answer *a, size_t *at, json_head *h)
     s = (hth_json_scan){0};
     if (!hth_json_scan_value(&s, a->held, a->n, at)) return false;
     if (is_arguments) h->arguments = value, h->n_arguments = *at - value;
-    if (key_is(a, key, behind, "name") && a->held[value] == '"' && *at - value > 2)
+    bool is_name = key_is(a, key, behind, "name") || key_is(a, key, behind, "tool_name");
+    if (is_name && a->held[value] == '"' && *at - value > 2)
         h->name = value + 1, h->n_name = *at - value - 2;
     return true;
 }
@@ -140,7 +148,7 @@ static void give_arguments(hth_answer *a, size_t from, size_t n)
     else hth_answer_give(a, HEARTH_ANSWER_ARGUMENTS, a->held + from, n);
 }
 
-static hth_answer_step head(hth_answer *a)
+hth_answer_step hth_answer_head(hth_answer *a)
 {
     json_head h = read_head(a);
     if (h.end == HEAD_WAIT && !a->final) return HTH_STEP_WAIT;
@@ -150,7 +158,7 @@ static hth_answer_step head(hth_answer *a)
     if (h.end == HEAD_OPEN) {
         bool is_text = a->held[h.arguments] == '"';
         hth_answer_take(a, h.arguments);
-        hth_answer_go(a, is_text ? text_arguments : arguments);
+        hth_answer_go(a, is_text ? text_arguments : hth_answer_json_arguments);
         return HTH_STEP_DONE;
     }
     give_arguments(a, h.arguments, h.n_arguments);
@@ -159,7 +167,7 @@ static hth_answer_step head(hth_answer *a)
     return HTH_STEP_DONE;
 }
 
-static hth_answer_step arguments(hth_answer *a)
+hth_answer_step hth_answer_json_arguments(hth_answer *a)
 {
     bool is_whole = hth_json_scan_value(&a->scan, a->held, a->n, &a->at);
     size_t n = a->at;
@@ -167,12 +175,11 @@ static hth_answer_step arguments(hth_answer *a)
     hth_answer_take(a, n);
     if (!is_whole) return HTH_STEP_WAIT;
     a->scan = (hth_json_scan){.depth = 1};
-    hth_answer_go(a, a->o.calls->style == HTH_CALL_JSON ? rest : end);
+    hth_answer_go(a, is_object(a->o.calls) ? rest : end);
     return HTH_STEP_DONE;
 }
 
-/* The character of an escape at `at`, behind its backslash. Returns the bytes that it takes there. */
-static size_t read_escape(const char *at, size_t left, char *out, size_t *n)
+size_t hth_answer_read_escape(const char *at, size_t left, char *out, size_t *n)
 {
     static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
     const char *known = strchr(from, *at);
@@ -196,7 +203,7 @@ static hth_answer_step text_arguments(hth_answer *a)
     size_t n = 0, end_of = a->at > 1 && a->held[a->at - 1] == '"' ? a->at - 1 : a->at, taken = a->at;
     for (size_t i = 1; i < end_of;) {
         if (a->held[i] != '\\' || i + 1 == end_of) a->held[n++] = a->held[i++];
-        else i += 1 + read_escape(a->held + i + 1, end_of - i - 1, a->held, &n);
+        else i += 1 + hth_answer_read_escape(a->held + i + 1, end_of - i - 1, a->held, &n);
     }
     hth_answer_give(a, HEARTH_ANSWER_ARGUMENTS, a->held, n);
     hth_answer_take(a, taken);
@@ -219,21 +226,29 @@ static hth_answer_step rest(hth_answer *a)
 static hth_answer_step end(hth_answer *a)
 {
     const hth_call_format *f = a->o.calls;
-    bool is_array = strchr(f->first, '[') && strrchr(f->first, '[')[1] == '\0';
-    bool is_bare = f->style == HTH_CALL_JSON && !*f->first && !*f->open;
+    bool is_list = hth_call_format_is_list(f);
     size_t at = 0;
-    while (at < a->n && strchr(is_bare ? " \n\t\r;" : " \n\t\r`", a->held[at])) at++;
+    while (at < a->n && strchr(f->is_bare ? " \n\t\r;" : " \n\t\r`", a->held[at])) at++;
     hth_answer_take(a, at);
     if (a->n == 0) return HTH_STEP_WAIT;
     char c = a->held[0];
-    if (is_array && (c == ',' || c == ']')) hth_answer_take(a, 1);
-    bool more = (is_array && c == ',') || (is_bare && c == '{');
+    if (is_list && (c == ',' || c == ']')) hth_answer_take(a, 1);
+    bool more = (is_list && c == ',') || (is_object(f) && c == '{');
     a->skip_space = true;
-    hth_answer_go(a, more ? head : hth_answer_text);
+    hth_answer_go(a, more ? hth_answer_head : hth_answer_text);
     return HTH_STEP_DONE;
 }
 
 /* ---- names before arguments ------------------------------------------------------------------------------- */
+
+/* The end of a name without the number of the call behind it, in formats that have one. */
+static size_t without_number(const hth_answer *a, size_t from, size_t to)
+{
+    const char *number = strchr(a->o.calls->name_end, '#');
+    size_t n = to;
+    while (number && n > from && a->held[n - 1] >= '0' && a->held[n - 1] <= '9') n--;
+    return number && n < to && n > from && a->held[n - 1] == number[-1] ? n - 1 : to;
+}
 
 /* All up to the first brace: the name, and marks around it. */
 static hth_answer_step named_head(hth_answer *a)
@@ -244,25 +259,36 @@ static hth_answer_step named_head(hth_answer *a)
     size_t n = brace ? (size_t)(brace - a->held) : a->n, from = hth_answer_find(a, 0, f->name_mark);
     from = from < n ? from + strlen(f->name_mark) : hth_answer_space(a, 0);
     size_t to = from;
-    while (to < n && !strchr("[<\n`", a->held[to])) to++;
+    while (to < n && !strchr("[<>\n`", a->held[to])) to++;
+    to = without_number(a, from, to);
     if (!brace || !hth_answer_begin_call(a, a->held + from, to - from)) return hth_answer_no_call(a);
     hth_answer_take(a, n);
-    hth_answer_go(a, arguments);
+    hth_answer_go(a, hth_answer_json_arguments);
     return HTH_STEP_DONE;
 }
 
 /* ---- beginnings -------------------------------------------------------------------------------------------- */
 
+/* What stands between the mark and the first call: white space, a fence of code, a bracket. */
 hth_answer_step hth_answer_call(hth_answer *a)
 {
+    static hth_answer_state *const states[] = {
+        [HTH_CALL_JSON] = hth_answer_head,         [HTH_CALL_KEYED] = hth_answer_head,
+        [HTH_CALL_NAMED] = named_head,             [HTH_CALL_ELEMENTS] = hth_answer_elements,
+        [HTH_CALL_LITERALS] = hth_answer_literals, [HTH_CALL_RECIPIENT] = hth_answer_recipient};
+    static const char fence[] = "```json";
     const hth_call_format *f = a->o.calls;
-    hth_answer_set_aside(a, hth_answer_space(a, 0));
+    bool is_list = f->style != HTH_CALL_NAMED && f->style != HTH_CALL_ELEMENTS && f->style != HTH_CALL_RECIPIENT;
+    if (f->style != HTH_CALL_RECIPIENT) hth_answer_set_aside(a, hth_answer_space(a, 0));
     if (a->n == 0 && !a->final) return HTH_STEP_WAIT;
-    if (f->style == HTH_CALL_JSON && a->n > 0 && a->held[0] == '[') hth_answer_set_aside(a, 1);
-    hth_answer_go(a, f->style == HTH_CALL_JSON    ? head
-                     : f->style == HTH_CALL_NAMED ? named_head
-                     : f->style == HTH_CALL_PAIRS ? hth_answer_pairs
-                                                  : hth_answer_elements);
+    int has_fence = is_list ? hth_answer_has(a, 0, fence) : 0;
+    if (has_fence < 0) return HTH_STEP_WAIT;
+    if (has_fence > 0) {
+        hth_answer_set_aside(a, sizeof fence - 1);
+        return HTH_STEP_DONE;
+    }
+    if (is_list && a->n > 0 && a->held[0] == '[') hth_answer_set_aside(a, 1);
+    hth_answer_go(a, states[f->style]);
     return HTH_STEP_DONE;
 }
 
@@ -284,7 +310,7 @@ hth_answer_step hth_answer_bare_call(hth_answer *a)
         bool is_possible = may_be_call(a, &h);
         if (h.end == HEAD_WAIT && is_possible && !a->final) return HTH_STEP_WAIT;
         if (h.end != HEAD_WAIT && is_possible) {
-            hth_answer_go(a, head);
+            hth_answer_go(a, hth_answer_head);
             return HTH_STEP_DONE;
         }
     }

@@ -1,157 +1,103 @@
-/* Calls whose arguments are elements of their own: <parameter=KEY>VALUE</parameter>, and pairs of <arg_key> and
- * <arg_value>. They become a JSON object: a value is a text where the function says so, or where it is no JSON. */
+/* Calls whose arguments are elements of their own: <parameter=KEY>VALUE</parameter>, pairs of <arg_key> and <arg_value>,
+ * and the like, by the marks of hth_element_marks. */
 #include "chat/answer_int.h"
-#include "chat/functions.h"
 
 #include <string.h>
 
-static hth_answer_state elements, pairs;
+static hth_answer_state function_name, arguments, next_call;
 
-static void give_word(hth_answer *a, const char *word)
-{
-    hth_answer_give(a, HEARTH_ANSWER_ARGUMENTS, word, strlen(word));
-}
-
-static void give_quoted(hth_answer *a, const char *text, size_t n)
-{
-    static const char digits[] = "0123456789abcdef";
-    size_t from = 0;
-    give_word(a, "\"");
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)text[i];
-        char shown[8] = {'\\', (char)c};
-        if (c >= 0x20 && c != '"' && c != '\\') continue;
-        if (c == '\n' || c == '\t' || c == '\r') {
-            shown[1] = c == '\n' ? 'n' : c == '\t' ? 't' : 'r';
-        } else if (c < 0x20) {
-            memcpy(shown + 1, "u00", 3);
-            shown[4] = digits[c >> 4], shown[5] = digits[c & 15];
-        }
-        hth_answer_give(a, HEARTH_ANSWER_ARGUMENTS, text + from, i - from);
-        give_word(a, shown);
-        from = i + 1;
-    }
-    hth_answer_give(a, HEARTH_ANSWER_ARGUMENTS, text + from, n - from);
-    give_word(a, "\"");
-}
-
-/* Python's words for what JSON has as well. */
-static const char *python_word(const char *text, size_t n)
-{
-    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
-    for (size_t i = 0; i < 3; i++)
-        if (n == strlen(words[i][0]) && memcmp(text, words[i][0], n) == 0) return words[i][1];
-    return NULL;
-}
-
-/* A key and its value, both in the held text. */
-static void give_argument(hth_answer *a, size_t key, size_t n_key, size_t value, size_t n_value)
-{
-    const hth_str name = {a->name, strlen(a->name)}, k = {a->held + key, n_key};
-    const char *text = a->held + value;
-    bool is_text = hth_function_takes_text(a->o.tools, name, k, (hth_str){text, n_value}, &a->has_memory);
-    const char *word = is_text ? NULL : python_word(text, n_value);
-    give_word(a, a->n_argument++ ? ", " : "{");
-    give_quoted(a, a->held + key, n_key);
-    give_word(a, ": ");
-    if (word) give_word(a, word);
-    else if (!is_text && hth_is_json(text, n_value, &a->has_memory))
-        hth_answer_give(a, HEARTH_ANSWER_ARGUMENTS, text, n_value);
-    else give_quoted(a, text, n_value);
-}
-
-/* The call is over. */
-static hth_answer_step finish(hth_answer *a)
-{
-    give_word(a, a->n_argument ? "}" : "{}");
-    hth_answer_go(a, hth_answer_text);
-    a->skip_space = true;
-    return HTH_STEP_DONE;
-}
-
-/* Without the line breaks that stand around a value. */
-static void strip(const hth_answer *a, size_t *from, size_t *to)
-{
-    if (*from < *to && a->held[*from] == '\n') ++*from;
-    if (*from < *to && a->held[*to - 1] == '\n') --*to;
-}
-
-/* ---- <parameter=KEY> --------------------------------------------------------------------------------------- */
+static const hth_element_marks *marks_of(const hth_answer *a) { return &a->o.calls->elements; }
 
 hth_answer_step hth_answer_elements(hth_answer *a)
 {
-    size_t from = hth_answer_space(a, 0);
-    int has = hth_answer_has(a, from, "<function=");
-    size_t to = has > 0 ? hth_answer_find(a, from, ">") : SIZE_MAX;
-    if (has < 0 || (has > 0 && to == SIZE_MAX && !a->final)) return HTH_STEP_WAIT;
-    from += strlen("<function=");
-    if (to == SIZE_MAX || !hth_answer_begin_call(a, a->held + from, to - from)) return hth_answer_no_call(a);
-    hth_answer_take(a, to + 1);
-    hth_answer_go(a, elements);
+    const char *open = marks_of(a)->call_open;
+    size_t at = hth_answer_space(a, 0);
+    int has = *open ? hth_answer_has(a, at, open) : 1;
+    if (has < 0) return HTH_STEP_WAIT;
+    if (has == 0) return hth_answer_no_call(a);
+    hth_answer_set_aside(a, at + strlen(open));
+    hth_answer_go(a, function_name);
     return HTH_STEP_DONE;
 }
 
-static hth_answer_step elements(hth_answer *a)
+hth_answer_step hth_answer_bare_elements(hth_answer *a)
 {
-    static const char open[] = "<parameter=", close[] = "</parameter>", last[] = "</function>";
-    size_t at = hth_answer_space(a, 0), key = at + strlen(open);
+    a->is_bare = true;
+    hth_answer_go(a, function_name);
+    return HTH_STEP_DONE;
+}
+
+/* Where no mark ends the name, its line does, or the next mark. */
+static hth_answer_step function_name(hth_answer *a)
+{
+    const char *close = marks_of(a)->name_close;
+    size_t to = *close ? hth_answer_find(a, 0, close) : 0;
+    while (!*close && to < a->n && a->held[to] != '\n' && a->held[to] != '<') to++;
+    bool is_open = to >= a->n;
+    if (is_open && !a->final) return HTH_STEP_WAIT;
+    if ((is_open && *close) || !hth_answer_begin_call(a, a->held, to)) return hth_answer_no_call(a);
+    hth_answer_take(a, to + strlen(close));
+    hth_answer_go(a, arguments);
+    return HTH_STEP_DONE;
+}
+
+/* Without the line breaks, or the marks, that stand around a value. */
+static hth_str strip(const hth_answer *a, size_t from, size_t to)
+{
+    static const char open[] = "<![CDATA[", close[] = "]]>";
+    const char *p = a->held + from;
+    size_t n = to - from, n_open = sizeof open - 1, n_close = sizeof close - 1;
+    if (marks_of(a)->in_lines && n > 0 && *p == '\n') p++, n--;
+    if (marks_of(a)->in_lines && n > 0 && p[n - 1] == '\n') n--;
+    bool is_inside = marks_of(a)->has_cdata && n >= n_open + n_close && memcmp(p, open, n_open) == 0 &&
+                     memcmp(p + n - n_close, close, n_close) == 0;
+    return is_inside ? (hth_str){p + n_open, n - n_open - n_close} : (hth_str){p, n};
+}
+
+static hth_value_form form_of(const hth_answer *a, size_t from, size_t to)
+{
+    const hth_str said = {a->held + from, to - from};
+    if (!marks_of(a)->is_typed) return HTH_VALUE_ANY;
+    return hth_str_contains(said, "string=\"true\"")    ? HTH_VALUE_TEXT
+           : hth_str_contains(said, "string=\"false\"") ? HTH_VALUE_JSON
+                                                        : HTH_VALUE_ANY;
+}
+
+static hth_answer_step arguments(hth_answer *a)
+{
+    const hth_element_marks *m = marks_of(a);
+    size_t at = hth_answer_space(a, 0), key = at + strlen(m->key_open);
     if (at == a->n && !a->final) return HTH_STEP_WAIT;
-    int has = hth_answer_has(a, at, open), ends = hth_answer_has(a, at, last);
+    int has = hth_answer_has(a, at, m->key_open), ends = hth_answer_has(a, at, m->call_close);
     if (has == 0 && ends >= 0) {
-        if (ends > 0) hth_answer_take(a, at + strlen(last));
-        return finish(a);
+        if (ends > 0) hth_answer_take(a, at + strlen(m->call_close));
+        return hth_answer_end_arguments(a, next_call);
     }
-    size_t end_of_key = has > 0 ? hth_answer_find(a, key, ">") : SIZE_MAX;
-    size_t value = end_of_key == SIZE_MAX ? a->n : end_of_key + 1, to = hth_answer_find(a, value, close);
-    if (!a->final && (end_of_key == SIZE_MAX || to == SIZE_MAX)) return HTH_STEP_WAIT;
-    if (end_of_key == SIZE_MAX) {
-        hth_answer_take(a, a->n);
-        return finish(a);
-    }
-    size_t taken = to == SIZE_MAX ? a->n : to + strlen(close);
-    if (to == SIZE_MAX) to = a->n;
-    strip(a, &value, &to);
-    give_argument(a, key, end_of_key - key, value, to - value);
-    hth_answer_take(a, taken);
-    return HTH_STEP_DONE;
-}
-
-/* ---- <arg_key>, <arg_value> ------------------------------------------------------------------------------------ */
-
-/* The name ends with its line, or where a mark begins. */
-hth_answer_step hth_answer_pairs(hth_answer *a)
-{
-    size_t from = hth_answer_space(a, 0), to = from;
-    while (to < a->n && a->held[to] != '\n' && a->held[to] != '<') to++;
-    if (to == a->n && !a->final) return HTH_STEP_WAIT;
-    if (!hth_answer_begin_call(a, a->held + from, to - from)) return hth_answer_no_call(a);
-    hth_answer_take(a, to);
-    hth_answer_go(a, pairs);
-    return HTH_STEP_DONE;
-}
-
-static hth_answer_step pairs(hth_answer *a)
-{
-    static const char open[] = "<arg_key>", end_key[] = "</arg_key>", value_open[] = "<arg_value>",
-                      value_close[] = "</arg_value>";
-    size_t at = hth_answer_space(a, 0), key = at + strlen(open);
-    if (at == a->n && !a->final) return HTH_STEP_WAIT;
-    int has = hth_answer_has(a, at, open);
-    if (has == 0) return finish(a); /* </tool_call>, which is dropped */
-    size_t key_end = has > 0 ? hth_answer_find(a, key, end_key) : SIZE_MAX;
-    size_t value = key_end == SIZE_MAX ? SIZE_MAX : hth_answer_find(a, key_end, value_open);
-    size_t to = value == SIZE_MAX ? SIZE_MAX : hth_answer_find(a, value, value_close);
+    size_t key_end = has > 0 ? hth_answer_find(a, key, m->key_close) : SIZE_MAX;
+    size_t value = key_end == SIZE_MAX ? SIZE_MAX : key_end + strlen(m->key_close);
+    if (value != SIZE_MAX && *m->value_open) value = hth_answer_find(a, value, m->value_open);
+    if (value != SIZE_MAX) value += strlen(m->value_open);
+    size_t to = value == SIZE_MAX ? SIZE_MAX : hth_answer_find(a, value, m->value_close);
     if (to == SIZE_MAX && !a->final) return HTH_STEP_WAIT;
     if (value == SIZE_MAX) {
         hth_answer_take(a, a->n);
-        return finish(a);
+        return hth_answer_end_arguments(a, next_call);
     }
-    size_t taken = to == SIZE_MAX ? a->n : to + strlen(value_close);
-    if (to == SIZE_MAX) to = a->n;
-    value += strlen(value_open);
-    if (value > to) value = to;
-    strip(a, &value, &to);
-    give_argument(a, key, key_end - key, value, to - value);
+    size_t taken = to == SIZE_MAX ? a->n : to + strlen(m->value_close);
+    hth_answer_give_argument(a, (hth_str){a->held + key, key_end - key}, strip(a, value, to == SIZE_MAX ? a->n : to),
+                             form_of(a, key_end, value));
     hth_answer_take(a, taken);
+    return HTH_STEP_DONE;
+}
+
+/* Another call may follow between the same marks. */
+static hth_answer_step next_call(hth_answer *a)
+{
+    size_t at = hth_answer_space(a, 0);
+    int has = hth_answer_has(a, at, marks_of(a)->call_open);
+    if (has < 0 || (at == a->n && !a->final)) return HTH_STEP_WAIT;
+    a->skip_space = true;
+    if (has > 0) hth_answer_take(a, at);
+    hth_answer_go(a, has > 0 ? hth_answer_elements : hth_answer_text);
     return HTH_STEP_DONE;
 }

@@ -28,6 +28,7 @@ struct hth_answer {
     bool final;       /* nothing follows */
     bool has_text;    /* text was given */
     bool skip_space;  /* white space that comes next is no text */
+    bool is_bare;     /* a call without its mark, which must be of a given function */
     bool has_memory;  /* false: memory ran out */
     char *opened; /* [n_opened] what opened that which may be a call: a mark, with the white space around it */
     size_t n_opened, opened_capacity;
@@ -60,12 +61,33 @@ bool hth_answer_begin_call(hth_answer *a, const char *name, size_t n);
 /* What was held is no call: it becomes text, with the mark before it. */
 hth_answer_step hth_answer_no_call(hth_answer *a);
 
+/* How the value of an argument is written. */
+typedef enum hth_value_form {
+    HTH_VALUE_ANY,     /* a text or JSON, as the function's schema says */
+    HTH_VALUE_TEXT,    /* a text as it is */
+    HTH_VALUE_JSON,    /* as ANY, whatever the schema says */
+    HTH_VALUE_LITERAL, /* in quotes */
+} hth_value_form;
+
+/* answer_arguments.c: a member of the object of arguments; texts of `held`. */
+void hth_answer_give_argument(hth_answer *a, hth_str key, hth_str value, hth_value_form form);
+/* The arguments are complete. */
+hth_answer_step hth_answer_end_arguments(hth_answer *a, hth_answer_state *next);
+/* The end of a literal at `at` of the held text: before a comma, or the bracket around it; SIZE_MAX: more must come. */
+size_t hth_literal_end(const hth_answer *a, size_t at);
+/* The character of an escape of JSON at `at`, behind its backslash. Returns the bytes that it takes there. */
+size_t hth_answer_read_escape(const char *at, size_t left, char *out, size_t *n);
+
 /* States. */
 hth_answer_state hth_answer_text;      /* answer.c: text between marks */
 hth_answer_state hth_answer_call;      /* answer_calls.c: a mark that opens a call was taken */
 hth_answer_state hth_answer_bare_call; /* a call without a mark may begin here */
-hth_answer_state hth_answer_elements;  /* answer_elements.c */
-hth_answer_state hth_answer_pairs;
-hth_answer_state hth_answer_harmony; /* answer_harmony.c */
+hth_answer_state hth_answer_head;      /* an object with a name and arguments */
+hth_answer_state hth_answer_json_arguments;
+hth_answer_state hth_answer_elements;      /* answer_elements.c */
+hth_answer_state hth_answer_bare_elements; /* behind call_open, without the mark before it */
+hth_answer_state hth_answer_literals;      /* answer_literals.c */
+hth_answer_state hth_answer_recipient;     /* answer_recipients.c: the line of a part, behind its mark */
+hth_answer_state hth_answer_harmony;       /* answer_harmony.c */
 
 #endif

@@ -1,19 +1,13 @@
 /* Reads functions and calls in OpenAI's form, and writes conversations with them as plain messages. */
 #include "chat/functions.h"
 
-#include "chat/jinja.h"
-#include "text/json.h"
+#include "chat/call_writer.h"
 
 #include <string.h>
 
 /* ---- JSON ---------------------------------------------------------------------------------------------- */
 
 static bool same(hth_str a, hth_str b) { return hth_str_compare(a, b) == 0; }
-
-static bool is_word(const hth_json *v, const char *word)
-{
-    return hth_json_kind_of(v) == HTH_JSON_TEXT && hth_str_eq(v->text, word);
-}
 
 /* References and combinations that a model's file or a client nests deeper say nothing here. */
 enum { MAX_NESTED = 16 };
@@ -42,11 +36,11 @@ static bool takes_text(const hth_json *root, const hth_json *schema, const hth_s
     for (const hth_json *v = hth_json_first(values); v; v = v->next)
         if (is_value(v, value)) return true;
     if (values) return false;
-    if (is_word(type, "string")) return true;
+    if (hth_json_is_word(type, "string")) return true;
     for (size_t i = 0; !type && i < sizeof of_texts / sizeof *of_texts; i++)
         if (hth_json_member(schema, of_texts[i])) return true;
     for (const hth_json *v = hth_json_kind_of(type) == HTH_JSON_ARRAY ? type->child : NULL; v; v = v->next)
-        if (is_word(v, "string")) return true;
+        if (hth_json_is_word(v, "string")) return true;
     for (size_t i = 0; depth < MAX_NESTED && i < sizeof combined / sizeof *combined; i++)
         for (const hth_json *v = hth_json_first(hth_json_member(schema, combined[i])); v; v = v->next)
             if (takes_text(root, v, value, depth + 1)) return true;
@@ -117,6 +111,8 @@ hearth_status hth_check_json(const char *name, const char *text, bool is_array, 
 typedef struct writer {
     hth_jinja *j;
     hth_plain_messages *out;
+    const hth_call_format *format; /* of calls */
+    bool keeps_results;            /* as messages of their own role */
     hth_jinja_strbuf b; /* the content of the message that is written */
     bool in_results;    /* that is one of results */
 } writer;
@@ -132,8 +128,15 @@ static bool end_message(writer *w, const char *role)
     hth_jinja_value v;
     hth_message *m = &w->out->at[w->out->n];
     if (!hth_jinja_strbuf_value(w->j, &w->b, &v)) return false;
-    *m = (hth_message){.role = {role, strlen(role)}, .content = {"", v.as.text->n}};
-    if (v.as.text->n > 0 && !(m->content.bytes = hth_jinja_bytes(w->j, v.as.text))) return false;
+    const hth_jinja_text *t = v.as.text;
+    hth_text_part *parts = hth_arena_alloc(w->j->arena, t->n_span + 1, sizeof *parts, 16);
+    *m = (hth_message){.role = {role, strlen(role)}, .content = {"", t->n}, .parts = parts, .n_part = t->n_span};
+    if (!parts) return hth_jinja_fail(w->j, HEARTH_ERROR_MEMORY, "out of memory");
+    for (size_t i = 0; i < t->n_span; i++) {
+        const hth_jinja_span *span = &t->spans->span[i];
+        parts[i] = (hth_text_part){span->p, span->n, span->is_template};
+    }
+    if (t->n > 0 && !(m->content.bytes = hth_jinja_bytes(w->j, v.as.text))) return false;
     w->out->n++;
     w->b = (hth_jinja_strbuf){0};
     w->in_results = false;
@@ -149,34 +152,36 @@ static bool put_tools(writer *w, hth_str tools)
                     "Then wait: the result comes between <tool_response> and </tool_response>.");
 }
 
-/* Arguments are JSON: a text, or as it is. */
-static bool put_arguments(writer *w, const hth_json *v)
-{
-    size_t n;
-    if (v->kind == HTH_JSON_TEXT) return put(w, v->text.bytes, v->text.n);
-    char *text = hth_json_write(v, true, &n);
-    bool ok = text ? put(w, text, n) : hth_jinja_fail(w->j, HEARTH_ERROR_MEMORY, "out of memory");
-    hth_free(text);
-    return ok;
-}
-
-static bool put_call(writer *w, const hth_json *call)
+static bool put_call(hth_call_writer *calls, const hth_json *call)
 {
     const hth_json *f = hth_json_member(call, "function"), *name = hth_json_member(f, "name"),
                    *arguments = hth_json_member(f, "arguments");
     hth_json_kind kind = hth_json_kind_of(arguments);
     if (hth_json_kind_of(name) != HTH_JSON_TEXT || (kind != HTH_JSON_TEXT && kind != HTH_JSON_OBJECT))
-        return hth_jinja_fail(w->j, HEARTH_ERROR_FORMAT, "a call needs function.name and function.arguments");
-    return (w->b.text.n == 0 || put_word(w, "\n")) && put_word(w, "<tool_call>\n{\"name\": \"") &&
-           put(w, name->text.bytes, name->text.n) && put_word(w, "\", \"arguments\": ") &&
-           put_arguments(w, arguments) && put_word(w, "}\n</tool_call>");
+        return hth_jinja_fail(calls->j, HEARTH_ERROR_FORMAT, "a call needs function.name and function.arguments");
+    if (kind == HTH_JSON_TEXT) return hth_call_write(calls, name->text, arguments->text);
+    size_t n;
+    char *text = hth_json_write(arguments, true, &n);
+    bool ok = text ? hth_call_write(calls, name->text, (hth_str){text, n})
+                   : hth_jinja_fail(calls->j, HEARTH_ERROR_MEMORY, "out of memory");
+    hth_free(text);
+    return ok;
+}
+
+static bool put_calls(writer *w, const hth_json *list)
+{
+    hth_call_writer calls = {w->j, &w->b, w->format, 0};
+    if (w->b.text.n > 0 && !put_word(w, "\n")) return false;
+    for (const hth_json *call = list->child; call; call = call->next)
+        if (!put_call(&calls, call)) return false;
+    return hth_calls_end(&calls);
 }
 
 static bool put_message(writer *w, const hth_message *m)
 {
     hth_json *members = NULL;
     hearth_error why;
-    bool is_result = hth_str_eq(m->role, "tool");
+    bool is_result = !w->keeps_results && hth_str_eq(m->role, "tool");
     if (w->in_results && !is_result && !end_message(w, "user")) return false;
     if (is_result) {
         if (w->in_results && !put_word(w, "\n")) return false;
@@ -191,13 +196,12 @@ static bool put_message(writer *w, const hth_message *m)
     const hth_json *calls = hth_json_member(members, "tool_calls");
     if (hth_json_kind_of(calls) != HTH_JSON_ARRAY || calls->n == 0) {
         w->out->at[w->out->n] = *m;
-        w->out->at[w->out->n++].members.n = 0;
+        if (!w->keeps_results) w->out->at[w->out->n].members.n = 0;
+        w->out->n++;
         return true;
     }
     if (!put(w, m->content.bytes, m->content.n)) return false;
-    for (const hth_json *call = calls->child; call; call = call->next)
-        if (!put_call(w, call)) return false;
-    return end_message(w, "assistant");
+    return put_calls(w, calls) && end_message(w, "assistant");
 }
 
 static bool put_all(writer *w, const hth_message *messages, size_t n, hth_str tools)
@@ -214,17 +218,29 @@ static bool put_all(writer *w, const hth_message *messages, size_t n, hth_str to
     return !w->in_results || end_message(w, "user");
 }
 
-hearth_status hth_plain_messages_make(const hth_message *messages, size_t n, hth_str tools,
-                                      hth_plain_messages *out, hearth_error *err)
+static hearth_status make(writer w, const hth_message *messages, size_t n, hth_str tools, hearth_error *err)
 {
+    hth_plain_messages *out = w.out;
     *out = (hth_plain_messages){0};
     hth_jinja j = {.arena = &out->arena, .err = err};
-    writer w = {.j = &j, .out = out};
+    w.j = &j;
     out->at = hth_arena_alloc(&out->arena, n + 2, sizeof *out->at, 16);
     if (!out->at) return hth_fail_memory(err, (n + 2) * sizeof *out->at, "messages");
     if (put_all(&w, messages, n, tools)) return HEARTH_OK;
     hth_plain_messages_free(out);
     return j.status;
+}
+
+hearth_status hth_plain_messages_make(const hth_message *messages, size_t n, hth_str tools,
+                                      hth_plain_messages *out, hearth_error *err)
+{
+    return make((writer){.out = out, .format = hth_call_format_plain()}, messages, n, tools, err);
+}
+
+hearth_status hth_calls_as_text(const hth_message *messages, size_t n, const hth_call_format *format,
+                                hth_plain_messages *out, hearth_error *err)
+{
+    return make((writer){.out = out, .format = format, .keeps_results = true}, messages, n, (hth_str){"", 0}, err);
 }
 
 void hth_plain_messages_free(hth_plain_messages *m)

@@ -4,6 +4,7 @@
 #define HTH_CHAT_FUNCTIONS_H
 
 #include "base/alloc.h"
+#include "chat/call_format.h"
 #include "chat/template.h"
 #include "text/json.h"
 
@@ -34,6 +35,9 @@ typedef struct hth_plain_messages {
 /* FORMAT: tools or members are no such JSON; MEMORY. */
 hearth_status hth_plain_messages_make(const hth_message *messages, size_t n, hth_str tools,
                                       hth_plain_messages *out, hearth_error *err);
+/* Conversations for templates that show functions, but no calls: calls become the text that their format has for them. */
+hearth_status hth_calls_as_text(const hth_message *messages, size_t n, const hth_call_format *format,
+                                hth_plain_messages *out, hearth_error *err);
 void hth_plain_messages_free(hth_plain_messages *m);
 
 #endif

@@ -145,6 +145,7 @@ static bool merge(list *l, const hth_message *m, bool *changed)
     if (!last || !may_merge(l, last, m)) return l->st == HEARTH_OK && add(l, *m);
     *changed = true;
     if (m->members.n > 0) last->members = m->members;
+    last->parts = NULL;
     return join(l, last->content, m->content, &last->content);
 }
 
@@ -214,6 +215,7 @@ static bool change_content(list *l, hth_normal_rule rule, hth_message *m, bool *
     } else if (rule == HTH_NORMAL_FILL && !has_calls && m->content.n == 0 &&
                (is_of(m, "user") || is_of(m, "assistant"))) {
         m->content = (hth_str){"...", 3};
+        m->parts = NULL;
         *changed = true;
     }
     return add(l, *m);

@@ -46,11 +46,15 @@ static bool put_text(hth_jinja *j, hth_jinja_dict *dict, const char *name, hth_s
 }
 
 /* Bytes that are NULL are None. */
-static bool put_content(hth_jinja *j, hth_jinja_dict *message, hth_str content)
+static bool put_content(hth_jinja *j, hth_jinja_dict *message, const hth_message *m)
 {
-    hth_jinja_value key, none = hth_jinja_none();
-    if (content.bytes) return put_text(j, message, "content", content, false);
-    return hth_jinja_text_word(j, "content", &key) && hth_jinja_put(j, message, &key, &none);
+    hth_jinja_value key, content = hth_jinja_none();
+    hth_jinja_strbuf b = {0};
+    if (m->content.bytes && !m->parts) return put_text(j, message, "content", m->content, false);
+    for (size_t i = 0; i < m->n_part; i++)
+        if (!hth_jinja_strbuf_bytes(j, &b, m->parts[i].text, m->parts[i].n, m->parts[i].is_template)) return false;
+    if (m->content.bytes && !hth_jinja_strbuf_value(j, &b, &content)) return false;
+    return hth_jinja_text_word(j, "content", &key) && hth_jinja_put(j, message, &key, &content);
 }
 
 /* The object that arguments of a call spell. What a model wrote and is none (it was cut, or is an array) is the one
@@ -117,7 +121,7 @@ static bool set_messages(hth_jinja *j)
                                   "message %zu: a role is a word of at most 64 letters, digits, - and _", i);
         if (!hth_jinja_new_dict(j, JINJA_DICT, &message) ||
             !put_text(j, message.as.dict, "role", m->role, true) ||
-            !put_content(j, message.as.dict, m->content) ||
+            !put_content(j, message.as.dict, m) ||
             !put_members(j, message.as.dict, m->members) || !hth_jinja_push(j, list.as.list, &message))
             return false;
     }

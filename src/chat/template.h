@@ -30,6 +30,8 @@ void hth_template_close(hth_template *t);
 typedef struct hth_message {
     hth_str role, content;
     hth_str members; /* a JSON object of more members, or empty: hearth_message */
+    const hth_text_part *parts; /* [n_part] content again, some of which is template text; NULL: nothing of it is */
+    size_t n_part;
 } hth_message;
 
 typedef struct hth_template_input {

@@ -4,8 +4,11 @@
 #include "chat/functions.h"
 #include "constrain/constraint.h"
 #include "constrain/json_rules.h"
+#include "text/utf8.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 typedef struct calls_compiler {
     hth_grammar *g;
@@ -31,11 +34,25 @@ static size_t mark_size(const hth_token_trie *t, const char *text, size_t n)
     return longest;
 }
 
-/* A text, in which what spells a control token is that token. */
+/* The number of a call. */
+static uint32_t add_number(calls_compiler *c, uint32_t tail)
+{
+    hth_byte_set digits = {{0}};
+    hth_byte_set_add(&digits, '0', '9');
+    uint32_t head = hth_grammar_point(c->g, tail);
+    return hth_grammar_repeat_since(c->g, head, hth_grammar_byte_set(c->g, head, &digits), 1, 3);
+}
+
+/* A mark, in which what spells a control token is that token. */
 static uint32_t add_marked(calls_compiler *c, uint32_t tail, const char *text)
 {
     static const char open = HTH_MARK_OPEN, close = HTH_MARK_CLOSE;
     for (size_t n = strlen(text); n > 0;) {
+        if (*text == '#') {
+            tail = add_number(c, tail);
+            text++, n--;
+            continue;
+        }
         size_t size = mark_size(c->trie, text, n);
         if (size > 0) tail = hth_grammar_text(c->g, tail, &open, 1);
         size_t part = size > 0 ? size : 1;
@@ -49,70 +66,89 @@ static uint32_t add_marked(calls_compiler *c, uint32_t tail, const char *text)
 
 /* ---- text up to a mark -------------------------------------------------------------------------------------- */
 
-enum { MAX_MARK = 32 };
+enum { MAX_MARK = 48 };
 
-/* The bytes of mark of which a text that ends with its first n bytes and then `byte` has the beginning. */
-static size_t next_state(const char *mark, size_t n, uint8_t byte)
+/* A mark as characters, each of which begins at a byte of the text. */
+typedef struct mark_text {
+    const char *text;
+    uint32_t at[MAX_MARK];
+    size_t n, byte[MAX_MARK];
+} mark_text;
+
+static mark_text read_mark(calls_compiler *c, const char *text)
 {
-    char text[MAX_MARK + 1];
-    memcpy(text, mark, n);
-    text[n] = (char)byte;
+    mark_text m = {.text = text};
+    size_t n = strlen(text), i = 0;
+    for (size_t size; i < n && m.n < MAX_MARK; i += size) {
+        m.byte[m.n] = i;
+        size = hth_text_utf8_decode(text + i, n - i, &m.at[m.n++]);
+    }
+    if (i < n) hth_grammar_fail(c->g, HEARTH_ERROR_UNSUPPORTED, "a mark of %zu bytes", n);
+    return m;
+}
+
+/* Whether the first k characters of a mark are the last ones of its first n. */
+static bool is_border(const mark_text *m, size_t n, size_t k)
+{
+    return memcmp(m->at, m->at + n - k, k * sizeof *m->at) == 0;
+}
+
+/* The characters of a mark of which a text that ends with its first n and then another one has the beginning. */
+static size_t next_state(const mark_text *m, size_t n, uint32_t character)
+{
     size_t k = n + 1;
-    while (k > 0 && memcmp(text + n + 1 - k, mark, k) != 0) k--;
+    while (k > 0 && (m->at[k - 1] != character || !is_border(m, n, k - 1))) k--;
     return k;
 }
 
-/* One state of the search for a plain mark: each byte leads to another one. */
-static void add_state(calls_compiler *c, const uint32_t *states, const char *mark, size_t i,
-                      const hth_char_set *others)
+/* One state of the search for a mark: each character leads to another one, a control token in the mark to its rest. */
+static void add_state(calls_compiler *c, const uint32_t *states, const mark_text *m, size_t i)
 {
+    hth_char_set others = {.n = 0};
     hth_grammar_fork f = hth_grammar_fork_begin(c->g, states[i]);
-    for (size_t to = 0; to <= i + 1; to++) {
-        hth_byte_set set = {{0}};
-        bool any = false;
-        for (uint32_t byte = 1; byte < 0x80; byte++)
-            if (next_state(mark, i, (uint8_t)byte) == to) hth_byte_set_add(&set, byte, byte), any = true;
-        if (!any) continue;
-        hth_grammar_link(c->g, hth_grammar_byte_set(c->g, hth_grammar_branch(c->g, &f), &set), states[to]);
+    (void)hth_char_set_add(&others, 1, HTH_MAX_CODE_POINT);
+    hth_char_set_normalise(&others);
+    for (size_t to = 1; to <= i + 1; to++) {
+        uint32_t character = m->at[to - 1];
+        if (next_state(m, i, character) != to) continue;
+        hth_char_set one = {.n = 0};
+        (void)hth_char_set_add(&one, character, character);
+        hth_char_set_normalise(&one);
+        (void)hth_char_set_remove(&others, character, character);
+        hth_grammar_link(c->g, hth_grammar_char(c->g, hth_grammar_branch(c->g, &f), &one), states[to]);
     }
-    hth_grammar_link(c->g, hth_grammar_char(c->g, hth_grammar_branch(c->g, &f), others), states[0]);
+    for (size_t k = 0; k <= i; k++) {
+        const char *rest = m->text + m->byte[k];
+        if (is_border(m, i, k) && mark_size(c->trie, rest, strlen(rest)) > 0)
+            hth_grammar_link(c->g, add_marked(c, hth_grammar_branch(c->g, &f), rest), states[m->n]);
+    }
+    hth_grammar_link(c->g, hth_grammar_char(c->g, hth_grammar_branch(c->g, &f), &others), states[0]);
 }
 
-/* Any text, then the mark, of ASCII: the first one that comes. */
+/* Any text, then the mark: the first one that comes. */
 static uint32_t add_until(calls_compiler *c, uint32_t tail, const char *mark)
 {
     hth_grammar *g = c->g;
-    size_t n = strlen(mark);
+    const mark_text m = read_mark(c, mark);
     uint32_t states[MAX_MARK + 1];
-    hth_char_set any = {.n = 0}, others = {.n = 0};
-    (void)hth_char_set_add(&any, 1, HTH_MAX_CODE_POINT);
-    (void)hth_char_set_add(&others, 0x80, HTH_MAX_CODE_POINT);
-    hth_char_set_normalise(&any);
-    hth_char_set_normalise(&others);
-    if (mark_size(c->trie, mark, n) == n) { /* a token of its own */
-        uint32_t head = hth_grammar_point(g, tail);
-        tail = hth_grammar_repeat_since(g, head, hth_grammar_char(g, head, &any), 0, HTH_GRAMMAR_UNBOUNDED);
-        return add_marked(c, tail, mark);
-    }
-    if (n > MAX_MARK) hth_grammar_fail(g, HEARTH_ERROR_UNSUPPORTED, "a mark of %zu bytes", n);
-    for (size_t i = 0; i <= n && hth_grammar_ok(g); i++) states[i] = hth_grammar_rule(g, NULL);
-    for (size_t i = 0; i < n && hth_grammar_ok(g); i++) add_state(c, states, mark, i, &others);
+    for (size_t i = 0; i <= m.n && hth_grammar_ok(g); i++) states[i] = hth_grammar_rule(g, NULL);
+    for (size_t i = 0; i < m.n && hth_grammar_ok(g); i++) add_state(c, states, &m, i);
     if (!hth_grammar_ok(g)) return tail;
     hth_grammar_link(g, tail, states[0]);
-    return states[n];
+    return states[m.n];
 }
 
 /* ---- arguments ------------------------------------------------------------------------------------------------ */
 
-/* A value and what ends it. */
-static uint32_t add_value(calls_compiler *c, uint32_t tail, const hth_json *parameters, const hth_json *schema,
-                          const char *close)
+/* The texts of const or enum between marks, or any text up to the second one. */
+static uint32_t add_text(calls_compiler *c, uint32_t tail, const hth_json *parameters, const hth_json *schema,
+                         const char *open, const char *close)
 {
-    const hth_json *list = hth_json_member(hth_schema_target(parameters, schema), "enum");
-    if (!hth_schema_takes_text(parameters, schema, NULL)) {
-        uint32_t rule = hth_compile_schema_tree(c->g, c->names, parameters, schema, c->notes);
-        return add_marked(c, hth_grammar_call(c->g, tail, rule), close);
-    }
+    const hth_json *target = hth_schema_target(parameters, schema), *list = hth_json_member(target, "enum");
+    const hth_json *only = hth_json_member(target, "const");
+    tail = add_marked(c, tail, open);
+    if (hth_json_kind_of(only) == HTH_JSON_TEXT)
+        return add_marked(c, hth_grammar_text(c->g, tail, only->text.bytes, only->text.n), close);
     if (!list || list->kind != HTH_JSON_ARRAY) return add_until(c, tail, close);
     hth_grammar_fork f = hth_grammar_fork_begin(c->g, tail);
     for (const hth_json *v = list->child; v; v = v->next)
@@ -120,6 +156,11 @@ static uint32_t add_value(calls_compiler *c, uint32_t tail, const hth_json *para
             hth_grammar_end_branch(
                 c->g, &f, hth_grammar_text(c->g, hth_grammar_branch(c->g, &f), v->text.bytes, v->text.n));
     return add_marked(c, hth_grammar_fork_end(c->g, &f), close);
+}
+
+static uint32_t add_json(calls_compiler *c, uint32_t tail, const hth_json *parameters, const hth_json *schema)
+{
+    return hth_grammar_call(c->g, tail, hth_compile_schema_tree(c->g, c->names, parameters, schema, c->notes));
 }
 
 static bool is_required(const hth_json *object, hth_str key)
@@ -131,29 +172,160 @@ static bool is_required(const hth_json *object, hth_str key)
     return false;
 }
 
-typedef struct argument_marks {
-    const char *before_key, *after_key, *close;
-} argument_marks;
+/* By name, as Python sorts without case. */
+static bool is_before(const hth_json *a, const hth_json *b)
+{
+    int by_letter = strcasecmp(a->key.bytes, b->key.bytes);
+    return by_letter ? by_letter < 0 : strcmp(a->key.bytes, b->key.bytes) < 0;
+}
 
-/* The arguments as elements, in the order of the properties. */
-static uint32_t add_elements(calls_compiler *c, uint32_t tail, const hth_json *parameters,
-                             const argument_marks *m)
+/* The property of an object behind another one (NULL: the first), in the order in which the format has them. */
+static const hth_json *next_property(const calls_compiler *c, const hth_json *object, const hth_json *after)
+{
+    const hth_json *first = hth_json_first(hth_json_member(object, "properties")), *next = NULL;
+    if (!c->format->is_sorted) return after ? after->next : first;
+    for (const hth_json *p = first; p; p = p->next)
+        if ((!after || is_before(after, p)) && (!next || is_before(p, next))) next = p;
+    return next;
+}
+
+/* The name of a property, which has none of the bytes that end names. */
+static uint32_t add_key(calls_compiler *c, uint32_t tail, hth_str key, const char *ends)
+{
+    for (size_t i = 0; i < key.n; i++)
+        if (strchr(ends, key.bytes[i]))
+            hth_grammar_fail(c->g, HEARTH_ERROR_UNSUPPORTED, "the name of an argument has one of %s", ends);
+    return hth_grammar_text(c->g, tail, key.bytes, key.n);
+}
+
+/* An argument as an element. */
+static uint32_t add_element(calls_compiler *c, uint32_t tail, const hth_json *parameters, const hth_json *p)
+{
+    const hth_element_marks *m = &c->format->elements;
+    const char *line = m->in_lines ? "\n" : "";
+    char close[sizeof m->value_close + 1];
+    bool is_text = hth_schema_takes_text(parameters, p, NULL);
+    snprintf(close, sizeof close, "%s%s", line, m->value_close);
+    tail = add_key(c, add_marked(c, tail, m->key_open), p->key, "<>\"");
+    tail = add_marked(c, add_marked(c, tail, m->key_close), m->key_gap);
+    if (m->is_typed) tail = add_marked(c, tail, is_text ? " string=\"true\"" : " string=\"false\"");
+    tail = add_marked(c, add_marked(c, tail, m->value_open), line);
+    tail = is_text ? add_text(c, tail, parameters, p, "", close) : add_marked(c, add_json(c, tail, parameters, p), close);
+    return add_marked(c, tail, m->gap);
+}
+
+/* The arguments in the order of the properties. */
+static uint32_t add_elements(calls_compiler *c, uint32_t tail, const hth_json *parameters)
 {
     const hth_json *object = hth_schema_target(parameters, parameters);
-    const hth_json *properties = hth_json_member(object, "properties");
-    for (const hth_json *p = properties && properties->kind == HTH_JSON_OBJECT ? properties->child : NULL; p;
-         p = p->next) {
-        if (memchr(p->key.bytes, '<', p->key.n) || memchr(p->key.bytes, '>', p->key.n))
-            hth_grammar_fail(c->g, HEARTH_ERROR_UNSUPPORTED, "the name of an argument has '<' or '>'");
+    for (const hth_json *p = NULL; (p = next_property(c, object, p)) != NULL;) {
         uint32_t head = hth_grammar_point(c->g, tail);
-        tail = add_marked(c, head, m->before_key);
-        tail = hth_grammar_text(c->g, tail, p->key.bytes, p->key.n);
-        tail = add_marked(c, tail, m->after_key);
-        tail = add_value(c, tail, parameters, p, m->close);
-        tail = hth_grammar_byte(c->g, tail, '\n');
+        tail = add_element(c, head, parameters, p);
         if (!is_required(object, p->key)) tail = hth_grammar_repeat_since(c->g, head, tail, 0, 1);
     }
     return tail;
+}
+
+/* A text as it is between apostrophes, without one and without a backslash. */
+static uint32_t add_plain_text(calls_compiler *c, uint32_t tail)
+{
+    hth_char_set plain = {.n = 0};
+    (void)hth_char_set_add(&plain, ' ', HTH_MAX_CODE_POINT);
+    hth_char_set_normalise(&plain);
+    (void)(hth_char_set_remove(&plain, '\'', '\'') && hth_char_set_remove(&plain, '\\', '\\'));
+    uint32_t head = hth_grammar_point(c->g, hth_grammar_byte(c->g, tail, '\''));
+    tail = hth_grammar_repeat_since(c->g, head, hth_grammar_char(c->g, head, &plain), 0, HTH_GRAMMAR_UNBOUNDED);
+    return hth_grammar_byte(c->g, tail, '\'');
+}
+
+static void add_word(calls_compiler *c, hth_grammar_fork *f, const char *word)
+{
+    hth_grammar_end_branch(c->g, f, add_marked(c, hth_grammar_branch(c->g, f), word));
+}
+
+/* Whether a schema says no more than these keywords can. */
+static bool has_only(const hth_json *schema, const char *type, const char *const *keywords)
+{
+    static const char *const notes[] = {"type", "title", "description", "default", "examples", NULL};
+    if (hth_json_kind_of(schema) != HTH_JSON_OBJECT || !hth_json_is_word(hth_json_member(schema, "type"), type)) return false;
+    for (const hth_json *v = schema->child; v; v = v->next) {
+        bool is_known = false;
+        for (const char *const *k = notes; *k; k++) is_known |= hth_str_eq(v->key, *k);
+        for (const char *const *k = keywords; *k; k++) is_known |= hth_str_eq(v->key, *k);
+        if (!is_known) return false;
+    }
+    return true;
+}
+
+static uint32_t add_literals(calls_compiler *c, uint32_t tail, const hth_json *root, const hth_json *object);
+static uint32_t add_literal(calls_compiler *c, uint32_t tail, const hth_json *root, const hth_json *schema);
+
+static uint32_t add_literal_list(calls_compiler *c, uint32_t tail, const hth_json *root, const hth_json *items)
+{
+    hth_grammar *g = c->g;
+    uint32_t item = hth_grammar_rule(g, NULL), more = hth_grammar_rule(g, NULL);
+    hth_grammar_end_rule(g, add_literal(c, item, root, items));
+    hth_grammar_end_rule(g, hth_grammar_call(g, add_marked(c, more, c->format->between_arguments), item));
+    uint32_t head = hth_grammar_point(g, hth_grammar_byte(g, tail, '['));
+    tail = hth_grammar_repeat(g, hth_grammar_call(g, head, item), more, 0, HTH_GRAMMAR_UNBOUNDED);
+    return hth_grammar_byte(g, hth_grammar_repeat_since(g, head, tail, 0, 1), ']');
+}
+
+/* A literal. In families with a quote of their own, lists and objects have it too, and keys none, where their schemas are
+ * plain ones; in those of Python's quotes JSON is a literal, and apostrophes and Python's words stand beside it. */
+static uint32_t add_literal(calls_compiler *c, uint32_t tail, const hth_json *root, const hth_json *schema)
+{
+    static const char *const of_list[] = {"items", NULL}, *const of_object[] = {"properties", "required", "additionalProperties", NULL};
+    const char *quote = c->format->quote;
+    bool is_text = hth_schema_takes_text(root, schema, NULL), is_python = !quote[1];
+    const hth_json *target = hth_schema_target(root, schema), *items = hth_json_member(schema, "items");
+    bool has_values = hth_json_member(target, "enum") || hth_json_member(target, "const");
+    if (is_text && !is_python) return add_text(c, tail, root, schema, quote, quote);
+    if (!is_python && items && has_only(schema, "array", of_list)) return add_literal_list(c, tail, root, items);
+    if (!is_python && hth_json_member(schema, "properties") && has_only(schema, "object", of_object))
+        return hth_grammar_byte(c->g, add_literals(c, hth_grammar_byte(c->g, tail, '{'), root, schema), '}');
+    hth_grammar_fork f = hth_grammar_fork_begin(c->g, tail);
+    hth_grammar_end_branch(c->g, &f, add_json(c, hth_grammar_branch(c->g, &f), root, schema));
+    if (is_text && has_values) hth_grammar_end_branch(c->g, &f, add_text(c, hth_grammar_branch(c->g, &f), root, schema, quote, quote));
+    if (is_text && !has_values) hth_grammar_end_branch(c->g, &f, add_plain_text(c, hth_grammar_branch(c->g, &f)));
+    if (is_python && !has_values && hth_json_is_word(hth_json_member(target, "type"), "boolean"))
+        add_word(c, &f, "True"), add_word(c, &f, "False");
+    return hth_grammar_fork_end(c->g, &f);
+}
+
+static uint32_t add_literal_member(calls_compiler *c, uint32_t tail, const hth_json *root, const hth_json *p)
+{
+    tail = add_key(c, tail, p->key, "=:,(){}[]<> '\"");
+    return add_literal(c, add_marked(c, tail, c->format->key_end), root, p);
+}
+
+/* The members of an object; `none` is the state before the first one. */
+static uint32_t add_literals(calls_compiler *c, uint32_t tail, const hth_json *root, const hth_json *object)
+{
+    hth_grammar *g = c->g;
+    uint32_t none = tail, some = HTH_GRAMMAR_NOTHING;
+    for (const hth_json *p = NULL; (p = next_property(c, object, p)) != NULL && hth_grammar_ok(g);) {
+        bool may_lack = !is_required(object, p->key);
+        uint32_t next = hth_grammar_rule(g, NULL), member = hth_grammar_rule(g, NULL);
+        hth_grammar_end_rule(g, add_literal_member(c, member, root, p));
+        if (some != HTH_GRAMMAR_NOTHING) {
+            hth_grammar_fork f = hth_grammar_fork_begin(g, some);
+            uint32_t at = add_marked(c, hth_grammar_branch(g, &f), c->format->between_arguments);
+            hth_grammar_link(g, hth_grammar_call(g, at, member), next);
+            if (may_lack) hth_grammar_link(g, hth_grammar_branch(g, &f), next);
+        }
+        if (none != HTH_GRAMMAR_NOTHING) {
+            hth_grammar_fork f = hth_grammar_fork_begin(g, none);
+            hth_grammar_link(g, hth_grammar_call(g, hth_grammar_branch(g, &f), member), next);
+            none = may_lack ? hth_grammar_branch(g, &f) : HTH_GRAMMAR_NOTHING;
+        }
+        some = next;
+    }
+    if (some == HTH_GRAMMAR_NOTHING) return none;
+    uint32_t end = hth_grammar_rule(g, NULL);
+    hth_grammar_link(g, some, end);
+    if (none != HTH_GRAMMAR_NOTHING) hth_grammar_link(g, none, end);
+    return end;
 }
 
 /* JSON: an object, even if the schema would allow other values. */
@@ -170,35 +342,21 @@ static uint32_t add_object(calls_compiler *c, uint32_t tail, const hth_json *par
 
 static uint32_t add_call(calls_compiler *c, uint32_t tail, hth_str name, const hth_json *parameters)
 {
-    static const argument_marks parameter = {"<parameter=", ">\n", "\n</parameter>"},
-                                pair = {"<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>"};
     const hth_call_format *f = c->format;
+    const hth_element_marks *m = &f->elements;
     hth_grammar *g = c->g;
-    tail = add_marked(c, tail, f->open);
+    bool is_quoted = f->style == HTH_CALL_JSON || f->style == HTH_CALL_KEYED;
+    tail = add_marked(c, add_marked(c, tail, f->open), m->call_open);
+    tail = is_quoted ? hth_json_quoted(g, tail, name.bytes, name.n) : hth_grammar_text(g, tail, name.bytes, name.n);
     switch (f->style) {
-    case HTH_CALL_JSON:
-        tail = hth_grammar_text(g, tail, "{\"name\": ", 9);
-        tail = hth_json_quoted(g, tail, name.bytes, name.n);
-        tail = hth_grammar_text(g, tail, ", \"", 3);
-        tail = hth_grammar_text(g, tail, f->arguments, strlen(f->arguments));
-        tail = hth_grammar_text(g, tail, "\": ", 3);
-        tail = hth_grammar_byte(g, add_object(c, tail, parameters), '}');
-        break;
-    case HTH_CALL_NAMED:
-    case HTH_CALL_HARMONY:
-        tail = hth_grammar_text(g, tail, name.bytes, name.n);
-        tail = add_object(c, add_marked(c, tail, f->name_end), parameters);
-        break;
     case HTH_CALL_ELEMENTS:
-        tail = add_marked(c, tail, "<function=");
-        tail = hth_grammar_text(g, tail, name.bytes, name.n);
-        tail = add_elements(c, add_marked(c, tail, ">\n"), parameters, &parameter);
-        tail = add_marked(c, tail, "</function>");
+        tail = add_marked(c, add_marked(c, tail, m->name_close), m->gap);
+        tail = add_marked(c, add_elements(c, tail, parameters), m->call_close);
         break;
-    case HTH_CALL_PAIRS:
-        tail = hth_grammar_text(g, tail, name.bytes, name.n);
-        tail = add_elements(c, hth_grammar_byte(g, tail, '\n'), parameters, &pair);
+    case HTH_CALL_LITERALS:
+        tail = add_literals(c, add_marked(c, tail, f->name_end), parameters, hth_schema_target(parameters, parameters));
         break;
+    default: tail = add_object(c, add_marked(c, tail, f->name_end), parameters); break;
     }
     return add_marked(c, tail, f->close);
 }
@@ -272,7 +430,8 @@ uint32_t hth_compile_answer(hth_grammar *g, const hth_token_trie *trie, const ht
     calls_compiler c = {.g = g, .trie = trie, .format = format};
     bool is_harmony = format && format->style == HTH_CALL_HARMONY;
     bool is_one = calls == HTH_GRAMMAR_NOTHING || text == HTH_GRAMMAR_NOTHING;
-    if (is_one && !marks && !is_harmony) return calls == HTH_GRAMMAR_NOTHING ? text : calls;
+    bool frames_text = format && *format->text_open;
+    if (is_one && !marks && !frames_text) return calls == HTH_GRAMMAR_NOTHING ? text : calls;
     uint32_t first = hth_grammar_rule(g, NULL), tail = first;
     if (is_harmony) {
         uint32_t head = hth_grammar_point(g, tail);
@@ -289,8 +448,9 @@ uint32_t hth_compile_answer(hth_grammar *g, const hth_token_trie *trie, const ht
         hth_grammar_end_branch(g, &f, hth_grammar_call(g, hth_grammar_branch(g, &f), calls));
     if (text != HTH_GRAMMAR_NOTHING) {
         uint32_t at = hth_grammar_branch(g, &f);
-        if (is_harmony) at = add_marked(&c, at, "<|channel|>final<|message|>");
-        hth_grammar_end_branch(g, &f, hth_grammar_call(g, at, text));
+        if (frames_text) at = add_marked(&c, at, format->text_open);
+        at = hth_grammar_call(g, at, text);
+        hth_grammar_end_branch(g, &f, frames_text ? add_marked(&c, at, format->text_close) : at);
     }
     hth_grammar_end_rule(g, hth_grammar_fork_end(g, &f));
     return first;

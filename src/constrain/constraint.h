@@ -36,8 +36,8 @@ uint32_t hth_compile_calls(hth_grammar *g, hth_arena *names, const hth_token_tri
                            const hth_call_format *format, bool one, const char *text, size_t n,
                            hth_schema_notes *notes);
 /* The rules of calls, of another text, or of one of both (the other one is HTH_GRAMMAR_NOTHING), behind what an answer
- * begins with: the rest of the reasoning (marks NULL: there is none), and with Harmony's format reasoning and the header
- * of a text, which calls have already. */
+ * begins with: the rest of the reasoning (marks NULL: there is none), and with Harmony's format reasoning; a text stands
+ * between the marks that its format has for texts. */
 uint32_t hth_compile_answer(hth_grammar *g, const hth_token_trie *trie, const hth_reasoning_marks *marks,
                             const hth_call_format *format, uint32_t calls, uint32_t text);
 

@@ -52,8 +52,8 @@ static hearth_status open_parts(hearth_answer *a, const hearth_answer_options *o
         .tools = a->tools, .fn = o->fn, .user = o->user, .in_reasoning = o->in_reasoning};
     if (!chat) return HEARTH_OK;
     a->o.reasoning = chat->reasoning;
-    bool harmony = chat->calls && chat->calls->style == HTH_CALL_HARMONY;
-    if (o->tools || harmony) a->o.calls = hth_chat_calls(chat);
+    bool frames_text = chat->calls && *chat->calls->text_open;
+    if (o->tools || frames_text) a->o.calls = hth_chat_calls(chat);
     return a->o.calls || a->o.reasoning ? hth_answer_open(&a->o, &a->parts, err) : HEARTH_OK;
 }
 

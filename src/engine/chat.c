@@ -28,6 +28,7 @@ void hearth_chat_close(hearth_chat *chat)
 {
     if (!chat || !hth_ref_drop(&chat->ref)) return;
     hth_template_close(chat->template);
+    hth_template_close(chat->with_functions);
     hth_free(chat->source);
     hth_engine_release_model(chat->model);
     hth_free(chat);
@@ -71,6 +72,15 @@ static hearth_status open_format(const hearth_model *model, const hth_chat_forma
     return HEARTH_OK;
 }
 
+/* What calls and reasoning look like by the text of a template. */
+static void detect(hearth_chat *chat, hth_str source)
+{
+    const hth_reasoning_marks *reasoning = hth_reasoning_detect(source);
+    chat->calls = hth_call_format_detect(source);
+    chat->shows_calls = hth_str_contains(source, "tool_calls");
+    if (reasoning) chat->reasoning = reasoning;
+}
+
 static hearth_status open_source(const hearth_model *model, hth_str source, const char *name,
                                  hearth_chat **out, hearth_error *err)
 {
@@ -85,9 +95,23 @@ static hearth_status open_source(const hearth_model *model, hth_str source, cons
         return st;
     }
     memcpy(chat->source, source.bytes, chat->n_source = source.n);
-    chat->calls = hth_call_format_detect(source);
-    chat->reasoning = hth_reasoning_detect(source);
+    detect(chat, source);
     *out = chat;
+    return HEARTH_OK;
+}
+
+/* A file may have a second template for requests with functions. Without a known form of calls it is of no use. */
+static hearth_status open_with_functions(hearth_chat *chat, hearth_error *err)
+{
+    static const char key[] = "tokenizer.chat_template.tool_use";
+    hearth_error why = {0};
+    const hth_gguf *file = chat->model->file;
+    const hth_gguf_value *v = hth_gguf_find(file, key);
+    if (!v || v->type != HTH_GGUF_TEXT || !hth_call_format_detect(v->as.text)) return HEARTH_OK;
+    hearth_status st = hth_template_open(v->as.text.bytes, v->as.text.n, &chat->with_functions, &why);
+    if (st == HEARTH_OK) detect(chat, v->as.text);
+    else if (st == HEARTH_ERROR_MEMORY) return hth_fail(err, st, "%s", why.message);
+    else hth_log(HEARTH_LOG_WARN, "%s: %s: %s; requests with functions use tokenizer.chat_template", hth_gguf_path(file), key, why.message);
     return HEARTH_OK;
 }
 
@@ -124,6 +148,10 @@ static hearth_status open_own(const hearth_model *model, hearth_chat **out, hear
     const hth_chat_format *f = hth_chat_format_find(v->as.text);
     if (f) return open_format(model, f, out, err);
     hearth_status st = open_source(model, v->as.text, "template of the file", out, &why);
+    if (st == HEARTH_OK && (st = open_with_functions(*out, &why)) != HEARTH_OK) {
+        hearth_chat_close(*out);
+        *out = NULL;
+    }
     if (st == HEARTH_OK) return st;
     if (st != HEARTH_ERROR_MEMORY) return open_instead(model, v->as.text, &why, out, err);
     if (err) *err = why;
@@ -167,16 +195,20 @@ static hth_str text_or_empty(const char *text)
     return text ? (hth_str){text, strlen(text)} : (hth_str){"", 0};
 }
 
+/* What renders a request. */
+typedef struct renderer {
+    const hth_template *template; /* NULL: format renders */
+    const hth_chat_format *format;
+} renderer;
+
 /* Renders messages as they are. */
-static hearth_status render_as_is(const hearth_chat *chat, const hth_template_input *in, hth_rendered *out,
-                                  hearth_error *err)
+static hearth_status render_as_is(renderer r, const hth_template_input *in, hth_rendered *out, hearth_error *err)
 {
-    return chat->template ? hth_template_render(chat->template, in, out, err)
-                          : hth_chat_format_render(chat->format, in, out, err);
+    return r.template ? hth_template_render(r.template, in, out, err) : hth_chat_format_render(r.format, in, out, err);
 }
 
 /* Renders messages by a set of rules. Whether the template takes them so; *shows: it shows all of them. */
-static bool render_by(const hearth_chat *chat, const hth_template_input *in, unsigned rules, hth_rendered *out,
+static bool render_by(renderer r, const hth_template_input *in, unsigned rules, hth_rendered *out,
                       bool *shows)
 {
     hth_plain_messages list;
@@ -186,7 +218,7 @@ static bool render_by(const hearth_chat *chat, const hth_template_input *in, uns
     *out = (hth_rendered){0}, *shows = false;
     if (hth_normalise(in->messages, in->n_message, rules, &list, &is_new, &why) != HEARTH_OK) return false;
     other.messages = list.at, other.n_message = list.n;
-    if (is_new) ok = render_as_is(chat, &other, out, &why) == HEARTH_OK;
+    if (is_new) ok = render_as_is(r, &other, out, &why) == HEARTH_OK;
     if (ok) *shows = hth_shows_messages(out->text, out->n, list.at, list.n);
     hth_plain_messages_free(&list);
     return ok;
@@ -194,12 +226,11 @@ static bool render_by(const hearth_chat *chat, const hth_template_input *in, uns
 
 /* Renders messages as they are, or by the fewest rules with which the template takes and shows all of them; else by the
  * fewest with which it takes them, or as they are. */
-static hearth_status render_messages(const hearth_chat *chat, const hth_template_input *in, hth_rendered *out,
-                                     hearth_error *err)
+static hearth_status render_messages(renderer r, const hth_template_input *in, hth_rendered *out, hearth_error *err)
 {
     enum { MAX_TRY = 64 };
     hth_rendered other;
-    hearth_status st = render_as_is(chat, in, out, err);
+    hearth_status st = render_as_is(r, in, out, err);
     bool may_retry = st == HEARTH_ERROR_ARGUMENT || st == HEARTH_ERROR_FORMAT ||
                      (st == HEARTH_OK && !hth_shows_messages(out->text, out->n, in->messages, in->n_message));
     hth_normal_sets sets;
@@ -208,7 +239,7 @@ static hearth_status render_messages(const hearth_chat *chat, const hth_template
     if (!may_retry || hth_normal_begin(in->messages, in->n_message, &sets, &why) != HEARTH_OK) return st;
     unsigned rules = hth_normal_next(&sets);
     for (int n_try = 0; n_try < MAX_TRY && rules && !shows; rules = hth_normal_next(&sets)) {
-        if (!render_by(chat, in, rules, &other, &shows)) continue;
+        if (!render_by(r, in, rules, &other, &shows)) continue;
         n_try++;
         if (shows || st != HEARTH_OK) { /* the first one that is taken, unless a later one shows all */
             hth_rendered_free(out);
@@ -221,8 +252,7 @@ static hearth_status render_messages(const hearth_chat *chat, const hth_template
 }
 
 /* Messages with functions, calls or results, for a template that shows none. */
-static hearth_status render_plain(const hearth_chat *chat, hth_template_input *in, hth_rendered *out,
-                                  hearth_error *err)
+static hearth_status render_plain(renderer r, hth_template_input *in, hth_rendered *out, hearth_error *err)
 {
     hth_plain_messages plain;
     hearth_status st = hth_plain_messages_make(in->messages, in->n_message, in->tools, &plain, err);
@@ -230,8 +260,22 @@ static hearth_status render_plain(const hearth_chat *chat, hth_template_input *i
     in->messages = plain.at;
     in->n_message = plain.n;
     in->tools = (hth_str){"", 0};
-    st = render_messages(chat, in, out, err);
+    st = render_messages(r, in, out, err);
     hth_plain_messages_free(&plain);
+    return st;
+}
+
+/* Messages with calls, for a template that shows functions only. */
+static hearth_status render_calls(renderer r, const hth_call_format *calls, hth_template_input *in, hth_rendered *out,
+                                  hearth_error *err)
+{
+    hth_plain_messages written;
+    hearth_status st = hth_calls_as_text(in->messages, in->n_message, calls, &written, err);
+    if (st != HEARTH_OK) return st;
+    in->messages = written.at;
+    in->n_message = written.n;
+    st = render_messages(r, in, out, err);
+    hth_plain_messages_free(&written);
     return st;
 }
 
@@ -282,8 +326,9 @@ static hearth_status render(const hearth_chat *chat, const hearth_message *messa
     bool with_functions = o.tools != NULL;
     for (size_t i = 0; i < n_message; i++) {
         const hearth_message *m = &messages[i];
-        list[i] = (hth_message){
-            text_or_empty(m->role), {m->content ? m->content : "", m->n}, text_or_empty(m->members)};
+        list[i] = (hth_message){.role = text_or_empty(m->role),
+                                .content = {m->content ? m->content : "", m->n},
+                                .members = text_or_empty(m->members)};
         with_functions |= m->members || hth_str_eq(list[i].role, "tool");
     }
     hth_template_input in = {.messages = list,
@@ -294,8 +339,11 @@ static hearth_status render(const hearth_chat *chat, const hearth_message *messa
                              .seconds = o.local_time,
                              .variables = text_or_empty(o.variables),
                              .tools = text_or_empty(o.tools)};
-    st = with_functions && !hth_chat_shows_functions(chat) ? render_plain(chat, &in, out, err)
-                                                           : render_messages(chat, &in, out, err);
+    renderer r = {chat->template, chat->format};
+    if (with_functions && chat->with_functions) r.template = chat->with_functions;
+    if (with_functions && !hth_chat_shows_functions(chat)) st = render_plain(r, &in, out, err);
+    else if (with_functions && !chat->shows_calls) st = render_calls(r, chat->calls, &in, out, err);
+    else st = render_messages(r, &in, out, err);
     hth_free(list);
     return st;
 }

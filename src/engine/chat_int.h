@@ -15,7 +15,9 @@ struct hearth_chat {
     const char *name;
     char *source; /* [n_source] and a NUL; NULL without a template */
     size_t n_source;
+    hth_template *with_functions;         /* of requests with functions; NULL: the same one */
     const hth_call_format *calls;         /* NULL: the template shows no functions */
+    bool shows_calls;                     /* it shows calls, too */
     const hth_reasoning_marks *reasoning; /* NULL: none */
 };
 

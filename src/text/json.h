@@ -63,6 +63,12 @@ static inline bool hth_json_is_number(const hth_json *v)
     return hth_json_kind_of(v) == HTH_JSON_INTEGER || hth_json_kind_of(v) == HTH_JSON_REAL;
 }
 
+/* v may be NULL. */
+static inline bool hth_json_is_word(const hth_json *v, const char *word)
+{
+    return hth_json_kind_of(v) == HTH_JSON_TEXT && hth_str_eq(v->text, word);
+}
+
 static inline bool hth_json_is_true(const hth_json *v)
 {
     return hth_json_kind_of(v) == HTH_JSON_BOOL && v->integer;

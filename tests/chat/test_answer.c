@@ -31,6 +31,19 @@ static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": 
 #define DEEPSEEK_31 DS_CALL
 #define LLAMA "<|start_header_id|> \"parameters\""
 #define HARMONY "<|channel|> tools"
+#define SEED "<seed:tool_call> <function= <parameter= </seed:think>"
+#define KIMI "<|tool_call_begin|> <|tool_call_argument_begin|> </think>"
+#define MINIMAX "<minimax:tool_call> </think>"
+#define BAR "｜DSML｜"
+#define DSML "'" BAR "' function_calls> </think>"
+#define LFM2 "<|tool_call_start|> </think>"
+#define GEMMA4 "<|tool_call> <tool_call|> <channel|>"
+#define NEMOTRON "<TOOLCALL> </think>"
+#define APERTUS "<|tools_prefix|> <|inner_suffix|>"
+#define FUNCTIONARY "<function= </function>"
+#define FUNCTIONARY_32 ">>>all recipient"
+#define COMMAND_R7B "<|START_ACTION|> <|START_RESPONSE|> <|END_THINKING|>"
+#define COMMAND_R "Action: \"tool_name\""
 
 /* ---- dividing --------------------------------------------------------------------------------------------- */
 
@@ -189,6 +202,84 @@ static const answer_case cases[] = {
     {"llama, text", LLAMA, true, false, "It is {\"name\": 1}", "T[It is {\"name\": 1}]"},
     {"llama, other JSON", LLAMA, true, false, "{\"a\": {\"name\": 1}} ", "T[{\"a\": {\"name\": 1}} ]"},
 
+    {"elements without their mark", CODER, true, false,
+     "Look.\n\n<function=find>\n<parameter=text>\n007\n</parameter>\n</function>\n</tool_call>\n<function=find>\n</function>\n</tool_call>",
+     "T[Look.]C[find]A[{\"text\": \"007\"}]C[find]A[{}]"},
+    {"elements without their mark, another function", CODER, true, false, "Write <function=f> here", "T[Write <function=f> here]"},
+    {"elements, two between the marks", CODER, true, false,
+     "<tool_call>\n<function=f>\n</function>\n<function=g>\n</function>\n</tool_call> ok", "C[f]A[{}]C[g]A[{}]T[ok]"},
+    {"pairs in a line", GLM "</arg_key><arg_value>", true, false,
+     "<tool_call>find<arg_key>text</arg_key><arg_value> a\n</arg_value><arg_key>n</arg_key><arg_value>3</arg_value></tool_call>",
+     "C[find]A[{\"text\": \" a\\n\", \"n\": 3}]"},
+
+    {"seed", SEED, true, false,
+     "<seed:think>hm</seed:think>\nOk\n\n<seed:tool_call>\n<function=find>\n<parameter=text>\n12</parameter>\n<parameter=n>7</parameter>\n"
+     "<parameter=list>['it's', \"b\", (True, None, 1.5),]</parameter>\n</function>\n</seed:tool_call>\n<seed:tool_call>\n<function=g>\n"
+     "</function>\n</seed:tool_call>",
+     "R[hm]T[Ok]C[find]A[{\"text\": \"\\n12\", \"n\": 7, \"list\": [\"it's\",\"b\",[true,null,1.5]]}]C[g]A[{}]"},
+    {"kimi", KIMI, true, false,
+     "<think>hm</think>Ok<|tool_calls_section_begin|><|tool_call_begin|>functions.find:0<|tool_call_argument_begin|>{\"text\": \"a\"}"
+     "<|tool_call_end|><|tool_call_begin|>functions.x.y:12<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+     "R[hm]T[Ok]C[find]A[{\"text\": \"a\"}]C[x.y]A[{}]"},
+    {"kimi, cut", KIMI, true, false,
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.find:0<|tool_call_argument_begin|>{\"text\": \"a", "C[find]A[{\"text\": \"a]"},
+    {"minimax", MINIMAX, true, true,
+     "hm</think>\n\nOk\n<minimax:tool_call>\n<invoke name=\"find\">\n<parameter name=\"text\">12</parameter>\n"
+     "<parameter name=\"n\">12</parameter>\n</invoke>\n<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
+     "R[hm]T[Ok]C[find]A[{\"text\": \"12\", \"n\": 12}]C[g]A[{}]"},
+    {"minimax, no call", MINIMAX, true, false, "<minimax:tool_call> is a mark", "T[<minimax:tool_call> is a mark]"},
+    {"minimax, cut", MINIMAX, true, false, "<minimax:tool_call>\n<invoke name=\"find\">\n<parameter name=\"text\">a <",
+     "C[find]A[{\"text\": \"a <\"}]"},
+    {"deepseek 3.2", DSML, true, false,
+     "Ok\n\n<" BAR "function_calls>\n<" BAR "invoke name=\"find\">\n<" BAR "parameter name=\"x\" string=\"true\">12</" BAR
+     "parameter>\n<" BAR "parameter name=\"any\" string=\"false\">12</" BAR "parameter>\n</" BAR "invoke>\n<" BAR
+     "invoke name=\"g\">\n</" BAR "invoke>\n</" BAR "function_calls>",
+     "T[Ok]C[find]A[{\"x\": \"12\", \"any\": 12}]C[g]A[{}]"},
+    {"lfm2", LFM2, true, false,
+     "Ok <|tool_call_start|>[find(text='it's, (so)', n=12, flag=True, none=None), x.y(list=['a', \"b\\n\"], o={\"k\": -1.5}), h()]<|tool_call_end|>Done",
+     "T[Ok]C[find]A[{\"text\": \"it's, (so)\", \"n\": 12, \"flag\": true, \"none\": null}]"
+     "C[x.y]A[{\"list\": [\"a\",\"b\\n\"], \"o\": {\"k\": -1.5}}]C[h]A[{}]T[Done]"},
+    {"lfm2, types", LFM2, true, false, "<|tool_call_start|>[find(text=007, n=\"12\", any='''a\n'b' \\'c\\'''', 5)]<|tool_call_end|>",
+     "C[find]A[{\"text\": \"007\", \"n\": \"12\", \"any\": \"a\\n'b' 'c'\"}]"},
+    {"lfm2, JSON", LFM2, true, false,
+     "<|tool_call_start|>[{\"name\": \"find\", \"arguments\": {\"text\": \"a\"}}, {\"name\": \"g\", \"arguments\": {}}]<|tool_call_end|>",
+     "C[find]A[{\"text\": \"a\"}]C[g]A[{}]"},
+    {"lfm2, cut", LFM2, true, false, "<|tool_call_start|>[find(n=1, text='a b", "C[find]A[{\"n\": 1, \"text\": \"a b\"}]"},
+    {"lfm2, no call", LFM2, true, false, "<|tool_call_start|>find it", "T[<|tool_call_start|>find it]"},
+    {"gemma 4", GEMMA4, true, false,
+     "<|channel>thought\nhm\n<channel|>Ok<|tool_call>call:find{any:<|\"|>it's \"a\", {b}<|\"|>,list:[<|\"|>x<|\"|>,2,true],n:12,o:{k:<|\"|>v<|\"|>,j:{}}}"
+     "<tool_call|><|tool_call>call:g{}<tool_call|>",
+     "R[hm]T[Ok]C[find]A[{\"any\": \"it's \\\"a\\\", {b}\", \"list\": [\"x\",2,true], \"n\": 12, \"o\": {\"k\":\"v\",\"j\":{}}}]C[g]A[{}]"},
+    {"gemma 4, cut", GEMMA4, true, false, "<|tool_call>call:find{text:<|\"|>a b", "C[find]A[{\"text\": \"a b\"}]"},
+    {"nemotron", NEMOTRON, true, false,
+     "<think>\nhm\n</think>\n\nOk\n<TOOLCALL>[{\"name\": \"find\", \"arguments\": {\"text\": \"]\"}}, {\"name\": \"g\", \"arguments\": {}}]</TOOLCALL>",
+     "R[hm]T[Ok]C[find]A[{\"text\": \"]\"}]C[g]A[{}]"},
+    {"apertus", APERTUS, true, false,
+     "<|inner_prefix|>hm<|tools_prefix|>[{\"find\": {\"text\": \"a\"}}, {\"g\": {}}]<|tools_suffix|>", "R[hm]C[find]A[{\"text\": \"a\"}]C[g]A[{}]"},
+    {"apertus, text", APERTUS, true, false, "<|inner_prefix|>hm <|tools<|inner_suffix|>Yes", "R[hm <|tools]T[Yes]"},
+    {"apertus, cut", APERTUS, true, false, "<|tools_prefix|>[{\"find\": {\"text\": \"a", "C[find]A[{\"text\": \"a]"},
+    {"functionary 3.1", FUNCTIONARY, true, false, "Ok <function=find>{\"text\": \"a\"}</function><function=g>{}</function>",
+     "T[Ok]C[find]A[{\"text\": \"a\"}]C[g]A[{}]"},
+    {"functionary 3.2", FUNCTIONARY_32, true, false, "all\nOk >>> x\n>>>find\n{\"text\": \"a\"}>>>find\n{}",
+     "T[Ok >>> x]C[find]A[{\"text\": \"a\"}]C[find]A[{}]"},
+    {"functionary 3.2, a call", FUNCTIONARY_32, true, false, ">>>find\n{\"text\": \">>>all\"}", "C[find]A[{\"text\": \">>>all\"}]"},
+    {"functionary 3.2, no line", FUNCTIONARY_32, true, false, "Hello there\n", "T[Hello there\n]"},
+    {"command r7b", COMMAND_R7B, true, false,
+     "<|START_THINKING|>hm<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"find\", \"parameters\": {\"text\": \"a\"}},\n"
+     "    {\"tool_call_id\": \"1\", \"tool_name\": \"g\", \"parameters\": {}}\n]<|END_ACTION|>",
+     "R[hm]C[find]A[{\"text\": \"a\"}]C[g]A[{}]"},
+    {"command r7b, text", COMMAND_R7B, true, false, "<|START_RESPONSE|>Yes.<|END_RESPONSE|>", "T[Yes.]"},
+    {"command r", COMMAND_R, true, false,
+     "Plan.\nAction:\n```json\n[\n    {\n        \"tool_name\": \"find\",\n        \"parameters\": {\n            \"text\": \"a\"\n        }\n    },\n"
+     "    {\n        \"tool_name\": \"g\",\n        \"parameters\": {}\n    }\n]```",
+     "T[Plan.]C[find]A[{\n            \"text\": \"a\"\n        }]C[g]A[{}]"},
+    {"command r, text", COMMAND_R, true, false, "Action: ```json\nno", "T[Action: ```json\nno]"},
+    {"minimax 1", "<tool_calls> \"arguments\"", true, false,
+     "<tool_calls>\n{\"name\": \"f\", \"arguments\": {}}\n{\"name\": \"g\", \"arguments\": {}}\n</tool_calls>", "C[f]A[{}]C[g]A[{}]"},
+    {"minicpm", "<function name= <param name=", true, false,
+     "Ok <function name=\"find\"><param name=\"text\"><![CDATA[<a>\n]]></param><param name=\"n\">1</param></function>and <function name=\"f\">",
+     "T[Ok]C[find]A[{\"text\": \"<a>\\n\", \"n\": 1}]T[and <function name=\"f\">]"},
+
     {"harmony", HARMONY, true, false,
      "<|channel|>analysis<|message|>We <a.<|end|><|start|>assistant<|channel|>commentary to=functions.find "
      "<|constrain|>json<|message|>{\"text\": \"<b>\"}",
@@ -275,19 +366,60 @@ TEST(control_tokens_are_text_only_where_they_are_marks)
     CHECK(!hth_answer_is_mark(&o, (hth_str){"<|channel|>", 11}));
     o = options_of(HARMONY, true, false, &s);
     CHECK(hth_answer_is_mark(&o, (hth_str){"<|channel|>", 11}));
+    static const char *const others[][2] = {{GEMMA4, "<|\"|>"}, {GEMMA4, "<|channel>"}, {GEMMA4, "<tool_call|>"}, {DSML, BAR},
+                                            {KIMI, "<|tool_call_argument_begin|>"}, {COMMAND_R7B, "<|START_RESPONSE|>"},
+                                            {COMMAND_R7B, "<|END_THINKING|>"}, {APERTUS, "<|tools_suffix|>"}, {LFM2, "<|tool_call_end|>"},
+                                            {SEED, "</seed:tool_call>"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        o = options_of(others[i][0], true, false, &s);
+        if (!hth_answer_is_mark(&o, (hth_str){others[i][1], strlen(others[i][1])})) test_fail(__FILE__, __LINE__, "%s is no mark", others[i][1]);
+    }
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------- */
+
+static const char two_calls[] = "{\"tool_calls\": [{\"function\": {\"name\": \"find\", \"arguments\": \"{\\\"text\\\": \\\"a \\\\\\\"b\\\\\\\", {c}\\\", "
+                                "\\\"n\\\": 12, \\\"any\\\": \\\"it's\\\"}\"}}, {\"function\": {\"name\": \"find\", \"arguments\": {}}}]}";
+
+/* What is written into a conversation is divided into the same calls, and only marks of it are text of the template. */
+TEST(calls_that_are_written_are_read_again)
+{
+    static const char *const templates[] = {
+        "",   HERMES,      CODER, SEED,        GLM,  GLM "</arg_key><arg_value>", MISTRAL, MISTRAL_11,          DEEPSEEK, DEEPSEEK_31, KIMI,
+        LFM2, MINIMAX,     DSML,  BAR "tool_calls>", "List of tools: [",          GEMMA4,  NEMOTRON,            APERTUS,  FUNCTIONARY, COMMAND_R7B,
+        COMMAND_R, "<|tool_call|> tools"};
+    static const char wanted[] = "T[Ok]C[find]A[{\"text\": \"a \\\"b\\\", {c}\", \"n\": 12, \"any\": \"it's\"}]C[find]A[{}]";
+    const hth_message m = {.role = {"assistant", 9}, .content = {"Ok", 2}, .members = {two_calls, sizeof two_calls - 1}};
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        seen s;
+        hth_plain_messages made;
+        hearth_error why;
+        char text[2000];
+        hth_answer_options o = options_of(templates[i], true, false, &s);
+        if (!CHECK(hth_calls_as_text(&m, 1, o.calls, &made, &why) == HEARTH_OK)) continue;
+        snprintf(text, sizeof text, "%.*s", (int)made.at[0].content.n, made.at[0].content.bytes);
+        CHECK(divide(&o, text, 7, 0) == HEARTH_OK);
+        if (strcmp(s.text, wanted) != 0) test_fail(__FILE__, __LINE__, "%s: %s of %s", o.calls->name, s.text, text);
+        for (size_t k = 0; k < made.at[0].n_part; k++) {
+            const hth_text_part *part = &made.at[0].parts[k];
+            const hth_str shown = {part->text, part->n};
+            CHECK(!part->is_template || (!hth_str_contains(shown, "it's") && !hth_str_contains(shown, "Ok")));
+        }
+        hth_plain_messages_free(&made);
+    }
 }
 
 /* ---- rendering --------------------------------------------------------------------------------------------- */
 
 static const hth_message with_call[] = {
-    {{"user", 4}, {"Find a.", 7}, {"", 0}},
-    {{"assistant", 9},
-     {"Ok", 2},
-     {"{\"tool_calls\": [{\"id\": \"c1\", \"type\": \"function\", \"function\": {\"name\": \"find\", "
+    {.role = {"user", 4}, .content = {"Find a.", 7}, .members = {"", 0}},
+    {.role = {"assistant", 9},
+     .content = {"Ok", 2},
+     .members = {"{\"tool_calls\": [{\"id\": \"c1\", \"type\": \"function\", \"function\": {\"name\": \"find\", "
       "\"arguments\": "
       "\"{\\\"text\\\":\\\"a\\\",  \\\"n\\\":1}\"}}]}",
       0}},
-    {{"tool", 4}, {"<b>", 3}, {"{\"tool_call_id\": \"c1\"}", 22}},
+    {.role = {"tool", 4}, .content = {"<b>", 3}, .members = {"{\"tool_call_id\": \"c1\"}", 22}},
 };
 
 static void renders(const char *source, const hth_message *messages, size_t n, const char *given_tools,

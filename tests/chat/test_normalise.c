@@ -7,7 +7,7 @@
 
 static hth_message of(const char *role, const char *content, const char *members)
 {
-    return (hth_message){{role, strlen(role)}, {content, strlen(content)}, {members, strlen(members)}};
+    return (hth_message){.role = {role, strlen(role)}, .content = {content, strlen(content)}, .members = {members, strlen(members)}};
 }
 
 /* "role content members|..." */
@@ -44,7 +44,7 @@ TEST(sets_of_few_rules_come_first)
     }
     CHECK_INT(n, 2 * 4 * 64 - 1);
     CHECK_INT(all, 1023);
-    CHECK_OK(hth_normal_begin(&(hth_message){{"user", 4}, {"a", 1}, {"", 0}}, 1, &sets, err));
+    CHECK_OK(hth_normal_begin(&(hth_message){.role = {"user", 4}, .content = {"a", 1}, .members = {"", 0}}, 1, &sets, err));
     CHECK(sets.possible == 0 && hth_normal_next(&sets) == 0);
 }
 

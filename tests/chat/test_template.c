@@ -550,7 +550,7 @@ TEST(long_conversations_stay_within_the_limits)
     enum { N = 4000 };
     FREED hth_message *m = malloc(N * sizeof *m);
     for (size_t i = 0; i < N; i++)
-        m[i] = (hth_message){i % 2 ? word("assistant") : word("user"), word("Some words of an ordinary message."), {"", 0}};
+        m[i] = (hth_message){i % 2 ? word("assistant") : word("user"), word("Some words of an ordinary message."), {"", 0}, NULL, 0};
     hth_template_input in = {
         .messages = m, .n_message = N, .seconds = &the_time, .bos = word("<s>"), .eos = word("</s>")};
     static const char *const names[] = {"own-llama-3.2", "qwen3", "mistral-v3", "own-deepseek3"};

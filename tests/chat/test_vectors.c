@@ -229,11 +229,11 @@ TEST(formats_by_name_write_what_llama_cpp_writes) { each_line(check_format); }
 
 static void expect_format(const char *name, bool gen, const char *wanted)
 {
-    const hth_message m[] = {{word("system"), word("S "), {"", 0}},
-                             {word("user"), word(" U"), {"", 0}},
-                             {word("assistant"), word(" A "), {"", 0}},
-                             {word("user"), word("V"), {"", 0}},
-                             {word("tool"), word("T"), {"", 0}}};
+    const hth_message m[] = {{word("system"), word("S "), {"", 0}, NULL, 0},
+                             {word("user"), word(" U"), {"", 0}, NULL, 0},
+                             {word("assistant"), word(" A "), {"", 0}, NULL, 0},
+                             {word("user"), word("V"), {"", 0}, NULL, 0},
+                             {word("tool"), word("T"), {"", 0}, NULL, 0}};
     hth_template_input in = {.messages = m, .n_message = 5, .add_generation_prompt = gen, .eos = word("</s>")};
     hth_rendered r;
     const hth_chat_format *f = hth_chat_format_find(word(name));
@@ -304,7 +304,7 @@ TEST(formats_are_listed_by_name)
 /* Contents never count as template text, whatever they spell. */
 TEST(formats_mark_template_text_and_content)
 {
-    const hth_message m[] = {{word("system"), word("<|im_end|>"), {"", 0}}, {word("user"), word("<|im_start|>"), {"", 0}}};
+    const hth_message m[] = {{word("system"), word("<|im_end|>"), {"", 0}, NULL, 0}, {word("user"), word("<|im_start|>"), {"", 0}, NULL, 0}};
     hth_template_input in = {.messages = m, .n_message = 2, .add_generation_prompt = true};
     static const struct {
         const char *text;
@@ -339,7 +339,7 @@ TEST(formats_refuse_odd_roles_and_too_much_text)
         CHECK_INT(hth_chat_format_render(f, &in, &r, &why), HEARTH_ERROR_ARGUMENT);
         CHECK(r.text == NULL);
     }
-    hth_message m[2] = {{word("user"), {NULL, HTH_TEMPLATE_MAX_OUTPUT}, {"", 0}}, {word("user"), {NULL, 1}, {"", 0}}};
+    hth_message m[2] = {{word("user"), {NULL, HTH_TEMPLATE_MAX_OUTPUT}, {"", 0}, NULL, 0}, {word("user"), {NULL, 1}, {"", 0}, NULL, 0}};
     hth_template_input in = {.messages = m, .n_message = 2};
     CHECK_FAILS(hth_chat_format_render(f, &in, &r, err), HEARTH_ERROR_UNSUPPORTED, "16 MiB");
 }

@@ -37,7 +37,7 @@ class Reader:
 
 
 def with_template(data, template, more=(), renamed=()):
-    """The bytes of a GGUF file with that template; more: (key, u32) pairs to be added; renamed: pairs of texts, of which
+    """The bytes of a GGUF file with that template; more: pairs of a key and a u32 or a text to be added; renamed: pairs of texts, of which
     the second stands where the first did, once in the file."""
     r = Reader(data)
     assert data[:4] == b"GGUF"
@@ -54,7 +54,7 @@ def with_template(data, template, more=(), renamed=()):
     info_end, align = r.at, 32
     added = b"" if template is None else text("tokenizer.chat_template") + struct.pack("<I", TEXT) + text(template)
     for key, value in more:
-        added += text(key) + struct.pack("<II", 4, value)
+        added += text(key) + (struct.pack("<I", TEXT) + text(value) if isinstance(value, str) else struct.pack("<II", 4, value))
     n_added = (template is not None) + len(more)
     head = data[:16] + struct.pack("<Q", n_pair + n_added) + data[24:pairs_end] + added + data[pairs_end:info_end]
     for old, new in renamed:

@@ -12,6 +12,7 @@
 #define DS_CALL HTH_DEEPSEEK_OPEN
 #define DS_CALL_END HTH_DEEPSEEK_CLOSE
 #define DS_SEP HTH_DEEPSEEK_SEP
+#define BAR "｜DSML｜"
 
 static const char functions[] = "[{\"type\": \"function\", \"function\": {\"name\": \"find\", "
                                 "\"parameters\": {\"type\": \"object\", \"properties\": "
@@ -25,7 +26,8 @@ static const char functions[] = "[{\"type\": \"function\", \"function\": {\"name
 /* Names of control tokens; each is one token behind the bytes and the end. */
 static const char *const control[] = {
     "[TOOL_CALLS]", "[ARGS]", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>",  "<|start|>",
-    DS_BEGIN,       DS_CALL,  DS_CALL_END,   DS_END,        DS_SEP,          "</hidden>"};
+    DS_BEGIN,       DS_CALL,  DS_CALL_END,   DS_END,        DS_SEP,          "</hidden>", BAR, "<|tool_call_begin|>",
+    "<|tool_call_start|>", "<|START_ACTION|>", "<|tools_suffix|>", "<|\"|>", "<tool_call|>"};
 enum { N_CONTROL = sizeof control / sizeof *control, N_VOCAB = 257 + N_CONTROL, END = 256 };
 
 static hth_token_trie *open_trie(void)
@@ -149,6 +151,87 @@ static const calls_case cases[] = {
       "<|channel|>analysis<|message|>I think.<|end|><|start|>assistant<|channel|>commentary to=functions.now "
       "<|constrain|>json<|message|>{}"},
      {"<|channel|>final<|message|>a", "<|channel|>analysis<|message|>a<|end|>"}},
+    {.name = "seed",
+     .template_text = "<seed:tool_call>",
+     .takes = {"<seed:tool_call>\n<function=find>\n<parameter=text>a\n</parameter>\n<parameter=n>7</parameter>\n</function>\n</seed:tool_call>\n"
+               "<seed:tool_call>\n<function=now>\n</function>\n</seed:tool_call>"},
+     .refuses = {"<tool_call>\n<function=now>\n</function>\n</tool_call>"}},
+    {.name = "pairs in a line",
+     .template_text = "</arg_key><arg_value>",
+     .takes = {"<tool_call>find<arg_key>text</arg_key><arg_value>a</arg_value></tool_call><tool_call>now</tool_call>"}},
+    {.name = "kimi",
+     .template_text = "<|tool_call_begin|> <|tool_call_argument_begin|>",
+     .takes = {"<|tool_calls_section_begin|><|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_call_begin|>"
+               "functions.find:12<|tool_call_argument_begin|>{\"text\": \"a\"}<|tool_call_end|><|tool_calls_section_end|>"},
+     .refuses = {"<|tool_calls_section_begin|><|tool_call_begin|>functions.now:<|tool_call_argument_begin|>{}<|tool_call_end|>"
+                 "<|tool_calls_section_end|>"}},
+    {.name = "minimax",
+     .template_text = "<minimax:tool_call>",
+     .takes = {"<minimax:tool_call>\n<invoke name=\"find\">\n<parameter name=\"text\">a</parameter>\n<parameter name=\"n\">7</parameter>\n</invoke>\n"
+               "<invoke name=\"now\">\n</invoke>\n</minimax:tool_call>"},
+     .refuses = {"<minimax:tool_call>\n</minimax:tool_call>", "<minimax:tool_call>\n<invoke name=\"find\">\n</invoke>\n</minimax:tool_call>"}},
+    {.name = "atem",
+     .template_text = "<atem:function_calls> <atem:invoke",
+     .takes = {"<atem:function_calls>\n<atem:invoke name=\"find\">\n<atem:parameter name=\"text\">a</atem:parameter>\n</atem:invoke>\n"
+               "</atem:function_calls>"}},
+    {.name = "minicpm",
+     .template_text = "<function name= <param name=",
+     .takes = {"<function name=\"find\"><param name=\"text\">a</param></function><function name=\"now\"></function>"}},
+    {.name = "deepseek 3.2",
+     .template_text = BAR "function_calls>",
+     .takes = {"<" BAR "function_calls>\n<" BAR "invoke name=\"find\">\n<" BAR "parameter name=\"text\" string=\"true\">a</" BAR "parameter>\n<" BAR
+               "parameter name=\"n\" string=\"false\">7</" BAR "parameter>\n</" BAR "invoke>\n<" BAR "invoke name=\"now\">\n</" BAR "invoke>\n</" BAR
+               "function_calls>"},
+     .refuses = {"<" BAR "function_calls>\n<" BAR "invoke name=\"find\">\n<" BAR "parameter name=\"text\" string=\"false\">a</" BAR "parameter>\n</" BAR
+                 "invoke>\n</" BAR "function_calls>"}},
+    {.name = "nemotron",
+     .template_text = "<TOOLCALL>",
+     .takes = {"<TOOLCALL>[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"find\", \"arguments\": {\"text\": \"\"}}]</TOOLCALL>"},
+     .refuses = {"<TOOLCALL>[]</TOOLCALL>"}},
+    {.name = "apriel",
+     .template_text = "<tool_calls>[",
+     .takes = {"<tool_calls>[{\"name\": \"now\", \"arguments\": {}}]</tool_calls>"}},
+    {.name = "minimax 1",
+     .template_text = "<tool_calls> \"arguments\"",
+     .takes = {"<tool_calls>\n{\"name\": \"now\", \"arguments\": {}}\n{\"name\": \"now\", \"arguments\": {}}\n</tool_calls>"}},
+    {.name = "granite",
+     .template_text = "<|tool_call|> tools",
+     .takes = {"<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]"}},
+    {.name = "gigachat",
+     .template_text = "<|function_call|>",
+     .takes = {"<|function_call|>{\"name\": \"now\", \"arguments\": {}}"}},
+    {.name = "firefunction",
+     .template_text = "functools[",
+     .takes = {" functools[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"now\", \"arguments\": {}}]"}},
+    {.name = "apertus",
+     .template_text = "<|tools_prefix|>",
+     .takes = {"<|tools_prefix|>[{\"find\": {\"text\": \"a\"}}, {\"now\": {}}]<|tools_suffix|>"},
+     .refuses = {"<|tools_prefix|>[{\"other\": {}}]<|tools_suffix|>"}},
+    {.name = "functionary 3.1",
+     .template_text = "<function= </function>",
+     .takes = {"<function=find>{\"text\": \"a\"}</function><function=now>{}</function>"}},
+    {.name = "functionary 3.2",
+     .template_text = ">>>all recipient",
+     .takes = {"find\n{\"text\": \"a\"}>>>now\n{}"},
+     .refuses = {"all\na", ">>>now\n{}"}},
+    {.name = "command r7b",
+     .template_text = "<|START_ACTION|> <|START_RESPONSE|>",
+     .takes = {"<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"now\", \"parameters\": {}},\n    {\"tool_call_id\": \"1\", "
+               "\"tool_name\": \"find\", \"parameters\": {\"text\": \"a\"}}\n]<|END_ACTION|>"},
+     .refuses = {"<|START_RESPONSE|>a<|END_RESPONSE|>"}},
+    {.name = "command r",
+     .template_text = "Action: \"tool_name\"",
+     .takes = {"Action:\n```json\n[\n    {\n        \"tool_name\": \"find\",\n        \"parameters\": {\n            \"text\": \"a\"\n        }\n    },\n"
+               "    {\n        \"tool_name\": \"now\",\n        \"parameters\": {}\n    }\n]```"}},
+    {.name = "lfm2",
+     .template_text = "<|tool_call_start|>",
+     .takes = {"<|tool_call_start|>[find(text='a \"b\"', n=7), now()]<|tool_call_end|>", "<|tool_call_start|>[find(text=\"it's\")]<|tool_call_end|>"},
+     .refuses = {"<|tool_call_start|>[find(n=7)]<|tool_call_end|>", "<|tool_call_start|>[find(text='a', n='7')]<|tool_call_end|>",
+                 "<|tool_call_start|>[find(text='a' n=7)]<|tool_call_end|>", "<|tool_call_start|>[find(text='it's')]<|tool_call_end|>"}},
+    {.name = "gemma 4",
+     .template_text = "<|tool_call> <tool_call|>",
+     .takes = {"<|tool_call>call:find{n:7,text:<|\"|>a, <|\"|>}<tool_call|><|tool_call>call:now{}<tool_call|>"},
+     .refuses = {"<|tool_call>call:find{text:<|\"|>a<|\"|>,n:7}<tool_call|>", "<|tool_call>call:find{n:7}<tool_call|>", "<|tool_call>call:find{text:\"a\"}<tool_call|>"}},
 };
 enum { N_CASE = sizeof cases / sizeof *cases };
 
@@ -219,6 +302,14 @@ TEST(calls_or_json_of_a_schema)
                    "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.now "
                    "<|constrain|>json<|message|>{}"},
          .refuses = {"{\"n\": 12}", "<|channel|>final<|message|>{}"}},
+        {.name = "recipients",
+         .template_text = ">>>all recipient",
+         .takes = {"all\n{\"n\": 12}", "now\n{}"},
+         .refuses = {"{\"n\": 12}"}},
+        {.name = "text between marks",
+         .template_text = "<|START_ACTION|> <|START_RESPONSE|>",
+         .takes = {"<|START_RESPONSE|>{\"n\": 12}<|END_RESPONSE|>"},
+         .refuses = {"{\"n\": 12}", "<|START_RESPONSE|>{\"n\": 12}"}},
         {.name = "behind reasoning",
          .template_text = "<think> </think> <tool_call> tools",
          .in_reasoning = true,
@@ -255,6 +346,31 @@ TEST(references_in_every_form)
          .refuses = {"<tool_call>f\n</tool_call>"}},
     };
     offered = WITH_REFS;
+    check_cases(all, sizeof all / sizeof *all);
+    offered = functions;
+}
+
+/* Lists and objects in the notation of literals: a list of texts, an object in a list, and what is only JSON. */
+#define NESTED                                                                                                             \
+    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"properties\": {\"texts\": "       \
+    "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}, \"List\": {\"type\": \"array\", \"items\": {\"type\": \"object\", "         \
+    "\"properties\": {\"b\": {\"type\": \"boolean\"}, \"a\": {\"const\": \"x\"}}, \"required\": [\"a\"]}}, \"two\": {\"type\": \"array\", "  \
+    "\"items\": {\"type\": \"integer\"}, \"maxItems\": 2}}}}}]"
+TEST(lists_and_objects_as_literals)
+{
+    static const calls_case all[] = {
+        {.name = "gemma 4",
+         .template_text = "<|tool_call> <tool_call|>",
+         .takes = {"<|tool_call>call:f{List:[{a:<|\"|>x<|\"|>},{a:<|\"|>x<|\"|>,b:true}],texts:[<|\"|>it's<|\"|>,<|\"|><|\"|>],two:[1, 2]}<tool_call|>",
+                   "<|tool_call>call:f{texts:[]}<tool_call|>", "<|tool_call>call:f{}<tool_call|>"},
+         .refuses = {"<|tool_call>call:f{List:[{a:<|\"|>y<|\"|>}]}<tool_call|>", "<|tool_call>call:f{List:[{b:true}]}<tool_call|>",
+                     "<|tool_call>call:f{texts:[,]}<tool_call|>", "<|tool_call>call:f{two:[1,2,3]}<tool_call|>"}},
+        {.name = "lfm2",
+         .template_text = "<|tool_call_start|>",
+         .takes = {"<|tool_call_start|>[f(texts=[\"it's\"], List=[{\"b\": true, \"a\": \"x\"}], two=[1])]<|tool_call_end|>"},
+         .refuses = {"<|tool_call_start|>[f(texts=[1])]<|tool_call_end|>"}},
+    };
+    offered = NESTED;
     check_cases(all, sizeof all / sizeof *all);
     offered = functions;
 }
@@ -308,7 +424,7 @@ static void check_call(divided *d)
     if (d->n_call == 0) return;
     if (!hth_is_json(d->arguments, d->n, &has_memory))
         test_fail(__FILE__, __LINE__, "no JSON: %.*s", (int)d->n, d->arguments);
-    CHECK(strcmp(d->name, "find") == 0 || strcmp(d->name, "now") == 0);
+    CHECK(hth_function_is_given(offered, (hth_str){d->name, strlen(d->name)}, &has_memory));
     CHECK(strcmp(d->name, "find") != 0 || strstr(d->arguments, "\"text\"") != NULL);
 }
 
@@ -352,7 +468,7 @@ static void walk(const hth_token_trie *trie, const calls_case *c, uint64_t seed)
     const hth_answer_options o = {.calls = hth_call_format_detect(source),
                                   .reasoning = hth_reasoning_detect(source),
                                   .in_reasoning = c->in_reasoning,
-                                  .tools = functions,
+                                  .tools = offered,
                                   .fn = note,
                                   .user = &d};
     hth_answer *a = NULL;
@@ -384,6 +500,10 @@ TEST(what_is_written_under_a_constraint_is_read_again)
     hth_token_trie *trie = open_trie();
     for (size_t i = 0; i < N_CASE; i++)
         for (uint64_t seed = 1; seed <= 20; seed++) walk(trie, &cases[i], seed * 7919);
+    offered = NESTED;
+    for (size_t i = 0; i < N_CASE; i++)
+        for (uint64_t seed = 1; seed <= 20; seed++) walk(trie, &cases[i], seed * 104729);
+    offered = functions;
     hth_token_trie_close(trie);
 }
 

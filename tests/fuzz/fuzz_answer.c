@@ -19,7 +19,21 @@ static const char *const templates[] = {"",
                                         HTH_DEEPSEEK_OPEN "```json",
                                         HTH_DEEPSEEK_OPEN,
                                         "<|start_header_id|> \"parameters\"",
-                                        "<|channel|> tools"};
+                                        "<|channel|> tools",
+                                        "<seed:tool_call>",
+                                        "<minimax:tool_call> </think>",
+                                        "｜DSML｜function_calls>",
+                                        "<function name= <param name=",
+                                        "</arg_key><arg_value>",
+                                        "<|tool_call_begin|> <|tool_call_argument_begin|>",
+                                        "<TOOLCALL>",
+                                        "<|tools_prefix|> <|inner_suffix|>",
+                                        "<|START_ACTION|> <|START_RESPONSE|>",
+                                        "Action: \"tool_name\"",
+                                        "<function= </function>",
+                                        ">>>all recipient",
+                                        "<|tool_call_start|>",
+                                        "<|tool_call> <tool_call|> <channel|>"};
 enum { N_TEMPLATE = sizeof templates / sizeof *templates, MAX_SIZE = 4096, MAX_OUTPUT = 8 * MAX_SIZE };
 
 typedef struct output {

@@ -148,5 +148,45 @@ def what_no_rule_helps_is_refused_in_the_words_of_the_template():
         check(answer.status == 400 and "never" in json.dumps(answer.json()), answer.raw)
 
 
+@case
+def calls_are_written_where_a_template_shows_functions_only():
+    template = ("{% if tools %}List of tools: [{{ tools | tojson }}]{% endif %}{% for m in messages %}" + SAYS + "{% endfor %}")
+    with open(MODEL, "rb") as f:
+        path = scratch("m.gguf", chat_model.with_template(f.read(), template))
+    with Server("-t", "1", model=path) as s:
+        for name, wanted in (("two calls", "beta\n<|tool_call_start|>[look(place='lima', n=12), hear(sound='bell')]<|tool_call_end|><|end|><|tool|>rho"),
+                             ("a call that was cut", "<|tool_call_start|>[look(arguments='{\"place\": \"lima sou')]<|tool_call_end|><|end|><|tool|>rho")):
+            prompt = s.post("/apply-template", {"messages": SHAPES[name], "add_generation_prompt": False}).json()["prompt"]
+            check(wanted in prompt, name, prompt, wanted)
+
+
+@case
+def marks_around_a_text_are_no_part_of_it_without_functions():
+    """The story model goes on with the same tokens, which have the marks of a family as texts here."""
+    marks = {"{# >>>all recipient #}": ("all\n", "Found"), "{# <|START_ACTION|> <|START_RESPONSE|> #}": ("<|START_RESPONSE|>", "Found<|END_RESPONSE|>")}
+    for note, (first, second) in marks.items():
+        with open(MODEL, "rb") as f:
+            data = chat_model.with_template(f.read(), "{{ messages[-1].content }}" + note, renamed=[("\u2581upon", first), ("\u2581a", second)])
+        with Server("-t", "1", model=scratch("m.gguf", data)) as s:
+            answer = s.post("/v1/chat/completions", {"messages": [user("Once")], "max_tokens": 2, "temperature": 0}).json()
+            check(answer["choices"][0]["message"]["content"] == "Found", note, answer)
+
+
+@case
+def a_second_template_is_of_requests_with_functions():
+    tools = [{"type": "function", "function": {"name": "look", "description": "omega"}}]
+    own = "[TOOL_CALLS][" + each(ALL)
+    for second, wanted in ((own, "[TOOL_CALLS][<|tools|>"), (own + "{% oops %}", "<tool_call>\n{"), ("no functions", "<tool_call>\n{"), (None, "<tool_call>\n{")):
+        more = [("tokenizer.chat_template.tool_use", second)] if second else []
+        with open(MODEL, "rb") as f:
+            path = scratch("m.gguf", chat_model.with_template(f.read(), "first: {% for m in messages %}" + SAYS + "{% endfor %}", more=more))
+        with Server("-t", "1", model=path) as s:
+            plain = s.post("/apply-template", {"messages": [user("alpha")]}).json()["prompt"]
+            told = s.post("/apply-template", {"messages": [user("alpha")], "tools": tools}).json()["prompt"]
+            called = s.post("/apply-template", {"messages": SHAPES["a call"]}).json()["prompt"]
+            check(plain.startswith("first: ") and wanted in told and "omega" in told, second, plain, told)
+            check(called.startswith("[TOOL_CALLS][" if second == own else "first: ") and "lima" in called, second, called)
+
+
 if __name__ == "__main__":
     run_all(__file__)
