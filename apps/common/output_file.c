@@ -65,8 +65,8 @@ int check_output(const args *a, const char *out, output_kind kind, const input *
             return usage_error("%s is read and written: %s would be lost", out, inputs[i].name);
     }
     if (stat(out, &there) != 0) {
-        /* The writer makes a file where there is none, also where a link leads. */
-        if (errno == ENOENT) return 0;
+        /* A file that may not be looked at is no file that is not there. The writer reports what else is wrong. */
+        if (errno != EACCES) return 0;
         return report_text("%s: %s", out, hth_format_errno(errno).text);
     }
     if (args_has(a, "force") || !S_ISREG(there.st_mode) || there.st_size == 0)

@@ -320,7 +320,7 @@ def a_plan_for_the_free_memory_of_a_small_gpu_fits():
     check(", and --vram allows 2.00 MiB: make it again with hearth plan, or give the -c and --batch" in line, line)
     for how in [placement, "plan", "even"]:
         done = good("run", MODEL, "--gpu", card, "--placement", how, *args, "-n", "3", "-p", "a")
-        check(b"on simulated quick\n" in done.stderr, how, done.stderr)
+        check(b" of 6 layers on sim" in done.stderr, how, done.stderr)
         check(done.stdout == good("run", MODEL, "--gpu", "none", "-n", "3", "-p", "a").stdout, how, done.stdout)
 
 

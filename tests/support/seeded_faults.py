@@ -96,7 +96,7 @@ PARSERS = [
           "constrain/schema", "schema_of_numbers"),
     Fault("schema_fraction_of_a_maximum_goes_on", "src/constrain/json_numbers.c",
           "if (!above_zero && i > 0) hth_grammar_end_branch", "if (!above_zero) hth_grammar_end_branch",
-          "constrain/schema", "bounds_with_fractions_hold_for_every_number"),
+          "constrain/schema", "schema_of_numbers"),
     Fault("a_keyword_that_was_dropped_is_not_noted", "src/constrain/schema.c",
           "hth_schema_note(c, at, line);", "(void)line;",
           "constrain/calls", "functions_that_are_not_strict_leave_keywords_to_the_client"),
