@@ -18,17 +18,18 @@ LEFT, BAR, GAP, SCALE = 220, 13, 12, 160  # pixels; SCALE: the length of a bar o
 
 
 def read(document):
-    """[(work, [tokens/s of each engine, as written])]"""
+    """[(work, its marker, [tokens/s of each engine, as written])]"""
     found = []
     for work in ROWS:
-        cells = re.search(r"^\| %s \|(.*)\|$" % re.escape(work), document, re.M).group(1).split("|")
-        found.append((work, [re.match(r"\s*([0-9.]+) \(", cell).group(1) for cell in cells[1:4]]))
+        row = re.search(r"^\| %s (<!-- row: \S+ -->) \|(.*)\|$" % re.escape(work), document, re.M)
+        cells = row.group(2).split("|")
+        found.append((work, row.group(1), [re.match(r"\s*([0-9.]+) \(", cell).group(1) for cell in cells[1:4]]))
     return found
 
 
 def table(rows):
     lines = ["| tokens/s | Hearth | llama.cpp | ik_llama.cpp |", "|---|---|---|---|"]
-    lines += ["| %s | %s |" % (work, " | ".join(rates)) for work, rates in rows]
+    lines += ["| %s %s | %s |" % (work, marker, " | ".join(rates)) for work, marker, rates in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -41,7 +42,7 @@ def svg(rows):
         out.append(f'<rect x="{LEFT + 110 * i}" y="12" width="12" height="12" fill="{colour}"/>'
                    f'<text x="{LEFT + 17 + 110 * i}" y="22">{engine}</text>')
     y = 38
-    for work, rates in rows:
+    for work, _, rates in rows:
         out.append(f'<text x="{LEFT - 8}" y="{y + 24}" text-anchor="end">{work}</text>')
         for rate, colour in zip(rates, COLOURS):
             width = float(rate) / float(rates[1]) * SCALE

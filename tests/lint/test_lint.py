@@ -651,6 +651,73 @@ def the_speed_plot_is_of_the_figures_in_performance_md():
             assert new.read() == old.read(), "draw it again: bench/plot_speed.py docs/performance.md docs/speed.svg"
 
 
+# A row of docs/performance.md has an id in its first cell. Elsewhere a marker stands directly behind a figure of that row,
+# or in the first cell of a row whose other cells are all of it.
+ROW_ID = re.compile(r"<!-- row: ([\w.-]+) -->")
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+SPEED = re.compile(r"[\d.]+(?: \([\w` ]+\))? (?:times|x as|tokens/s|tokens a second|[MG]B/s|[mµ]s a|% (?:faster|slower))")
+
+
+def measured_rows(document):
+    """{id: the figures of its cells}, and the ids that occur twice."""
+    rows, twice = {}, []
+    for first, row_id, cells in re.findall(r"^\|([^|\n]*)" + ROW_ID.pattern + r" \|(.*)\|$", document, re.M):
+        twice += [row_id] if row_id in rows else []
+        rows[row_id] = [float(n) for n in NUMBER.findall(cells)]
+    return rows, twice
+
+
+def wrong_figures(files, rows):
+    """Marked figures that their row lacks; a figure with fewer digits is a rounded one."""
+    wrong = []
+    for page, text in files.items():
+        for line in text.split("\n"):
+            whole = re.match(r"\|[^|]*(?<!\d)" + ROW_ID.pattern + r" \|(.*)", line)
+            found = [(n, whole[1]) for n in NUMBER.findall(whole[2])] if whole else []
+            found += re.findall("(" + NUMBER.pattern + ")" + ROW_ID.pattern, line)
+            if line.count("<!-- row") != (1 if whole else len(found)):
+                wrong.append(f"{page}: a marker is behind no figure: {line}")
+            for figure, row_id in found:
+                step = 10.0 ** -len(figure.partition(".")[2])
+                if row_id not in rows:
+                    wrong.append(f"{page}: docs/performance.md has no row {row_id}")
+                elif all(abs(n - float(figure)) > step / 2 + 1e-9 for n in rows[row_id]):
+                    wrong.append(f"{page}: {figure} is not in row {row_id} of docs/performance.md")
+    return wrong
+
+
+def unmarked_speeds(text):
+    """Figures of speed without a marker: in sentences, and in tables whose head has tokens/s."""
+    wrong, head = [], ""
+    for line in re.sub(r"```.*?```", "", text, flags=re.S).split("\n"):
+        head = (head or line) if line.startswith("|") else ""
+        is_of_speed = "tokens/s" in head
+        is_row = is_of_speed and re.search(r"\| *\d", line)
+        wrong += [f"{line}: no marker"] if SPEED.search(line) or is_row and not ROW_ID.search(line) else []
+    return wrong
+
+
+@case
+def measured_figures_are_those_of_their_row():
+    rows, twice = measured_rows("| a 7B <!-- row: a --> | 1.62 (1.50-1.70), 9 % | 40.0 |\n| b | 5 |\n| c <!-- row: a --> | 7 |\n")
+    assert rows == {"a": [7.0]} and twice == ["a"]
+    rows = {"a": [1.62, 40.0]}
+    good = "1.62<!-- row: a --> or 1.6<!-- row: a --> times\n| 7B <!-- row: a --> | 40.0 | 1.62 |\n| 7B | 40<!-- row: a --> | 9 |"
+    assert not wrong_figures({"a.md": good}, rows)
+    for bad in ("1.7<!-- row: a -->", "1.63<!-- row: a -->", "1.62<!-- row: b -->", "7B<!-- row: a -->", "1.62 times <!-- row: a -->",
+                "1.62<!-- row: a", "| 7B <!-- row: a --> | 40.0 | 1.64 |", "| 7B | 1.62<!-- row: a --> | 41<!-- row: a --> |"):
+        assert len(wrong_figures({"a.md": bad}, rows)) == 1, bad
+    marked = "1.6<!-- row: a --> times\n| tokens/s | x |\n|---|---|\n| 7B <!-- row: a --> | 40 |\n\n| 7B | 40 |\n```\n5 tokens/s\n```"
+    assert not unmarked_speeds(marked), unmarked_speeds(marked)
+    assert len(unmarked_speeds(marked + "\n2.1 times as fast, 3 GB/s\n12 tokens/s\n1.6 (exact) times")) == 3
+    assert len(unmarked_speeds("| tokens/s | x |\n|---|---|\n| 7B | 40 |")) == 1
+    found = pages()
+    rows, twice = measured_rows(found.pop("docs/performance.md"))
+    assert len(rows) > 20 and not twice, twice
+    unused = set(rows) - set(ROW_ID.findall("".join(found.values())))
+    assert_none(wrong_figures(found, rows) + unmarked_speeds(found["README.md"]) + [f"no page names row {i}" for i in sorted(unused)])
+
+
 def assert_none(violations):
     assert not violations, "\n  " + "\n  ".join(violations)
 
