@@ -695,6 +695,8 @@ def requests_that_say_nothing_have_the_options_of_the_server():
         check(told(s, temperature=1.5, seed=3) == story("--temp", "1.5", "--top-k", "5", "--seed", "3"), "one of the file's")
     with Server("-t", "1", "-n", "40", "--gpu", "none", "--temp", "1.5", "--seed", "3", *of_file) as s:
         check(told(s) == story("--temp", "1.5", "--top-k", "5", "--seed", "3"), "options go before the file's")
+        seeds = {s.post("/v1/completions", asked(prompt="a", max_tokens=1, seed=-1)).json()["seed"] for _ in range(3)}
+        check(len(seeds) == 3 and 3 not in seeds, "a negative seed is a random one, whatever the server's", seeds)
 
 
 @case

@@ -45,7 +45,7 @@ static void read_breakers(generation *g, fields *f)
 void sampling_read(generation *g, fields *f)
 {
     hearth_sampler_options *o = &g->sampler;
-    int64_t seed = -1;
+    int64_t seed = 0;
     read_float(f, "temperature", 0.0, 5.0, &o->temperature);
     read_float(f, "top_p", 0.0, 1.0, &o->top_p);
     read_float(f, "min_p", 0.0, 1.0, &o->min_p);
@@ -71,8 +71,8 @@ void sampling_read(generation *g, fields *f)
     if (o->top_k < 0) o->top_k = 0; /* off */
     if (o->top_n_sigma < 0.0f) o->top_n_sigma = 0.0f;
     if (o->dry_base > 0.0f && o->dry_base < 1.0f) o->dry_multiplier = o->dry_base = 0.0f; /* off, as in llama.cpp */
-    fields_int(f, "seed", INT64_MIN, INT64_MAX, &seed);
-    if (seed >= 0) o->seed = (uint64_t)seed; /* else that of the server, or a random one */
+    if (fields_int(f, "seed", INT64_MIN, INT64_MAX, &seed) && fields_value(f, "seed"))
+        o->seed = seed < 0 ? random_number() >> 1 : (uint64_t)seed; /* half: JSON's readers have signed numbers */
 }
 
 void sampling_write(json *j, const hearth_sampler_options *o)
