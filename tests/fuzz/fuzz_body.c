@@ -53,7 +53,8 @@ static void open_server(void)
     an_engine.scheduling.n_ctx = 256, an_engine.scheduling.n_batch = 32, an_engine.scheduling.n_running = 4;
     queue = exchange_open(1, wake, NULL);
     an_engine.worker = worker_open("fuzz-opener", wake, NULL);
-    expect(queue && an_engine.worker && served_model_open(&served, NULL) == HEARTH_OK);
+    an_engine.responses = response_store_open(1 << 16);
+    expect(queue && an_engine.worker && an_engine.responses && served_model_open(&served, NULL) == HEARTH_OK);
 }
 
 /* ---- what comes of a body ------------------------------------------------------------------------------------- */
