@@ -44,6 +44,17 @@ static hearth_status load(void *user, served_model *m, hearth_error *err)
     return st;
 }
 
+/* A response and its item, resp_1 and msg_1, which bodies can name. */
+static bool store_response(void)
+{
+    static const char item[] = "{\"role\": \"user\", \"content\": \"a\"}";
+    item_list items = {.n = 0};
+    an_engine.responses = response_store_open(1 << 16);
+    if (!an_engine.responses || !item_list_add(&items, "msg_1", 0, item, sizeof item - 1)) return false;
+    response_store_add(an_engine.responses, "resp_1", 0, &items, "{}", 2);
+    return response_store_item(an_engine.responses, "msg_1", 0) != NULL;
+}
+
 static void open_server(void)
 {
     engine_init(&an_engine);
@@ -53,8 +64,7 @@ static void open_server(void)
     an_engine.scheduling.n_ctx = 256, an_engine.scheduling.n_batch = 32, an_engine.scheduling.n_running = 4;
     queue = exchange_open(1, wake, NULL);
     an_engine.worker = worker_open("fuzz-opener", wake, NULL);
-    an_engine.responses = response_store_open(1 << 16);
-    expect(queue && an_engine.worker && an_engine.responses && served_model_open(&served, NULL) == HEARTH_OK);
+    expect(queue && an_engine.worker && store_response() && served_model_open(&served, NULL) == HEARTH_OK);
 }
 
 /* ---- what comes of a body ------------------------------------------------------------------------------------- */
