@@ -424,6 +424,20 @@ static int open_and_serve(const args *a, engine *e)
     return status;
 }
 
+static int read_variables(const args *a, engine *e)
+{
+    hearth_error err;
+    const char *text = wanted_variables(a);
+    hth_json *variables = text ? hth_json_open(text, strlen(text), NULL, &err) : NULL;
+    if (text && !variables) return usage_error("--template-vars: %s", err.message);
+    if (variables && variables->kind != HTH_JSON_OBJECT) {
+        hth_json_close(variables);
+        return usage_error("--template-vars: an object is expected: {\"enable_thinking\": false}");
+    }
+    e->variables = variables;
+    return 0;
+}
+
 static int run(const args *a)
 {
     hearth_error err;
@@ -435,17 +449,16 @@ static int run(const args *a)
                 .user = (void *)(uintptr_t)a,
                 .on_loaded = say_loaded,
                 .on_ready = say_ready};
-    const char *variables = wanted_variables(a);
     if (drafts_check(a)) return EXIT_USAGE;
-    if (variables && !(e.variables = hth_json_open(variables, strlen(variables), NULL, &err)))
-        return usage_error("--template-vars: %s", err.message);
-    if (e.variables && e.variables->kind != HTH_JSON_OBJECT)
-        return usage_error("--template-vars: an object is expected: {\"enable_thinking\": false}");
     for (int i = 0; i < 2; i++)
         if (args_has(a, of_kept[i]) && !args_has(a, "kv-dir"))
             return usage_error("--%s is about the folder of --kv-dir, which is not given", of_kept[i]);
     if (check_prefix(args_text(a, "api-prefix", NULL))) return EXIT_USAGE;
-    if (!chat_format_read(args_text(a, "template", NULL), &format)) return EXIT_OTHER;
+    if (read_variables(a, &e)) return EXIT_USAGE;
+    if (!chat_format_read(args_text(a, "template", NULL), &format)) {
+        hth_json_close(e.variables);
+        return EXIT_OTHER;
+    }
     read_engine(a, &e);
     engine_init(&e);
     int status =
