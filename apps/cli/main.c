@@ -61,7 +61,7 @@ static void set_signals(void)
     sigaction(SIGBUS, &bus, NULL);
 }
 
-/* What other programs call a command. */
+/* The names that other programs have for a command. */
 static const struct {
     const char *words, *command;
 } aliases[] = {{"ls", "list"}, {"show info", "inspect"}, {"remove delete", "rm"}, {"download get", "pull"},

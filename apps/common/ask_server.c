@@ -112,7 +112,7 @@ static bool read_answer(int fd, buffer *all)
     }
 }
 
-/* What the server said was wrong: {"error": TEXT} or {"error": {"message": TEXT}}. */
+/* Reads what the server said was wrong: {"error": TEXT} or {"error": {"message": TEXT}}. */
 static void report_refusal(const char *place, const char *body, size_t n, unsigned status)
 {
     hth_json *answer = hth_json_open(body, n, NULL, NULL);

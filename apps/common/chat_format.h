@@ -6,7 +6,7 @@
 
 #include <hearth/hearth.h>
 
-/* What a template is given beside the messages: rows of an option table. */
+/* The rows of an option table for what a template is given beside the messages. */
 #define TEMPLATE_VARIABLE_OPTIONS                                                                            \
     OPT_TEXT("template-vars", 0, "JSON", "its variables: {\"enable_thinking\": false}"),                     \
         OPT_CHOICE("reasoning", 0, "HOW", "on|off|auto", "enable_thinking of the template; auto: as it says"), \

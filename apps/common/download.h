@@ -6,7 +6,7 @@
 
 enum { DOWNLOAD_TIMEOUT_S = 30, DOWNLOAD_RETRIES = 5 };
 
-/* As hub_pull; the watch of the options is set here. Ctrl-C ends it with CANCELLED. */
+/* Downloads as hub_pull does; the watch of the options is set here. Ctrl-C ends it with CANCELLED. */
 hearth_status download_model(const char *what, hub_pull_options options, hub_pulled *out, hearth_error *err);
 
 #endif

@@ -507,7 +507,7 @@ static void print_model_line(const hearth_model_info *info, uint32_t n_thread)
     print_start("%s%s%s", end_of(name, used < LINE_COLUMNS ? LINE_COLUMNS - used : SOME_NAME, shown_name), facts, where);
 }
 
-/* What makes results differ from the CPU's with all neurons, and what is not in memory; nothing else. */
+/* Tells what makes results differ from the CPU's with all neurons, and what is not in memory; nothing else. */
 static void print_conditions(const args *a, const hearth_model_info *info)
 {
     char line[200] = "";

@@ -17,9 +17,9 @@ bool is_quiet(void);
 void print_requested(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The line at the start, and how the work ended. Not if quiet. */
 void print_status(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same, dim on a terminal, so that it is no part of the text. */
+/* Prints a line that is dim on a terminal, so that it is no part of the text. */
 void print_aside(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same without "hearth: ", for the line at the start, which has 80 columns. */
+/* Prints such a line without "hearth: ", for the line at the start, which has 80 columns. */
 void print_start(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Information for a user who waits: on a terminal, or if verbose. */
 void print_note(const char *format, ...) __attribute__((format(printf, 1, 2)));

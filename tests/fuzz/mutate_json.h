@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of libFuzzer; without it there is none. */
+/* libFuzzer has it; without libFuzzer there is none. */
 size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t capacity) __attribute__((weak));
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t capacity, unsigned seed);
 

@@ -33,9 +33,9 @@ static stored_item **bucket_of(response_store *s, const char *id)
     return &s->buckets[hth_hash(id, strlen(id)) % N_BUCKET];
 }
 
-static bool push(item_list *l, stored_item *item)
+bool item_list_share(item_list *l, stored_item *item)
 {
-    if (l->n == l->capacity) {
+    if (l->n == l->capacity) { /* not by grow_array, which begins with far more than most lists have */
         size_t capacity = l->capacity ? 2 * l->capacity : 8;
         stored_item **bigger = realloc(l->at, capacity * sizeof *bigger);
         if (!bigger) return false;
@@ -53,12 +53,10 @@ bool item_list_add(item_list *l, const char *id, uint64_t owner, const char *tex
     snprintf(item->id, sizeof item->id, "%s", id);
     item->owner = owner, item->n = n;
     memcpy(item->text, text, n);
-    if (push(l, item)) return true;
+    if (item_list_share(l, item)) return true;
     free(item);
     return false;
 }
-
-bool item_list_share(item_list *l, stored_item *item) { return push(l, item); }
 
 static uint64_t size_of(const stored_item *item) { return sizeof *item + item->n + 1; }
 
