@@ -14,8 +14,29 @@
 static gguf_bytes file;
 static hearth_model *model;
 
+/* Threads of the process before the library has any: the first one, and ThreadSanitizer's own. */
+static int earlier[8];
+static size_t n_earlier;
+
+static bool is_earlier(int thread)
+{
+    for (size_t i = 0; i < n_earlier; i++)
+        if (earlier[i] == thread) return true;
+    return false;
+}
+
+static void note_earlier_threads(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    n_earlier = 0;
+    for (struct dirent *e; tasks && (e = readdir(tasks));)
+        if (e->d_name[0] != '.' && n_earlier < sizeof earlier / sizeof *earlier) earlier[n_earlier++] = atoi(e->d_name);
+    if (tasks) closedir(tasks);
+}
+
 static bool open_model(void)
 {
+    note_earlier_threads();
     CLEANUP(tiny_free) tiny_model m = tiny_new();
     file = tiny_write(&m);
     hearth_error why;
@@ -44,7 +65,7 @@ static hearth_session *open_session(uint32_t n_thread)
 
 /* ---- what the system says of threads ----------------------------------------------------------------------- */
 
-/* Calls look with each thread but the first one, and the value of a line of its status. */
+/* Calls look with each thread that the process did not have before the test, and the value of a line of its status. */
 static int for_each_thread(const char *line, void (*look)(const char *value, void *user), void *user)
 {
     const size_t n_line = strlen(line);
@@ -52,7 +73,7 @@ static int for_each_thread(const char *line, void (*look)(const char *value, voi
     DIR *tasks = opendir("/proc/self/task");
     for (struct dirent *e; tasks && (e = readdir(tasks));) {
         char path[300], text[300];
-        if (e->d_name[0] == '.' || atoi(e->d_name) == (int)getpid()) continue;
+        if (e->d_name[0] == '.' || is_earlier(atoi(e->d_name))) continue;
         snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
         FILE *f = fopen(path, "r");
         while (f && fgets(text, sizeof text, f))
