@@ -3,8 +3,8 @@ of a test that it names must fail.
 
     python3 tests/seeded.py BUILD [NAME...]          (tests/suite.sh seeded)
 
-Builds the programs and runs their cases, which must pass. Then, for each fault or for those whose names hold a NAME,
-it writes the fault into the file, builds the one program, runs the one case and writes the file back, also after an
+Builds the programs with their data and runs their cases, which must pass. Then, for each fault or for those whose names
+hold a NAME, it writes the fault into the file, builds the one program, runs the one case and writes the file back, also after an
 error or Ctrl-C. A fault is found where the case fails, crashes, or hangs: after 20 s and ten times its time without
 the fault. A fault that does not compile, or whose old text is not in the file once, is a failure of the list.
 """
@@ -95,7 +95,7 @@ def main(folder, *parts):
     folder = os.path.abspath(folder)
     faults = [fault for fault in seeded_faults.FAULTS if any(part in fault.name for part in parts or [""])]
     assert len({fault.name for fault in faults}) == len(faults), "two faults have one name"
-    targets = sorted({target_of(fault) for fault in faults})
+    targets = ["test_data", *sorted({target_of(fault) for fault in faults})]
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     words = build(folder, targets)
