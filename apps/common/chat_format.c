@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "common/chat_format.h"
 
+#include "chat/chat_formats.h"
 #include "chat/template.h"
 #include "common/buffer.h"
 #include "common/input.h"
@@ -11,14 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static bool is_known(const char *name)
-{
-    const char *known;
-    for (size_t i = 0; (known = hearth_chat_format(i)) != NULL; i++)
-        if (strcmp(known, name) == 0) return true;
-    return false;
-}
 
 static bool refuse_name(const char *given)
 {
@@ -50,8 +43,9 @@ bool chat_format_read(const char *given, chat_format *out)
 {
     *out = (chat_format){0};
     if (!given) return true;
-    if (!is_known(given)) {
-        bool is_file = access(given, F_OK) == 0 || strpbrk(given, "./"); /* no name contains these */
+    if (!hth_chat_format_find((hth_str){given, strlen(given)})) {
+        const char *end = strrchr(given, '.');
+        bool is_file = access(given, F_OK) == 0 || strchr(given, '/') || (end && strcmp(end, ".jinja") == 0);
         return is_file ? read_template(given, out) : refuse_name(given);
     }
     *out = (chat_format){.text = strdup(given), .n = strlen(given), .is_name = true};

@@ -199,9 +199,11 @@ const hth_call_format *hth_call_format_detect(hth_str source)
 
 const hth_call_format *hth_call_format_plain(void) { return &formats[HERMES]; }
 
-const hth_call_format *hth_call_format_of_name(const char *chat_format)
+const hth_call_format *hth_call_format_find(const char *name)
 {
-    return strcmp(chat_format, "gpt-oss") == 0 ? &formats[HARMONY] : NULL;
+    for (size_t i = 0; i < N_FORMAT; i++)
+        if (strcmp(name, formats[i].name) == 0) return &formats[i];
+    return NULL;
 }
 
 const hth_reasoning_marks *hth_reasoning_detect(hth_str source)

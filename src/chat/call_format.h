@@ -48,10 +48,10 @@ bool hth_call_format_is_list(const hth_call_format *f);
 
 /* NULL: the template shows no functions. */
 const hth_call_format *hth_call_format_detect(hth_str template_source);
-/* The format of templates that show no functions: hth_plain_messages_make tells the model about it. */
+/* The format for templates that show no functions: hth_plain_messages_make tells the model about it. */
 const hth_call_format *hth_call_format_plain(void);
-/* That of a chat format by name; NULL: it shows no functions. */
-const hth_call_format *hth_call_format_of_name(const char *chat_format);
+/* NULL: no format has the name. */
+const hth_call_format *hth_call_format_find(const char *name);
 
 typedef struct hth_reasoning_marks {
     const char *open, *close;

@@ -145,11 +145,13 @@ static bool end_message(writer *w, const char *role)
 
 static bool put_tools(writer *w, hth_str tools)
 {
+    static const hth_str name = {"NAME", 4}, arguments = {"{\"KEY\": \"VALUE\"}", 16};
+    hth_call_writer example = {w->j, &w->b, w->format, 0};
     return put_word(w, "You can call these functions:\n<tools>\n") && put(w, tools.bytes, tools.n) &&
-           put_word(w,
-                    "\n</tools>\nTo call one, write its name and its arguments as JSON between two marks:\n"
-                    "<tool_call>\n{\"name\": NAME, \"arguments\": {...}}\n</tool_call>\n"
-                    "Then wait: the result comes between <tool_response> and </tool_response>.");
+           put_word(w, "\n</tools>\nTo call one, write its name and its arguments in this form:\n") &&
+           hth_call_write(&example, name, arguments) && hth_calls_end(&example) &&
+           put_word(w, w->keeps_results ? "\nThen wait for the result."
+                                        : "\nThen wait: the result comes between <tool_response> and </tool_response>.");
 }
 
 static bool put_call(hth_call_writer *calls, const hth_json *call)
@@ -231,10 +233,10 @@ static hearth_status make(writer w, const hth_message *messages, size_t n, hth_s
     return j.status;
 }
 
-hearth_status hth_plain_messages_make(const hth_message *messages, size_t n, hth_str tools,
-                                      hth_plain_messages *out, hearth_error *err)
+hearth_status hth_plain_messages_make(const hth_message *messages, size_t n, hth_str tools, const hth_call_format *format,
+                                      bool keeps_results, hth_plain_messages *out, hearth_error *err)
 {
-    return make((writer){.out = out, .format = hth_call_format_plain()}, messages, n, tools, err);
+    return make((writer){.out = out, .format = format, .keeps_results = keeps_results}, messages, n, tools, err);
 }
 
 hearth_status hth_calls_as_text(const hth_message *messages, size_t n, const hth_call_format *format,

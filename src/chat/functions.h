@@ -24,8 +24,8 @@ bool hth_is_json(const char *text, size_t n, bool *has_memory);
  * UNSUPPORTED: beyond the limits of templates. */
 hearth_status hth_check_json(const char *name, const char *text, bool is_array, hearth_error *err);
 
-/* Conversations for templates that show no functions: tools become a text of the system's, calls the text that
- * hth_call_format_plain reads, and results a text of the user's. */
+/* Conversations for templates that show no functions: tools become a text of the system's, calls the text of a format,
+ * and results a text of the user's, unless the template has messages of the role "tool". */
 typedef struct hth_plain_messages {
     hth_message *at;
     size_t n;
@@ -33,8 +33,8 @@ typedef struct hth_plain_messages {
 } hth_plain_messages;
 
 /* FORMAT: tools or members are no such JSON; MEMORY. */
-hearth_status hth_plain_messages_make(const hth_message *messages, size_t n, hth_str tools,
-                                      hth_plain_messages *out, hearth_error *err);
+hearth_status hth_plain_messages_make(const hth_message *messages, size_t n, hth_str tools, const hth_call_format *format,
+                                      bool keeps_results, hth_plain_messages *out, hearth_error *err);
 /* Conversations for templates that show functions, but no calls: calls become the text that their format has for them. */
 hearth_status hth_calls_as_text(const hth_message *messages, size_t n, const hth_call_format *format,
                                 hth_plain_messages *out, hearth_error *err);

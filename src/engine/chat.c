@@ -53,22 +53,29 @@ const char *hearth_chat_format(size_t i)
     return f ? hth_chat_format_name(f) : NULL;
 }
 
-/* "chatml, deepseek, ..." */
-static const char *format_names(char out[400])
+enum { NAMES = 540 }; /* bytes for the names of all formats: the text of an error has 600 */
+
+/* "chatglm4, chatml, ..." */
+static const char *format_names(char out[NAMES])
 {
     size_t n = 0;
-    for (size_t i = 0; hearth_chat_format(i) && n < 380; i++)
-        n += (size_t)snprintf(out + n, 400 - n, "%s%s", i ? ", " : "", hearth_chat_format(i));
+    for (size_t i = 0; hearth_chat_format(i) && n < NAMES; i++)
+        n += (size_t)snprintf(out + n, NAMES - n, "%s%s", i ? ", " : "", hearth_chat_format(i));
     return out;
 }
+
+/* Errors with a path have no room for all names. */
+#define SOME_NAMES "formats by name: chatml, gemma, llama3.1, qwen3 and others (a wrong name lists all)"
 
 static hearth_status open_format(const hearth_model *model, const hth_chat_format *f, hearth_chat **out,
                                  hearth_error *err)
 {
     hearth_status st = new_chat(model, hth_chat_format_name(f), out, err);
     if (st != HEARTH_OK) return st;
+    const char *reasoning = hth_chat_format_reasoning(f);
     (*out)->format = f;
-    (*out)->calls = hth_call_format_of_name(hth_chat_format_name(f));
+    (*out)->calls = hth_call_format_find(hth_chat_format_calls(f));
+    (*out)->reasoning = hth_reasoning_detect((hth_str){reasoning, strlen(reasoning)});
     return HEARTH_OK;
 }
 
@@ -119,12 +126,10 @@ static hearth_status open_with_functions(hearth_chat *chat, hearth_error *err)
 static hearth_status open_instead(const hearth_model *model, hth_str source, const hearth_error *why,
                                   hearth_chat **out, hearth_error *err)
 {
-    char names[400];
     const hth_chat_format *f = hth_chat_format_detect(source);
     const char *path = hth_gguf_path(model->file);
     if (!f)
-        return hth_fail(err, why->status, "%s: tokenizer.chat_template: %.150s; formats by name: %s", path,
-                        why->message, format_names(names));
+        return hth_fail(err, why->status, "%s: tokenizer.chat_template: %.150s; " SOME_NAMES, path, why->message);
     hth_log(HEARTH_LOG_WARN, "%s: tokenizer.chat_template: %s; the format '%s' takes its place", path,
             why->message, hth_chat_format_name(f));
     return open_format(model, f, out, err);
@@ -132,19 +137,17 @@ static hearth_status open_instead(const hearth_model *model, hth_str source, con
 
 static hearth_status open_own(const hearth_model *model, hearth_chat **out, hearth_error *err)
 {
-    char names[400];
     hearth_error why = {0};
     const hth_gguf_value *v = hth_gguf_find(model->file, "tokenizer.chat_template");
     if (!v)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: tokenizer.chat_template is missing: this model was not made for chat, or the "
-                        "file does not say "
-                        "how; formats by name: %s",
-                        hth_gguf_path(model->file), format_names(names));
+                        "%s: tokenizer.chat_template is missing: this model was not made for chat, or the file does not "
+                        "say how; " SOME_NAMES,
+                        hth_gguf_path(model->file));
     if (v->type != HTH_GGUF_TEXT)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: tokenizer.chat_template at %llu: a text is expected; formats by name: %s",
-                        hth_gguf_path(model->file), (unsigned long long)v->offset, format_names(names));
+                        "%s: tokenizer.chat_template at %llu: a text is expected; " SOME_NAMES,
+                        hth_gguf_path(model->file), (unsigned long long)v->offset);
     const hth_chat_format *f = hth_chat_format_find(v->as.text);
     if (f) return open_format(model, f, out, err);
     hearth_status st = open_source(model, v->as.text, "template of the file", out, &why);
@@ -162,7 +165,7 @@ hearth_status hearth_chat_open(const hearth_model *model, const char *format, he
                                hearth_error *err)
 {
     HTH_FP_SCOPE;
-    char names[400], shown[100];
+    char names[NAMES], shown[16];
     if (!out) return hth_fail_null(err, "out");
     *out = NULL;
     if (!model) return hth_fail_null(err, "model");
@@ -252,10 +255,13 @@ static hearth_status render_messages(renderer r, const hth_template_input *in, h
 }
 
 /* Messages with functions, calls or results, for a template that shows none. */
-static hearth_status render_plain(renderer r, hth_template_input *in, hth_rendered *out, hearth_error *err)
+static hearth_status render_plain(renderer r, const hth_call_format *calls, hth_template_input *in, hth_rendered *out,
+                                  hearth_error *err)
 {
     hth_plain_messages plain;
-    hearth_status st = hth_plain_messages_make(in->messages, in->n_message, in->tools, &plain, err);
+    bool has_results = r.format && hth_chat_format_has_results(r.format);
+    hearth_status st =
+        hth_plain_messages_make(in->messages, in->n_message, in->tools, calls, has_results, &plain, err);
     if (st != HEARTH_OK) return st;
     in->messages = plain.at;
     in->n_message = plain.n;
@@ -341,7 +347,7 @@ static hearth_status render(const hearth_chat *chat, const hearth_message *messa
                              .tools = text_or_empty(o.tools)};
     renderer r = {chat->template, chat->format};
     if (with_functions && chat->with_functions) r.template = chat->with_functions;
-    if (with_functions && !hth_chat_shows_functions(chat)) st = render_plain(r, &in, out, err);
+    if (with_functions && !hth_chat_shows_functions(chat)) st = render_plain(r, hth_chat_calls(chat), &in, out, err);
     else if (with_functions && !chat->shows_calls) st = render_calls(r, chat->calls, &in, out, err);
     else st = render_messages(r, &in, out, err);
     hth_free(list);

@@ -464,7 +464,8 @@ TEST(templates_without_functions_get_texts)
     hth_message copy[3];
     memcpy(copy, with_call, sizeof copy);
     copy[1].members.n = strlen(copy[1].members.bytes);
-    if (!CHECK(hth_plain_messages_make(copy, 3, (hth_str){"[T]", 3}, &m, &why) == HEARTH_OK)) return;
+    const hth_call_format *hermes = hth_call_format_plain();
+    if (!CHECK_INT(hth_plain_messages_make(copy, 3, (hth_str){"[T]", 3}, hermes, false, &m, &why), HEARTH_OK)) return;
     CHECK(m.n == 4);
     CHECK(hth_str_eq(m.at[0].role, "system") && hth_str_contains(m.at[0].content, "<tools>\n[T]\n</tools>"));
     CHECK(hth_str_eq(m.at[1].content, "Find a."));
@@ -476,13 +477,47 @@ TEST(templates_without_functions_get_texts)
     hth_plain_messages_free(&m);
     for (uint64_t k = 1; k < 30; k++) {
         hth_alloc_fail_at(k, 1);
-        hearth_status st = hth_plain_messages_make(copy, 3, (hth_str){"[T]", 3}, &m, &why);
+        hearth_status st = hth_plain_messages_make(copy, 3, (hth_str){"[T]", 3}, hermes, false, &m, &why);
         hth_alloc_fail_at(0, 0);
         CHECK(st == HEARTH_OK || st == HEARTH_ERROR_MEMORY);
         hth_plain_messages_free(&m);
     }
     copy[1].members = (hth_str){"{\"tool_calls\": [{}]}", 20};
-    CHECK(hth_plain_messages_make(copy, 3, (hth_str){"", 0}, &m, &why) == HEARTH_ERROR_FORMAT);
+    CHECK(hth_plain_messages_make(copy, 3, (hth_str){"", 0}, hermes, false, &m, &why) == HEARTH_ERROR_FORMAT);
+}
+
+TEST(each_family_is_told_its_own_form_of_calls)
+{
+    static const struct {
+        const char *format, *example, *call;
+        bool has_results;
+    } told[] = {
+        {"hermes", "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {\"KEY\": \"VALUE\"}}\n</tool_call>\n",
+         "Ok\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"text\":\"a\",  \"n\":1}}\n</tool_call>", false},
+        {"glm-4.5", "<tool_call>NAME\n<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n</tool_call>\n",
+         "Ok\n<tool_call>find\n<arg_key>text</arg_key>\n<arg_value>a</arg_value>\n<arg_key>n</arg_key>\n"
+         "<arg_value>1</arg_value>\n</tool_call>", true},
+        {"llama-3", "{\"name\": \"NAME\", \"parameters\": {\"KEY\": \"VALUE\"}}\n",
+         "Ok\n{\"name\": \"find\", \"parameters\": {\"text\":\"a\",  \"n\":1}}", true},
+        {"qwen3-coder", "<tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n</function>\n</tool_call>\n",
+         "Ok\n<tool_call>\n<function=find>\n<parameter=text>\na\n</parameter>\n<parameter=n>\n1\n</parameter>\n</function>\n"
+         "</tool_call>", false}};
+    hth_message copy[3];
+    memcpy(copy, with_call, sizeof copy);
+    copy[1].members.n = strlen(copy[1].members.bytes);
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+        CLEANUP(hth_plain_messages_free) hth_plain_messages m;
+        hearth_error why = {0};
+        const hth_call_format *f = hth_call_format_find(told[i].format);
+        if (!CHECK_INT(hth_plain_messages_make(copy, 3, (hth_str){"[T]", 3}, f, told[i].has_results, &m, &why), HEARTH_OK)) return;
+        CHECK_INT(m.n, 4);
+        CHECK(hth_str_contains(m.at[0].content, told[i].example));
+        CHECK_BYTES(m.at[2].content.bytes, told[i].call, strlen(told[i].call));
+        CHECK(hth_str_eq(m.at[3].role, told[i].has_results ? "tool" : "user"));
+        CHECK(hth_str_eq(m.at[3].content, told[i].has_results ? "<b>" : "<tool_response>\n<b>\n</tool_response>"));
+        CHECK(hth_str_contains(m.at[0].content, "<tool_response>") == !told[i].has_results);
+    }
+    CHECK(hth_call_format_find("nope") == NULL);
 }
 
 /* ---- types of arguments ---------------------------------------------------------------------------------------- */

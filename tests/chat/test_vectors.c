@@ -2,7 +2,9 @@
  * renderings of each of 20 templates by other programs (tests/data/chat). */
 #include "support/models/json_lines.h"
 #include "support/test.h"
+#include "chat/call_format.h"
 #include "chat/chat_formats.h"
+#include "chat/deepseek_marks.h"
 #include "chat/template.h"
 
 enum { MAX_MESSAGE = 64, N_LINE = 28 };
@@ -266,6 +268,103 @@ TEST(other_formats_follow_their_description)
                   "<|tool|>\nT</s>\n<|assistant|>\n");
 }
 
+/* What each family writes for a conversation with a call, whose result is T, in both ways of thinking. The texts are what
+ * the templates published with these models write around texts. */
+static void expect_family(const char *name, const char *turns, const char *usual, const char *thinks, const char *answers)
+{
+    static const char *const variables[] = {"", "{\"enable_thinking\": true}", "{\"enable_thinking\": false}"};
+    const char *const ends[] = {usual, thinks, answers};
+    const hth_message m[] = {{word("system"), word("S"), {"", 0}, NULL, 0},
+                             {word("user"), word("U"), {"", 0}, NULL, 0},
+                             {word("assistant"), word("A"), {"", 0}, NULL, 0},
+                             {word("tool"), word("T"), {"", 0}, NULL, 0}};
+    const hth_chat_format *f = hth_chat_format_find(word(name));
+    if (!CHECK(f != NULL)) return;
+    for (size_t i = 0; i < 3; i++) {
+        const hth_template_input in = {.messages = m,
+                                       .n_message = hth_chat_format_has_results(f) ? 4 : 3,
+                                       .add_generation_prompt = true,
+                                       .variables = word(variables[i])};
+        char wanted[700];
+        CLEANUP(hth_rendered_free) hth_rendered r;
+        snprintf(wanted, sizeof wanted, "%s%s", turns, ends[i]);
+        CHECK_OK(hth_chat_format_render(f, &in, &r, err));
+        CHECK_TEXT(r.text, wanted);
+    }
+}
+
+#define CHATML_TURNS \
+    "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n"
+#define CHATML_GEN "<|im_start|>assistant\n"
+
+TEST(families_have_their_turns_results_and_thoughts)
+{
+    expect_family("qwen2.5", CHATML_TURNS CHATML_GEN, "", "", "");
+    expect_family("qwen3", CHATML_TURNS CHATML_GEN, "", "", "<think>\n\n</think>\n\n");
+    expect_family("qwen3.5", CHATML_TURNS CHATML_GEN, "<think>\n", "<think>\n", "<think>\n\n</think>\n\n");
+    expect_family("nemotron-3", CHATML_TURNS CHATML_GEN, "<think>\n", "<think>\n", "<think></think>");
+    expect_family("lfm2", CHATML_TURNS "<|im_start|>tool\nT<|im_end|>\n" CHATML_GEN, "", "", "");
+    expect_family("llama3.1",
+                  "<|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nU<|eot_id|>"
+                  "<|start_header_id|>assistant<|end_header_id|>\n\nA<|eot_id|>"
+                  "<|start_header_id|>ipython<|end_header_id|>\n\nT<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+                  "", "", "");
+    expect_family("glm-4.5",
+                  "[gMASK]<sop><|system|>\nS<|user|>\nU<|assistant|>\n<think></think>\nA<|observation|>\n"
+                  "<tool_response>\nT\n</tool_response><|assistant|>",
+                  "", "", "\n<think></think>");
+    expect_family("glm-4.7",
+                  "[gMASK]<sop><|system|>S<|user|>U<|assistant|></think>A<|observation|>\n<tool_response>\nT\n</tool_response>"
+                  "<|assistant|>",
+                  "<think>", "<think>", "</think>");
+    expect_family("minimax-m2",
+                  "]~!b[]~b]system\nS[e~[\n]~b]user\nU[e~[\n]~b]ai\nA[e~[\n]~b]tool\n<response>T</response>[e~[\n]~b]ai\n",
+                  "<think>\n", "<think>\n", "<think>\n\n</think>\n\n");
+    expect_family("gemma-4", "<|turn>system\nS<turn|>\n<|turn>user\nU<turn|>\n<|turn>model\nA<turn|>\n<|turn>model\n",
+                  "<|channel>thought\n<channel|>", "", "<|channel>thought\n<channel|>");
+    expect_family("deepseek-v3.1",
+                  "S\n\n" HTH_DEEPSEEK("User") "U" HTH_DEEPSEEK("Assistant") "</think>A" HTH_DEEPSEEK_3("end", "of", "sentence")
+                      HTH_DEEPSEEK_3("tool", "output", "begin") "T" HTH_DEEPSEEK_3("tool", "output", "end")
+                          HTH_DEEPSEEK("Assistant"),
+                  "</think>", "<think>", "</think>");
+    expect_family("kimi-k2",
+                  "<|im_system|>system<|im_middle|>S<|im_end|><|im_user|>user<|im_middle|>U<|im_end|>"
+                  "<|im_assistant|>assistant<|im_middle|>A<|im_end|><|im_system|>tool<|im_middle|>T<|im_end|>"
+                  "<|im_assistant|>assistant<|im_middle|>",
+                  "", "", "");
+    expect_family("nemotron-v2",
+                  "<SPECIAL_10>System\nS\n\n<SPECIAL_11>User\nU\n<SPECIAL_11>Assistant\nA\n<SPECIAL_12>\n"
+                  "<SPECIAL_11>User\n<TOOL_RESPONSE>[T]</TOOL_RESPONSE>\n<SPECIAL_11>Assistant\n",
+                  "<think>\n", "<think>\n", "<think></think>");
+    expect_family("ministral-3", "[SYSTEM_PROMPT]S[/SYSTEM_PROMPT][INST]U[/INST]A</s>", "", "", "");
+}
+
+TEST(the_call_format_of_each_format_is_known)
+{
+    static const char *const own[][2] = {{"qwen3", "hermes"},      {"qwen3.5", "qwen3-coder"}, {"glm-4.5", "glm-4.5"},
+                                         {"llama3.1", "llama-3"}, {"gpt-oss", "harmony"},     {"mistral-nemo", "mistral"},
+                                         {"vicuna", "hermes"},    {"granite", "granite-3.3"}, {"seed-oss", "seed-oss"}};
+    const hth_chat_format *f;
+    for (size_t i = 0; (f = hth_chat_format_at(i)) != NULL; i++) {
+        const char *end = hth_chat_format_reasoning(f);
+        if (!hth_call_format_find(hth_chat_format_calls(f))) test_fail(__FILE__, __LINE__, "%s", hth_chat_format_name(f));
+        if (*end) CHECK_TEXT(hth_reasoning_detect(word(end))->close, end);
+    }
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        CHECK_TEXT(hth_chat_format_calls(hth_chat_format_find(word(own[i][0]))), own[i][1]);
+}
+
+TEST(names_of_formats_are_known_as_people_write_them)
+{
+    static const char *const names[][2] = {{"Qwen-3", "qwen3"},        {"LLAMA_3.1", "llama3.1"}, {"llama-3.3", "llama3.1"},
+                                           {"seed-oss", "seed_oss"},   {"glm4.6", "glm-4.5"}, {"mistral-v11", "ministral-3"},     {"gemma3", "gemma"},
+                                           {"DeepSeek-R1", "deepseek3"}, {"Phi-4", "phi4"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const hth_chat_format *f = hth_chat_format_find(word(names[i][0]));
+        CHECK_TEXT(f ? hth_chat_format_name(f) : "none", names[i][1]);
+    }
+}
+
 TEST(formats_are_recognised_by_the_text_of_a_template)
 {
     for (size_t i = 0; i < N_TEMPLATE; i++) {
@@ -284,10 +383,12 @@ TEST(nothing_is_guessed_from_an_unknown_template)
 {
     CHECK(hth_chat_format_detect(word("")) == NULL);
     CHECK(hth_chat_format_detect(word("{{ messages }}")) == NULL);
-    CHECK(hth_chat_format_detect(
-              word("<|START_OF_TURN_TOKEN|><|USER_TOKEN|> <|start_header_id|><|end_header_id|>")) == NULL);
+    CHECK(hth_chat_format_detect(word("GPT4 Correct  <|start_header_id|><|end_header_id|>")) == NULL);
     CHECK(hth_chat_format_find(word("chatm")) == NULL);
     CHECK(hth_chat_format_find(word("")) == NULL);
+    CHECK(hth_chat_format_find(word("--")) == NULL);
+    CHECK(hth_chat_format_find(word("{{ chatml }}")) == NULL);
+    CHECK(hth_chat_format_find((hth_str){"chatml\0", 7}) == NULL);
 }
 
 TEST(formats_are_listed_by_name)
@@ -298,7 +399,7 @@ TEST(formats_are_listed_by_name)
         CHECK(hth_chat_format_find(word(hth_chat_format_name(f))) == f);
         CHECK(!before || strcmp(hth_chat_format_name(before), hth_chat_format_name(f)) < 0);
     }
-    CHECK_INT(n, 23);
+    CHECK_INT(n, 51);
 }
 
 /* Contents never count as template text, whatever they spell. */

@@ -393,7 +393,7 @@ def templates_are_chosen_by_name_and_by_file():
     _, err = pipe("Once\n", "--template", path, "--template-vars", "{wordy}", status=1)
     check("chat template: no JSON: line 1 column 2: a name in quotation marks is expected" in err, err)
     _, err = pipe("", "--template", "nosuch", status=1)
-    check("'nosuch' is not known; there are chatml, " in err, err)
+    check("'nosuch' is not known; there are chatglm4, chatml, " in err, err)
     with open(path, "w", encoding="utf-8") as f:
         f.write("\n{% nonsense %}")
     _, err = pipe("", "--template", path, status=1)

@@ -81,7 +81,7 @@ TEST(formats_and_templates_can_be_given)
     CHECK_TEXT(text, "5True");
     hearth_free(text);
     hearth_chat_close(chat);
-    CHECK_TEXT(hearth_chat_format(0), "chatml");
+    CHECK_TEXT(hearth_chat_format(0), "chatglm4");
     CHECK(hearth_chat_format(1000) == NULL);
     hearth_chat_close(NULL);
 }
@@ -100,7 +100,7 @@ TEST(a_missing_template_is_reported_and_none_guessed)
 {
     refuses(NULL, NULL, HEARTH_ERROR_UNSUPPORTED, "tokenizer.chat_template is missing");
     refuses(NULL, NULL, HEARTH_ERROR_UNSUPPORTED, "formats by name: chatml, ");
-    refuses(NULL, "nope\n", HEARTH_ERROR_UNSUPPORTED, "'nope\\x0a' is not known; there are chatml, ");
+    refuses(NULL, "nope\n", HEARTH_ERROR_UNSUPPORTED, "'nope\\x0a' is not known; there are chatglm4, chatml, ");
     refuses("{{ 1", NULL, HEARTH_ERROR_FORMAT, "line 1");
     refuses("{% nonsense %}", NULL, HEARTH_ERROR_UNSUPPORTED, "formats by name: chatml");
 }

@@ -235,7 +235,7 @@ def a_template_may_be_given():
         check(s.get("/props").json()["chat_template"] == "vicuna", "the name")
     broken = scratch("broken.jinja", b"\n{% nonsense %}")
     bad(1, "broken.jinja: chat template, line 2: statement 'nonsense'", "serve", MODEL, "--check", "--port", "0", "--template", broken)
-    bad(1, "'nosuch' is not known; there are chatml, ", "serve", MODEL, "--check", "--port", "0", "--template", "nosuch")
+    bad(1, "'nosuch' is not known; there are chatglm4, chatml, ", "serve", MODEL, "--check", "--port", "0", "--template", "nosuch")
     bad(1, "nosuch.jinja: No such file", "serve", MODEL, "--check", "--port", "0", "--template", "./nosuch.jinja")
 
 

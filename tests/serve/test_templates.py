@@ -188,5 +188,18 @@ def a_second_template_is_of_requests_with_functions():
             check(called.startswith("[TOOL_CALLS][" if second == own else "first: ") and "lima" in called, second, called)
 
 
+@case
+def a_family_by_name_tells_and_shows_calls_in_its_own_form():
+    tools = [{"type": "function", "function": {"name": "look", "description": "omega"}}]
+    with Server("-t", "1", "--template", "GLM-4.6", model=MODEL) as s:
+        body = {"messages": SHAPES["a call"], "tools": tools}
+        usual = s.post("/apply-template", body).json()["prompt"]
+        quick = s.post("/apply-template", {**body, "chat_template_kwargs": {"enable_thinking": False}}).json()["prompt"]
+        check(usual.startswith("[gMASK]<sop><|system|>\n") and usual.endswith("<|assistant|>"), usual)
+        check(quick == usual + "\n<think></think>", quick)
+        check("<tool_call>NAME\n<arg_key>KEY</arg_key>" in usual and "omega" in usual, usual)
+        check("<tool_call>look\n<arg_key>" in usual and "<|observation|>\n<tool_response>\n" in usual, usual)
+
+
 if __name__ == "__main__":
     run_all(__file__)
