@@ -595,6 +595,43 @@ def what_is_wrong_is_named():
         check(least["usage"]["completion_tokens"] == 1, least)
 
 
+# Fields that would change the answer, of the protocols of others; a value that changes nothing.
+NOT_OFFERED = {"guided_regex": ("a+", ""), "stop_regex": ("a", ""), "samplers": (["top_k", "temperature"], "edskypmxt"), "tfs_z": (0.9, 1.0), "top_a": (0.1, 0.0),
+               "no_repeat_ngram_size": (2, 0), "guidance_scale": (1.5, 1), "negative_prompt": ("x", ""), "lora": ([{"id": 0, "scale": 1}], []),
+               "chat_template": ("{{ messages }}", None), "documents": ([{"text": "x"}], []), "modalities": (["text", "audio"], ["text"]), "do_sample": (False, True),
+               "skip_special_tokens": (False, True), "include_stop_str_in_output": (True, False), "banned_tokens": (["a"], []), "t_max_predict_ms": (10, 0),
+               "suffix": ("x", ""), "max_new_tokens": (3, None)}
+MISPLACED = {"/v1/chat/completions": {"options": ({"num_predict": 1}, {}), "format": ("json", ""), "system": ("x", ""), "best_of": (2, 1), "echo": (True, False),
+                                      "stop_sequences": (["a"], [])},
+             "/v1/completions": {"options": ({"num_predict": 1}, {}), "format": ("json", ""), "best_of": (2, 1)},
+             "/v1/messages": {"response_format": ({"type": "json_object"}, None), "grammar": ('root ::= "a"', ""), "stop": (["a"], []), "n": (2, 1)},
+             "/v1/responses": {"response_format": ({"type": "json_object"}, None), "logit_bias": ({"5": 1}, {}), "prompt": ({"id": "x"}, {}),
+                               "messages": ([{"role": "user", "content": "a"}], [])}}
+
+
+@case
+def what_would_change_the_answer_is_refused_by_name_in_each_api():
+    ask = {"messages": [{"role": "user", "content": "a"}]}
+    least = {"/v1/chat/completions": {**ask, "n_predict": 1}, "/v1/completions": asked(max_tokens=1), "/v1/messages": {**ask, "max_tokens": 1},
+             "/v1/responses": {"input": "a", "max_output_tokens": 1}}
+    with Server("-t", "1", "-c", "64", model=story_with_template()) as s:
+        for path, body in least.items():
+            offered = {**NOT_OFFERED, **MISPLACED[path]}
+            for name, (value, _) in offered.items():
+                answer = s.post(path, {**body, name: value})
+                check(answer.status == 400 and f"{name}: " in answer.error()["message"], path, name, answer.raw)
+            usual = s.post(path, {**body, **{name: value for name, (_, value) in offered.items()}})
+            check(usual.status == 200, path, usual.raw)
+            made = usual.json()["usage"]
+            check(made.get("completion_tokens", made.get("output_tokens")) == 1, path, usual.raw)
+        for name in "n_predict", "max_output_tokens", "max_tokens", "max_completion_tokens":
+            for path, body in ("/v1/chat/completions", ask), ("/v1/responses", {"input": "a"}):
+                made = s.post(path, {**body, name: 2}).json()["usage"]
+                check(made.get("completion_tokens", made.get("output_tokens")) == 2, path, name, made)
+        inner = s.post("/api/chat", {**ask, "options": {"num_predict": 1, "tfs_z": 0.5}})
+        check(inner.status == 400 and "options.tfs_z: " in inner.raw.decode(), inner.raw)
+
+
 @case
 def a_client_that_hangs_up_is_not_answered_on():
     with Server("-t", "1", "-c", "0", "--parallel", "1", "--max-waiting", "2") as s:

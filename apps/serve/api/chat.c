@@ -4,6 +4,7 @@
 #include "serve/api/functions.h"
 #include "serve/api/openai.h"
 #include "serve/api/progress.h"
+#include "serve/api/refused_fields.h"
 
 #include <string.h>
 
@@ -155,6 +156,10 @@ static bool read_variables(fields *f, chat_variables *v)
 
 void chat_run(void *user, call *c)
 {
+    static const refused_field others[] = {
+        {"echo", "/v1/completions", false},
+        {NULL, NULL, false},
+    };
     served_model *served = user;
     fields f;
     problem p;
@@ -162,7 +167,7 @@ void chat_run(void *user, call *c)
     chat_variables v = {0};
     generation *g = generation_make(served, c, &openai_chat_format, &f, &p);
     if (!g) return;
-    if (generation_read(g, &f)) logprobs_read_chat(&f, &g->probs);
+    if (fields_refuse(&f, others) && generation_read(g, &f)) logprobs_read_chat(&f, &g->probs);
     if (fields_ok(&f) && read_variables(&f, &v) && read_functions(&f, g)) conversation_read(&f, &m);
     chat_start(g, &m, &v, &p);
 }

@@ -132,6 +132,8 @@ void sampling_read(generation *g, fields *f);
 void sampling_write(json *j, const hearth_sampler_options *o);
 void stops_read(generation *g, fields *f, const char *name);
 bool length_read(generation *g, fields *f, const char *name);
+/* That number by any of the names that clients of OpenAI and llama.cpp give it. */
+bool lengths_read(generation *g, fields *f);
 /* return_progress and timings_per_token of llama.cpp's server. */
 bool progress_read(generation *g, fields *f);
 /* Whether one more request may be there, a generation or a task. */

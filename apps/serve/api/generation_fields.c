@@ -1,6 +1,7 @@
 /* Reads the fields of a request for text that are the same in all APIs: sampling, length, stop strings, stream. */
 #define _GNU_SOURCE
 #include "serve/api/generation.h"
+#include "serve/api/refused_fields.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,7 @@ void sampling_read(generation *g, fields *f)
 {
     hearth_sampler_options *o = &g->sampler;
     int64_t seed = 0;
+    fields_refuse_common(f);
     read_float(f, "temperature", 0.0, 5.0, &o->temperature);
     read_float(f, "top_p", 0.0, 1.0, &o->top_p);
     read_float(f, "min_p", 0.0, 1.0, &o->min_p);
@@ -159,47 +161,6 @@ void stops_read(generation *g, fields *f, const char *name)
 
 /* ---- all -------------------------------------------------------------------------------------------------- */
 
-/* Values with which a field asks for nothing. */
-static bool is_empty(const hth_json *v)
-{
-    return !v || ((v->kind == HTH_JSON_BOOL || v->kind == HTH_JSON_INTEGER) && v->integer == 0) ||
-           (v->kind == HTH_JSON_TEXT && v->text.n == 0) || (v->kind >= HTH_JSON_ARRAY && v->n == 0);
-}
-
-/* Refuses by name what would change the answer and is not offered: fields of OpenAI's protocol, of vLLM and SGLang. */
-static void refuse_others(fields *f)
-{
-    static const struct {
-        const char *name, *instead;
-    } others[] = {
-        {"functions", ": tools is its successor"},
-        {"function_call", ": tool_choice is its successor"},
-        {"structured_outputs", ": response_format and grammar are"},
-        {"guided_regex", ": grammar is"},
-        {"guided_choice", ": a response_format with an enum is"},
-        {"guided_grammar", ": grammar is"},
-        {"guided_whitespace_pattern", ""},
-        {"regex", ": grammar is"},
-        {"ebnf", ": grammar is"},
-        {"structural_tag", ""},
-        {"suffix", ""},
-        {"prediction", ""},
-        {"web_search_options", ""},
-        {"audio", ""},
-        {"use_beam_search", ""},
-        {"logits_processors", ""},
-        {"prompt_logprobs", ""},
-        {"bad_words", ""},
-        {"allowed_token_ids", ""},
-        {"min_tokens", ""},
-        {"stop_token_ids", ""},
-        {"truncate_prompt_tokens", ""},
-    };
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (!is_empty(fields_value(f, others[i].name)))
-            fields_fail(f, others[i].name, "is not supported%s", others[i].instead);
-}
-
 static void read_stream(fields *f, generation *g)
 {
     const hth_json *options;
@@ -224,18 +185,32 @@ bool length_read(generation *g, fields *f, const char *name)
     return true;
 }
 
+/* The last name that is there decides. */
+bool lengths_read(generation *g, fields *f)
+{
+    return length_read(g, f, "n_predict") && length_read(g, f, "max_output_tokens") && length_read(g, f, "max_tokens") &&
+           length_read(g, f, "max_completion_tokens");
+}
+
 bool generation_read(generation *g, fields *f)
 {
+    static const refused_field others[] = {
+        {"best_of", NULL, true},
+        {"system", "a message of the role system", false},
+        {"format", "response_format", false},
+        {"options", "the fields of this API", false},
+        {"stop_sequences", "stop", false},
+        {NULL, NULL, false},
+    };
     int64_t n_choice = 1;
+    fields_refuse(f, others);
     sampling_read(g, f);
     read_biases(f, g);
-    length_read(g, f, "max_tokens");
-    length_read(g, f, "max_completion_tokens");
+    lengths_read(g, f);
     if (fields_int(f, "n", 1, MAX_CHOICES, &n_choice)) g->n_choice = (uint32_t)n_choice;
     fields_bool(f, "ignore_eos", &g->ignore_end);
     stops_read(g, f, "stop");
     read_stream(f, g);
     progress_read(g, f);
-    refuse_others(f);
     return response_format_read(f, &g->constraint);
 }

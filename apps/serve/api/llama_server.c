@@ -114,8 +114,8 @@ static bool read_options(generation *g, fields *f)
 {
     int64_t n_probs = 0;
     bool returns = false;
-    if (!generation_read(g, f) || !length_read(g, f, "n_predict") ||
-        !fields_int(f, "n_probs", 0, MAX_TOP, &n_probs) || !fields_bool(f, "return_tokens", &returns))
+    if (!generation_read(g, f) || !fields_int(f, "n_probs", 0, MAX_TOP, &n_probs) ||
+        !fields_bool(f, "return_tokens", &returns))
         return false;
     if (returns)
         return fields_fail(f, "return_tokens", "is not supported: /tokenize gives the ids of a text");

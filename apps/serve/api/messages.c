@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "serve/api/chat_prompt.h"
 #include "serve/api/functions.h"
+#include "serve/api/refused_fields.h"
 
 #include "base/alloc.h"
 
@@ -352,9 +353,19 @@ static bool read_format(fields *f, generation *g)
 
 static bool read_options(fields *f, generation *g)
 {
+    static const refused_field others[] = {
+        {"response_format", "output_format", false},
+        {"json_schema", "output_format", false},
+        {"guided_json", "output_format", false},
+        {"grammar", NULL, false},
+        {"stop", "stop_sequences", false},
+        {"logit_bias", NULL, false},
+        {"n", NULL, true},
+        {NULL, NULL, false},
+    };
     sampling_read(g, f);
     stops_read(g, f, "stop_sequences");
-    if (!read_format(f, g) || !length_read(g, f, "max_tokens") || !fields_bool(f, "stream", &g->is_stream)) return false;
+    if (!fields_refuse(f, others) || !read_format(f, g) || !length_read(g, f, "max_tokens") || !fields_bool(f, "stream", &g->is_stream)) return false;
     return fields_value(f, "max_tokens") ||
            fields_fail(f, "max_tokens", "a whole number is expected; the field is missing");
 }

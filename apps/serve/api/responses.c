@@ -4,6 +4,7 @@
 #include "serve/api/chat_prompt.h"
 #include "serve/api/functions.h"
 #include "serve/api/progress.h"
+#include "serve/api/refused_fields.h"
 #include "serve/api/response_input.h"
 
 #include <stdlib.h>
@@ -427,12 +428,24 @@ static bool read_effort(fields *f, chat_variables *v)
 
 static bool read_options(fields *f, generation *g, chat_variables *v)
 {
+    static const refused_field others[] = {
+        {"response_format", "text.format", false},
+        {"json_schema", "text.format", false},
+        {"guided_json", "text.format", false},
+        {"grammar", NULL, false},
+        {"messages", "input", false},
+        {"system", "instructions", false},
+        {"logit_bias", NULL, false},
+        {"n", NULL, true},
+        {"prompt", "input", false},
+        {NULL, NULL, false},
+    };
     const hth_json *text, *format_in = NULL;
     int64_t n_top = 0;
     sampling_read(g, f);
     stops_read(g, f, "stop");
     g->stores = true;
-    if (!fields_bool(f, "store", &g->stores) || !length_read(g, f, "max_output_tokens") ||
+    if (!fields_refuse(f, others) || !fields_bool(f, "store", &g->stores) || !lengths_read(g, f) || !length_read(g, f, "max_output_tokens") ||
         !fields_bool(f, "stream", &g->is_stream) ||
         !progress_read(g, f) || !fields_int(f, "top_logprobs", 0, MAX_TOP, &n_top) ||
         !fields_object(f, "text", &text) || !read_effort(f, v))
