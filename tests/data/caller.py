@@ -3,8 +3,8 @@
     python3 tests/data/caller.py OUT.gguf          (make.py writes serve/caller.gguf)
 
 Behind <|call|> it writes a call of a function, behind <|say|> a greeting, behind <|lost|> a word that tells of a missing
-text. The file has no template, and the texts NAME and ARGUMENTS in the call: chat_model.with_template adds the one and
-renames the others. Long prompts are few tokens and little work: filler, words of schemas and of English are tokens, and
+text. The file has no template, and the call the texts NAME, ARGUMENTS and MORE: chat_model.with_template adds the one
+and renames the others. A call of five tokens is cut within the arguments. Long prompts are few tokens and little work: filler, words of schemas and of English are tokens, and
 one layer adds nothing to embeddings of few columns, to which the output matrix has the token that follows.
 """
 import collections
@@ -22,7 +22,7 @@ import gguf  # noqa: E402: the path is set above
 
 D_MODEL, N_HEAD, D_FF, NEXT = 64, 2, 32, 6.0
 CONTROL = ["<|im_start|>", "<|im_end|>", "<|call|>", "<|say|>", "<|lost|>"]
-CHAINS = [["<|call|>", "<tool_call>\n", "{\"name\": \"", "NAME", "\", \"arguments\": ", "ARGUMENTS", "}", "\n</tool_call>"],
+CHAINS = [["<|call|>", "<tool_call>\n", "{\"name\": \"", "NAME", "\", \"arguments\": ", "ARGUMENTS", "MORE", "}", "\n</tool_call>"],
           ["<|say|>", "Hello", " there", "!"],
           ["<|lost|>", "Missing"]]
 RUNS = [c * (1 << i) for c, n in (("x", 9), ("a", 5)) for i in range(1, n)]

@@ -34,10 +34,21 @@ function checkVerdict(value) {
 
 // ---- AI SDK ----------------------------------------------------------------------------------------------------------
 
-async function byAi(model) {
+// What a model writes of a call comes back with the next request, also if max_tokens cut it.
+async function afterACut(ai, usual, messages) {
+  const cut = await ai.generateText({ ...usual, messages, maxOutputTokens: 5, stopWhen: ai.stepCountIs(1) });
+  assert.equal(cut.finishReason, 'length');
+  const [call] = cut.toolCalls;
+  const output = { type: 'error-text', value: 'These arguments end too early.' };
+  const results = call && !cut.response.messages.some((m) => m.role === 'tool')
+    ? [{ role: 'tool', content: [{ type: 'tool-result', toolCallId: call.toolCallId, toolName: call.toolName, output }] }] : [];
+  return [...messages, ...cut.response.messages, ...results, { role: 'user', content: more }];
+}
+
+async function byAi(model, options = {}) {
   const ai = await load('ai');
+  const providerOptions = { anthropic: { structuredOutputMode: 'outputFormat' }, ...options }; // its own way is a function more
   const tools = { weather: ai.tool({ description, inputSchema: place, execute: weather }) };
-  const providerOptions = { anthropic: { structuredOutputMode: 'outputFormat' } }; // its own way is a function more
   const usual = { model, system, tools, providerOptions, stopWhen: ai.stepCountIs(5), maxOutputTokens: 100, ...once };
   let messages = [{ role: 'user', content: ask }];
   for (const next of [more, ask]) {
@@ -48,11 +59,22 @@ async function byAi(model) {
   const stream = ai.streamText({ ...usual, messages, onError({ error }) { throw error; } });
   assert.equal(await stream.text, 'Hello there!');
   messages = [...messages, ...(await stream.response).messages, { role: 'user', content: more }];
+  assert.equal((await ai.generateText({ ...usual, messages: await afterACut(ai, usual, messages.slice(0, 1)) })).text, 'Hello there!');
   const { output } = await ai.generateText({ ...usual, tools: undefined, messages, output: ai.Output.object({ schema: verdict }) });
   checkVerdict(output);
   const both = await ai.generateText({ ...usual, messages: messages.slice(0, 1), output: ai.Output.object({ schema: verdict }) });
   assert.equal(both.steps[0].toolCalls[0].toolName, 'weather');
   checkVerdict(both.output);
+  return both.providerMetadata;
+}
+
+// The server has the turns; only the new question is sent.
+async function byResponses(model) {
+  const { openai } = await byAi(model);
+  const ai = await load('ai');
+  const providerOptions = { openai: { previousResponseId: openai.responseId } };
+  assert.equal((await ai.generateText({ model, system, prompt: more, providerOptions, ...once })).text, 'Hello there!');
+  await byAi(model, { openai: { store: false } });
 }
 
 // ---- OpenAI Agents ---------------------------------------------------------------------------------------------------
@@ -76,14 +98,24 @@ async function byAgents(api) {
 
 // ---- LangChain -------------------------------------------------------------------------------------------------------
 
-async function byLangChain(model) {
+async function chatOpenAI(more) {
+  const { ChatOpenAI } = await load('@langchain/openai');
+  return (options) => new ChatOpenAI({ ...options, ...more, configuration: { baseURL: address + '/v1' } });
+}
+
+async function byLangChain(make) {
+  const [model, cutModel] = [100, 5].map((maxTokens) => make({ model: 'caller', apiKey: 'any', maxTokens, ...once }));
   const { tool, createAgent } = await load('langchain');
-  const { HumanMessage, SystemMessage } = await load('@langchain/core/messages');
+  const { HumanMessage, SystemMessage, ToolMessage } = await load('@langchain/core/messages');
   const tools = [tool(weather, { name: 'weather', description, schema: place })];
   const agent = createAgent({ model, tools, systemPrompt: system });
   let { messages } = await agent.invoke({ messages: [new HumanMessage(ask)] });
   assert.equal(messages.at(-1).text, 'Hello there!');
   ({ messages } = await agent.invoke({ messages: [...messages, new HumanMessage(more)] }));
+  assert.equal(messages.at(-1).text, 'Hello there!');
+  const cut = await cutModel.bindTools(tools).invoke([new SystemMessage(system), new HumanMessage(ask)]);
+  const results = [...cut.tool_calls, ...cut.invalid_tool_calls].map(({ id }) => new ToolMessage({ tool_call_id: id, content: 'These arguments end too early.' }));
+  ({ messages } = await agent.invoke({ messages: [new HumanMessage(ask), cut, ...results, new HumanMessage(more)] }));
   assert.equal(messages.at(-1).text, 'Hello there!');
   let text = '';
   for await (const part of await model.bindTools(tools).stream([...messages, new SystemMessage(system), new HumanMessage(ask)])) text += part.text;
@@ -109,16 +141,16 @@ async function byLlamaIndex() {
 const cases = {
   'AI SDK, openai-compatible': async () => byAi((await load('@ai-sdk/openai-compatible')).createOpenAICompatible(
     { name: 'hearth', baseURL: address + '/v1', apiKey: 'any', supportsStructuredOutputs: true })('caller')),
-  'AI SDK, openai': async () => byAi((await load('@ai-sdk/openai')).createOpenAI({ baseURL: address + '/v1', apiKey: 'any' })('caller')),
+  'AI SDK, openai': async () => byResponses((await load('@ai-sdk/openai')).createOpenAI({ baseURL: address + '/v1', apiKey: 'any' })('caller')),
   'AI SDK, anthropic': async () => byAi((await load('@ai-sdk/anthropic')).createAnthropic({ baseURL: address + '/v1', apiKey: 'any' })('caller')),
   'OpenAI Agents, chat': () => byAgents('chat_completions'),
   'OpenAI Agents, responses': () => byAgents('responses'),
-  'LangChain, openai': async () => byLangChain(new (await load('@langchain/openai')).ChatOpenAI(
-    { model: 'caller', apiKey: 'any', configuration: { baseURL: address + '/v1' }, ...once })),
-  'LangChain, responses': async () => byLangChain(new (await load('@langchain/openai')).ChatOpenAI(
-    { model: 'caller', apiKey: 'any', configuration: { baseURL: address + '/v1' }, useResponsesApi: true, ...once })),
-  'LangChain, anthropic': async () => byLangChain(new (await load('@langchain/anthropic')).ChatAnthropic(
-    { model: 'caller', apiKey: 'any', anthropicApiUrl: address, maxTokens: 100, ...once })),
+  'LangChain, openai': async () => byLangChain(await chatOpenAI({})),
+  'LangChain, responses': async () => byLangChain(await chatOpenAI({ useResponsesApi: true })),
+  'LangChain, anthropic': async () => {
+    const { ChatAnthropic } = await load('@langchain/anthropic');
+    return byLangChain((options) => new ChatAnthropic({ ...options, anthropicApiUrl: address }));
+  },
   'LlamaIndex': byLlamaIndex,
 };
 

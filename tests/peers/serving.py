@@ -114,9 +114,11 @@ def caller(name, template, end, function, arguments):
     made = call("/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable, os.path.join(ROOT, "tests", "data", "caller.py"), base)
     if made.returncode:
         raise Absent("numpy of Python: " + made.stderr[-300:])
+    arguments = json.dumps(arguments)
+    half = len(arguments) // 2
     with open(base, "rb") as f, open(path, "wb") as out:
         out.write(chat_model.with_template(f.read(), strict.ending(template, end),
-                                           renamed=[("NAME", function), ("ARGUMENTS", json.dumps(arguments))]))
+                                           renamed=[("NAME", function), ("ARGUMENTS", arguments[:half]), ("MORE", arguments[half:])]))
     return path
 
 

@@ -115,7 +115,7 @@ def requests_of_agents_are_answered_with_strict_templates():
     check(len({line["program"] for line in lines}) >= 13 and all("t0" in variables_of(line["body"])["wanted"] for line in lines), len(lines))
     with open(data("serve/caller.gguf"), "rb") as f:
         caller = f.read()
-    for name in FIVE:
+    for name in FIVE[-1:] if os.environ.get("HEARTH_SANITIZED") else FIVE:
         model = scratch("m.gguf", chat_model.with_template(caller, ending(TEMPLATES[name], TELLS)))
         with Server("-t", "1", "-c", "32768", model=model) as s:
             for line in lines:
