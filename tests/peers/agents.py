@@ -52,6 +52,13 @@ def qwen(address):
                                                "general": {"disableAutoUpdate": True}})}
 
 
+def cline(address):
+    chosen = {"provider": "openai-compatible", "apiKey": "any", "model": "caller", "baseUrl": address + "/v1"}
+    providers = {"openai-compatible": {"settings": chosen, "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}}
+    return {".cline/data/settings/providers.json": json.dumps({"version": 1, "lastUsedProvider": "openai-compatible", "modes": {}, "providers": providers}),
+            ".cline/data/settings/global-settings.json": json.dumps({"telemetryOptOut": True, "autoUpdateEnabled": False})}
+
+
 PROGRAMS = [
     agent("Claude Code", "@anthropic-ai/claude-code@2.1.197", "claude", "Bash", ECHO, ["-p", TASK, "--model", "caller", "--allowedTools", "Bash"],
           lambda address: {"ANTHROPIC_BASE_URL": address, "ANTHROPIC_AUTH_TOKEN": "any", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
@@ -63,6 +70,8 @@ PROGRAMS = [
     agent("Qwen Code", "@qwen-code/qwen-code@0.15.10", "qwen", "run_shell_command", {**ECHO, "is_background": False},
           ["-y", "--auth-type", "openai", "-m", "caller", TASK],
           lambda address: {"OPENAI_BASE_URL": address + "/v1", "OPENAI_API_KEY": "any", "OPENAI_MODEL": "caller"}, qwen),
+    agent("Cline", "cline@3.0.65", "cline", "run_commands", {"commands": ["echo hi"]}, [TASK],
+          lambda address: {"CLINE_SESSION_BACKEND_MODE": "local"}, cline),  # otherwise its daemon stays
     *map(framework, ["AI SDK, openai-compatible", "AI SDK, openai", "AI SDK, anthropic", "OpenAI Agents, chat", "OpenAI Agents, responses",
                      "LangChain, openai", "LangChain, responses", "LangChain, anthropic", "LlamaIndex"]),
 ]
@@ -135,7 +144,8 @@ def run(program, folder, port, home):
                 f.write(text)
         place = os.path.join(home, "folder")
         os.makedirs(place)
-        environment = {"PATH": os.environ["PATH"], "HOME": home, "LANG": "C.UTF-8", "NO_COLOR": "1", **program.environment(proxy.address)}
+        environment = {"PATH": os.environ["PATH"], "HOME": home, "LANG": "C.UTF-8", "NO_COLOR": "1", "DO_NOT_TRACK": "1",
+                       **program.environment(proxy.address)}
         try:
             done = subprocess.run(program.command(proxy.address, folder), cwd=place, env=environment, stdin=subprocess.DEVNULL,
                                   capture_output=True, text=True, errors="replace", timeout=300, check=False)

@@ -112,7 +112,7 @@ def format_of(body):
 def requests_of_agents_are_answered_with_strict_templates():
     with lzma.open(AGENTS, "rt", encoding="utf-8") as f:
         lines = [json.loads(line) for line in f]
-    check(len({line["program"] for line in lines}) >= 13 and all("t0" in variables_of(line["body"])["wanted"] for line in lines), len(lines))
+    check(len({line["program"] for line in lines}) >= 14 and all("t0" in variables_of(line["body"])["wanted"] for line in lines), len(lines))
     with open(data("serve/caller.gguf"), "rb") as f:
         caller = f.read()
     for name in FIVE[-1:] if os.environ.get("HEARTH_SANITIZED") else FIVE:
