@@ -73,6 +73,7 @@ def is_made(root, digest):
 
 def make(root):
     import arch
+    import caller
     import files
     import imatrix
     import powerinfer
@@ -87,7 +88,7 @@ def make(root):
             os.utime(stamp)
             return
         folder = Folder(root)
-        for part in (arch, imatrix, quant, files, powerinfer, storyteller, vocabularies):
+        for part in (arch, caller, imatrix, quant, files, powerinfer, storyteller, vocabularies):
             part.make(folder)
         folder.write(STAMP, json.dumps({"digest": digest, "sizes": folder.sizes}, indent=0).encode())
 

@@ -1,14 +1,17 @@
-"""Suites that others wrote, against hearth serve: clients of npm, openresponses' compliance tests, llama.cpp's server tests.
+"""Programs and suites of others, against hearth serve: clients of npm, agents and frameworks for them, openresponses'
+compliance tests, llama.cpp's server tests.
 
     python3 tests/peers/serving.py BUILD WORK      (the last part of make test-peers)
 
 BUILD has hearth. In WORK lie the packages of npm, openresponses and llama.cpp (peers.py puts it there); what is missing
 is fetched, and left out by name where that fails. HEARTH_NPM, HEARTH_OPENRESPONSES and HEARTH_LLAMA_CPP name folders
-that are used instead. HEARTH_PEERS names one suite: clients, openresponses, llama_server. Each test of a suite is a case
-as in tests/support/cases.py. HEARTH_RECORD=1 writes the requests of the clients to tests/data/serve/clients.jsonl.
+that are used instead. HEARTH_PEERS names one suite: clients, agents, openresponses, llama_server. Each test of a suite is
+a case as in tests/support/cases.py. HEARTH_RECORD=1 writes the requests of the clients to tests/data/serve/clients.jsonl,
+and the first three and last two of each agent, without the texts of others, to agents.jsonl.xz beside it.
 """
 import collections
 import json
+import lzma
 import os
 import re
 import socket
@@ -22,14 +25,18 @@ build, work = (os.path.abspath(p) for p in sys.argv[1:3])
 sys.argv[1:] = [os.path.join(build, "hearth")]
 sys.path[:0] = [os.path.join(ROOT, "tests", "serve")]
 sys.dont_write_bytecode = True
-from server import HEARTH, MODEL, TOOLS, Server, chat_model  # noqa: E402: the path is set above
+import agents  # noqa: E402: the path is set above
+import anonymous  # noqa: E402
+import strict  # noqa: E402
+from server import HEARTH, MODEL, TOOLS, Server, chat_model  # noqa: E402
 
 PACKAGES = ["openai@6.49.0", "@anthropic-ai/sdk@1.14.0", "ollama@0.6.4", "ai@6.0.326", "@ai-sdk/openai-compatible@2.0.87",
             "@ai-sdk/openai@3.0.141", "zod@3.25.76", "tsx@4.23.15"]
 OPENRESPONSES = "https://github.com/openresponses/openresponses"
-NOT_OFFERED = [("image-input", "images"), ("file-input", "files"), ("previous-response-id|function-call-roundtrip", "responses that are stored"),
+NOT_OFFERED = [("image-input", "images"), ("file-input", "files"),
                ("file-search|offline-web-search", "tools that the server runs"), ("websocket-.*", "WebSockets")]
 RECORD = os.path.join(ROOT, "tests", "data", "serve/clients.jsonl")
+AGENTS = os.path.join(ROOT, "tests", "data", "serve/agents.jsonl.xz")
 counts = collections.Counter()
 
 
@@ -66,15 +73,19 @@ def run_suite(name, function):
 # ---- clients of npm ------------------------------------------------------------------------------------------------
 
 
-def npm_folder():
-    folder = os.environ.get("HEARTH_NPM", work)
-    if not os.path.isdir(os.path.join(folder, "node_modules", "openai")):
-        try:
-            done = call("npm", "install", "--no-save", "--no-audit", "--no-fund", "--prefix", folder, *PACKAGES, timeout=600)
-        except (OSError, subprocess.TimeoutExpired) as e:
-            raise Absent(f"node and npm: {e}") from None
-        if done.returncode:
-            raise Absent("the packages " + ", ".join(PACKAGES) + ": " + done.stderr.strip()[-300:])
+def npm_folder(packages=PACKAGES, name=""):
+    """That in whose node_modules the packages are."""
+    wanted = [os.path.join("node_modules", package.rpartition("@")[0]) for package in packages]
+    for folder in (os.environ.get("HEARTH_NPM", work), os.path.join(work, name)):
+        if all(os.path.isdir(os.path.join(folder, path)) for path in wanted):
+            return folder
+    os.makedirs(folder, exist_ok=True)
+    try:
+        done = call("npm", "install", "--no-save", "--no-audit", "--no-fund", "--prefix", folder, *packages, timeout=600)
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise Absent(f"node and npm: {e}") from None
+    if done.returncode:
+        raise Absent("the packages " + ", ".join(packages) + ": " + done.stderr.strip()[-300:])
     return folder
 
 
@@ -92,6 +103,52 @@ def run_clients(suite):
             report(suite, verdict, rest.strip())
     if not counts[suite, "ok"]:
         report(suite, "FAIL", "clients.mjs", done.stderr[-500:])
+
+
+# ---- agents --------------------------------------------------------------------------------------------------------
+
+
+def caller(name, template, end, function, arguments):
+    """The path of a model that calls that function where the template ends so (tests/data/caller.py)."""
+    base, path = os.path.join(work, "caller.gguf"), os.path.join(work, name + ".gguf")
+    made = call("/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable, os.path.join(ROOT, "tests", "data", "caller.py"), base)
+    if made.returncode:
+        raise Absent("numpy of Python: " + made.stderr[-300:])
+    arguments = json.dumps(arguments)
+    half = len(arguments) // 2
+    with open(base, "rb") as f, open(path, "wb") as out:
+        out.write(chat_model.with_template(f.read(), strict.ending(template, end),
+                                           renamed=[("NAME", function), ("ARGUMENTS", arguments[:half]), ("MORE", arguments[half:])]))
+    return path
+
+
+def run_agent(program):
+    """The requests of the program, and why it failed, or ""."""
+    folder = npm_folder(program.packages, program.folder)
+    model = caller("agent", strict.TEMPLATES["all at once"], agents.CALLS_TWICE, program.function, program.arguments)
+    with tempfile.TemporaryDirectory(prefix="hearth-peers-") as home, Server("--gpu", "none", "-c", "131072", model=model) as s:
+        kept, status, output = agents.run(program, folder, s.port, home)
+    refused = [f"{r.method} {r.path}: {r.status}" for r in kept if r.status >= 400]
+    few = ["a call and its result are missing"] if len(kept) < 3 else []
+    failed = refused + few + ([f"status {status}: {output}"] if status != 0 else [])
+    return kept, "; ".join(failed)
+
+
+def run_agents(suite):
+    names, lines = anonymous.Anonymous(), []
+    for program in agents.PROGRAMS:
+        try:
+            kept, failed = run_agent(program)
+        except Absent as missing:
+            report(suite, "skip", program.name, str(missing))
+            print(f"skip {suite} {program.name}: {missing}"[:300])
+            continue
+        report(suite, "FAIL" if failed else "ok", f"{program.name}, {len(kept)} requests", failed)
+        posted = [r for r in kept if r.method == "POST"]
+        lines += [names.request(program.name, r.path, r.headers, r.body) for r in posted[:3] + posted[3:][-2:]]
+    if os.environ.get("HEARTH_RECORD"):
+        with lzma.open(AGENTS, "wt", encoding="utf-8", preset=9) as f:
+            f.writelines(lines)
 
 
 # ---- openresponses -------------------------------------------------------------------------------------------------
@@ -115,13 +172,11 @@ def run_openresponses(suite):
     tsx = own if os.path.exists(own) else os.path.join(packages, "node_modules", ".bin", "tsx")
     if not os.path.exists(tsx):
         raise Absent("tsx of npm, which runs its TypeScript")
-    model = os.path.join(work, "caller.gguf")
-    made = call("/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable, os.path.join(HERE, "caller.py"), model)
-    if made.returncode:
-        raise Absent("numpy of Python: " + made.stderr[-300:])
+    model = caller("responses", TOOLS, "{{ '<|call|>' if tools and messages[-1].role == 'user' else '<|say|>' }}", "get_weather",
+                   {"location": "San Francisco, CA"})
     with Server("--gpu", "none", model=model) as s:
         done = call(tsx, os.path.join(folder, "bin", "compliance-test.ts"), "--base-url", f"http://localhost:{s.port}/v1", "--api-key", "any",
-                    "--model", "caller", "--json", cwd=folder)
+                    "--model", "responses", "--json", cwd=folder)
     try:
         results = json.loads(done.stdout[done.stdout.index("{"):])["results"]
     except (ValueError, KeyError):
@@ -174,6 +229,7 @@ def run_llama_server(suite):
 def main():
     os.makedirs(work, exist_ok=True)
     run_suite("clients", run_clients)
+    run_suite("agents", run_agents)
     run_suite("openresponses", run_openresponses)
     run_suite("llama_server", run_llama_server)
     sys.exit(1 if any(verdict == "FAIL" for _, verdict in counts) else 0)

@@ -15,7 +15,7 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 sys.path.insert(0, os.path.join(SOURCE, "tests", "cli"))
 import chat_model  # noqa: E402: the path is set above
 import program  # noqa: E402
-from program import HEARTH, MODEL, TIMEOUT, bad, case, cases, check, good, hearth, scratch  # noqa: E402, F401
+from program import HEARTH, MODEL, TIMEOUT, bad, case, cases, check, data, good, hearth, scratch  # noqa: E402, F401
 
 CHATML = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
           "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")

@@ -630,6 +630,9 @@ def messages_have_blocks():
         # A line that changes with each request does not cost the cache.
         billed = [s.post("/v1/messages", {**ask, "system": f"x-anthropic-billing-header: cch={i};\n\nYou are a dog."}).json()["usage"] for i in range(2)]
         check(billed[1]["input_tokens"] == 1, billed)
+        blocks = [{"type": "text", "text": text} for text in ("x-anthropic-billing-header: cch=2;", "You are ", "a dog.")]
+        billed = s.post("/v1/messages", {**ask, "system": blocks}).json()["usage"]
+        check(billed["input_tokens"] == 1, billed)
         for more, param, words in (({"max_tokens": None}, "max_tokens", "missing"), ({"messages": []}, "messages", "1 to 4096"),
                                    ({"messages": [{"role": "king", "content": "a"}]}, "messages[0].role", "user or assistant"),
                                    ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "content[0].type", "image"),

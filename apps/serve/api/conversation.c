@@ -127,7 +127,9 @@ static bool read_part(fields *f, void *user)
     if (!has_word(parts->types, type))
         return fields_fail(f, "type", "parts of type text alone are supported by this server");
     if (!fields_need_text(f, strcmp(type, "refusal") == 0 ? type : "text", &part, &n)) return false;
-    return buffer_add(&parts->text, part, n) || fields_no_memory(f);
+    bool ends = n > 0 && billing_size(part, n) == n && part[n - 1] != '\n'; /* a line, whatever follows */
+    return (buffer_add(&parts->text, part, n) && (!ends || buffer_add(&parts->text, "\n", 1))) ||
+           fields_no_memory(f);
 }
 
 bool content_read(fields *f, const char *name, const char *types, conversation *owner, const char **out,
