@@ -86,6 +86,7 @@ static const struct {
     {"push signin signout", "nothing is sent to a hub; hearth pull ORG/NAME fetches a model"},
     {"launch", "hearth serve MODEL, then point the program at http://127.0.0.1:8080"},
     {"embed", "hearth serve MODEL answers at /v1/embeddings"},
+    {"rerank", "hearth serve MODEL answers at /v1/rerank"},
     {"gguf-split", "files of several parts are read as they are; hearth quantize IN OUT TYPE writes one"},
     {"convert", "convert_hf_to_gguf.py of llama.cpp makes GGUF files; hearth quantize IN OUT TYPE other types of them"},
 };

@@ -138,7 +138,7 @@ static const foreign_option foreign[] = {
     {"chat", "--reasoning-format", VALUE, "reasoning is dim on a terminal"},
     {"chat", "--prompt-cache", VALUE, "/save FILE and /load FILE keep a conversation"},
     {"chat", "--prompt-cache-all --prompt-cache-ro", FLAG, "/save FILE and /load FILE keep a conversation"},
-    {"serve", "--embedding --embeddings --metrics --slots --props", FLAG, "these endpoints are always there"},
+    {"serve", "--embedding --embeddings --rerank --reranking --metrics --slots --props", FLAG, "these endpoints are always there"},
     {"serve", "--no-slots", FLAG, "/slots shows no text of a client"},
     {"serve", "--no-context-shift", FLAG, "an answer ends where the context is full"},
     {"serve", "--reasoning-format", FOREIGN_VALUE, "auto|deepseek|deepseek-legacy",
@@ -176,7 +176,6 @@ static const foreign_option foreign[] = {
     {"serve", "--api-key", REFUSED, "keys are seen by all users in a command; --api-key-file FILE, or HEARTH_API_KEY"},
     {"serve", "--ssl-key-file --ssl-cert-file", REFUSED,
      "the server speaks no TLS; a proxy before it does (docs/serving.md), and --unix-socket PATH serves that alone"},
-    {"serve", "--rerank --reranking", REFUSED, "there is no /rerank; /v1/embeddings compares texts"},
     {"serve", "--spm-infill", REFUSED, "/infill gives what is before the gap first"},
     {"serve", "--fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec "
               "--fim-qwen-14b-spec --fim-qwen-30b-default", REFUSED, "-hf REPO serves a model of that kind"},

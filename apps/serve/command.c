@@ -36,7 +36,7 @@ static const option_spec options[] = {
     TEMPLATE_VARIABLE_OPTIONS,
     OPT_UINT("predict", 'n', "N", 1, 16777216, "tokens of answers that say no limit; default: none",
              .flags = OPTION_OPEN | OPTION_ADVANCED),
-    OPT_CHOICE("pooling", 0, "HOW", "mean|cls|last", "of embeddings, instead of the file's", ADVANCED),
+    OPT_CHOICE("pooling", 0, "HOW", "mean|cls|last|rank", "of embeddings, instead of the file's", ADVANCED),
     OPT_FLAG("no-page", 0, "no page at /", ADVANCED),
     OPT_TEXT("alias", 0, "NAME", "name of the model; default: the file's"),
     OPT_FILE("api-key-file", 0, "FILE", "keys, one a line; of mode 600"),
@@ -217,7 +217,10 @@ static void say_loaded(const served_model *m)
 {
     print_status("%s is ready (%s, %.1f M parameters%s; context %u; %s%s); %s (%s)", m->id, m->info.architecture,
                  (double)m->info.n_parameter * 1e-6, m->info.synthetic ? ", synthetic weights" : "", served_model_n_ctx(m),
-                 m->chat ? "chat by: " : "no chat template: chats are refused", m->chat ? hearth_chat_name(m->chat) : "",
+                 served_model_is_reranker(m) ? "a reranker: /v1/rerank"
+                 : m->chat                   ? "chat by: "
+                                             : "no chat template: chats are refused",
+                 m->chat && !served_model_is_reranker(m) ? hearth_chat_name(m->chat) : "",
                  placement_text(&m->info).text, m->info.cpu);
 }
 
@@ -376,6 +379,7 @@ static hearth_pooling wanted_pooling(const char *name)
 {
     if (strcmp(name, "mean") == 0) return HEARTH_POOLING_MEAN;
     if (strcmp(name, "cls") == 0) return HEARTH_POOLING_FIRST;
+    if (strcmp(name, "rank") == 0) return HEARTH_POOLING_RANK;
     return strcmp(name, "last") == 0 ? HEARTH_POOLING_LAST : HEARTH_POOLING_AUTO;
 }
 

@@ -35,6 +35,7 @@ static hearth_status take(model_facts *f, const hth_gguf *file, const hth_model 
     *f = (model_facts){.architecture = h->arch->name,
                        .type = hub_main_type(file),
                        .name = strndup(name.bytes ? name.bytes : "", name.n),
+                       .is_reranker = hth_model_is_reranker(m),
                        .is_synthetic = name.bytes && strncmp(name.bytes, "synthetic", 9) == 0,
                        .file_size = hth_gguf_size(file),
                        .n_ctx = hth_context_for(h, n_ctx),

@@ -13,6 +13,7 @@ typedef struct model_facts {
     char *chat_template; /* [n_template]; NULL: there is none */
     size_t n_template;
     bool has_chat; /* the template can be used, as far as is known */
+    bool is_reranker;
     bool is_synthetic;
     uint64_t file_size, weight_size, n_parameter;
     uint32_t n_ctx, n_ctx_train, d_model, d_ff, n_layer, n_head, n_head_kv, n_vocab; /* n_ctx: of a request */

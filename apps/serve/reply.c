@@ -154,13 +154,16 @@ void call_problem(call *c, const problem *p)
     call_reply_later(c, p->status, p->status == 429 ? RETRY_SECONDS : 0, bytes, n);
 }
 
-void call_line(call *c, json_line *l)
+static void reply_ended(call *c, json_line *l, char bracket)
 {
     char *bytes;
     size_t n;
-    bool ok = json_line_end(l, &bytes, &n);
+    bool ok = end(l, bracket, &bytes, &n);
     call_reply(c, ok ? 200 : 503, bytes, n);
 }
+
+void call_line(call *c, json_line *l) { reply_ended(c, l, '}'); }
+void call_array(call *c, json_line *l) { reply_ended(c, l, ']'); }
 
 const char *status_words(int status)
 {

@@ -60,6 +60,7 @@ void reply_array(reply *r, json_line *l);
 /* The same for calls: they are then over. */
 void call_problem(call *c, const problem *p);
 void call_line(call *c, json_line *l);
+void call_array(call *c, json_line *l);
 
 /* "Not Found" */
 const char *status_words(int status);

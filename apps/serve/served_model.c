@@ -113,6 +113,13 @@ void served_model_close(served_model *m)
 
 bool served_model_is_busy(const served_model *m) { return m->generations || m->tasks; }
 
+bool served_model_is_reranker(const served_model *m)
+{
+    const hth_model *model = m->model->model;
+    if (m->engine->pooling == HEARTH_POOLING_AUTO) return hth_model_is_reranker(model);
+    return m->engine->pooling == HEARTH_POOLING_RANK && model->n_class > 0;
+}
+
 uint32_t served_model_n_ctx(const served_model *m)
 {
     return hth_context_for(&m->model->model->hparams, m->scheduling.n_ctx);

@@ -58,6 +58,8 @@ void served_model_keep(served_model *m, hearth_progress_fn *goes_on, void *user)
 
 /* Whether requests are in it. */
 bool served_model_is_busy(const served_model *m);
+/* Whether it scores documents, and writes no text: by its file, unless the server was told to pool otherwise. */
+bool served_model_is_reranker(const served_model *m);
 /* The positions of a context, as a session with these options would have them. */
 uint32_t served_model_n_ctx(const served_model *m);
 /* Whether a client's name of a model is that of this one; with_tag: "ID:latest" too. */

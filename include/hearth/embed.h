@@ -20,6 +20,9 @@ typedef enum hearth_pooling {
     HEARTH_POOLING_MEAN,  /* the mean of all tokens */
     HEARTH_POOLING_FIRST, /* the first token; in other programs: cls */
     HEARTH_POOLING_LAST,  /* the last token */
+    HEARTH_POOLING_RANK,  /* of rerankers, for texts of hearth_tokenize_pair: the probabilities of the classes that the model
+                             has a head for (ARCHITECTURE.classifier.output_labels), by the last token. The first one is
+                             the score of the pair */
 } hearth_pooling;
 
 typedef struct hearth_embedder_options {
@@ -28,9 +31,10 @@ typedef struct hearth_embedder_options {
     uint32_t n_batch;  /* tokens of a step at most; 0: 256 */
     uint32_t n_text;   /* texts in a step at most; 0: 32 */
     uint32_t n_thread; /* 0: one per physical core */
-    uint32_t n_dim;    /* numbers of a vector: the first ones of d_model; 0: all */
+    uint32_t n_dim;    /* numbers of a vector: the first ones of d_model, or of the classes; 0: all */
     bool no_pin;       /* worker threads may run on all cores: Threads in hearth.h */
-    bool no_normalize; /* vectors keep their length; else it becomes 1, after numbers were left out (n_dim) */
+    bool no_normalize; /* vectors keep their length; else it becomes 1, after numbers were left out (n_dim). Probabilities stay
+                          as they are */
     hearth_kv_type kv; /* affects the result */
     hearth_pooling pooling;
 } hearth_embedder_options;
@@ -43,8 +47,8 @@ HEARTH_API hearth_embedder_options hearth_embedder_defaults(void);
 
 /* Opens an embedder without texts, and reserves the memory of its cache.
  * Errors: ARGUMENT: an option; UNSUPPORTED: the model is on a device, which does not give what the last layer makes,
- * or the file's pooling is 4 (rank: it scores pairs of texts) and options name no other; FORMAT: the file's pooling is
- * none of these; MEMORY: also beyond the limit of the model; IO: as of hearth_session_open.
+ * or pooling is RANK and the model has no head for it (cls.output.weight of qwen3 and qwen3vl); FORMAT: the file's pooling
+ * is none of these; MEMORY: also beyond the limit of the model; IO: as of hearth_session_open.
  * Ownership: *out is the caller's, until hearth_embedder_close, and keeps the model.
  * Threads: any. */
 HEARTH_API hearth_status hearth_embedder_open(const hearth_model *model,
@@ -75,7 +79,18 @@ HEARTH_API uint32_t hearth_embedder_n_ctx(const hearth_embedder *embedder);
  * Threads: any. */
 HEARTH_API uint32_t hearth_embedder_n_dim(const hearth_embedder *embedder);
 
-/* The tokens of a text, as hearth_tokenize with HEARTH_ADD_SPECIAL gives them: one at least. */
+/* Converts a query and a document into the ids that a reranker reads: by the file's tokenizer.chat_template.rerank, with
+ * the two in place of {query} and {document}; without it one after the other, with the tokens that the vocabulary adds to
+ * texts. Names of control tokens are plain text in both.
+ * Errors: UNSUPPORTED: as of hearth_tokenize, or nothing would stand between the two; FORMAT: the template lacks one of
+ * them, or has more than 8 places; ARGUMENT; MEMORY.
+ * Ownership: *ids is the caller's, to be freed with hearth_free.
+ * Threads: any. */
+HEARTH_API hearth_status hearth_tokenize_pair(const hearth_model *model, const char *query, size_t n_query,
+                                              const char *document, size_t n_document, int32_t **ids, size_t *n_ids,
+                                              hearth_error *err);
+
+/* The tokens of a text, as hearth_tokenize with HEARTH_ADD_SPECIAL gives them, or hearth_tokenize_pair: one at least. */
 typedef struct hearth_embed_text {
     const int32_t *tokens; /* [n_token] */
     size_t n_token;

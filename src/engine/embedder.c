@@ -29,6 +29,7 @@ struct hearth_embedder {
     hearth_batch *batch;
     hth_kv_budget pages; /* of all sessions */
     uint64_t pages_size; /* counted in the limit of the model */
+    double *classes;     /* [n_class] of a text, while it is finished; NULL: pooling is not RANK */
     slot **slots;        /* [n_text]; those from n_slot on are not open yet */
     uint32_t n_slot;
     bool is_cut;     /* the first slot has the beginning of text n_done */
@@ -49,21 +50,26 @@ hearth_embedder_options hearth_embedder_defaults(void)
 /* What the file says, unless the options do. */
 static hearth_status choose_pooling(const hearth_model *m, hearth_pooling *pooling, hearth_error *err)
 {
-    enum { RANK = 4 };
-    char key[160];
+    char key[160] = "hearth_embedder_options.pooling";
     uint64_t kind = 0;
-    if (*pooling != HEARTH_POOLING_AUTO) return HEARTH_OK;
-    snprintf(key, sizeof key, "%s.pooling_type", m->model->hparams.arch->name);
-    hearth_status st = hth_gguf_get_uint(m->file, key, 0, RANK, &kind, NULL, err);
-    if (st != HEARTH_OK) return st;
-    if (kind == RANK)
-        return hth_fail(
-            err, HEARTH_ERROR_UNSUPPORTED,
-            "%s: %s is 4 (rank): the model scores pairs of texts, for which it has a head of its own; 1 "
-            "(mean), 2 (cls) or 3 (last) is expected, or another hearth_embedder_options.pooling",
-            hth_gguf_path(m->file), key);
-    *pooling = kind > 0 ? (hearth_pooling)kind : HEARTH_POOLING_LAST;
-    return HEARTH_OK;
+    hearth_status st = HEARTH_OK;
+    if (*pooling == HEARTH_POOLING_AUTO) {
+        snprintf(key, sizeof key, "%s.pooling_type", m->model->hparams.arch->name);
+        st = hth_gguf_get_uint(m->file, key, 0, HEARTH_POOLING_RANK, &kind, NULL, err);
+        *pooling = kind > 0 ? (hearth_pooling)kind : HEARTH_POOLING_LAST;
+    }
+    if (st != HEARTH_OK || *pooling != HEARTH_POOLING_RANK || m->model->n_class > 0) return st;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: %s is 4 (rank), but the file has no head for scores of pairs of texts, which is cls.output.weight of "
+                    "qwen3 and qwen3vl; 1 (mean), 2 (cls) or 3 (last) is expected, or another hearth_embedder_options.pooling",
+                    hth_gguf_path(m->file), key);
+}
+
+/* Numbers that a vector can have. */
+static uint32_t n_number(const hearth_embedder *e)
+{
+    const hth_model *m = e->model->model;
+    return e->options.pooling == HEARTH_POOLING_RANK ? m->n_class : m->hparams.d_model;
 }
 
 /* Copies the options, with what they leave to be chosen. */
@@ -76,23 +82,24 @@ static hearth_status choose(hearth_embedder *e, const hearth_embedder_options *o
     if (st == HEARTH_OK) st = hth_engine_check_threads("hearth_embedder_options.n_thread", o->n_thread, err);
     if (st != HEARTH_OK) return st;
     const hth_hparams *h = &e->model->model->hparams;
-    if ((unsigned)o->pooling > HEARTH_POOLING_LAST)
+    if ((unsigned)o->pooling > HEARTH_POOLING_RANK)
         return hth_fail_enum(err, "hearth_embedder_options.pooling", (int)o->pooling,
-                             HEARTH_POOLING_LAST + 1);
+                             HEARTH_POOLING_RANK + 1);
     if (o->n_batch > HTH_MAX_BATCH)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "hearth_embedder_options.n_batch is %u; at most %d tokens are possible", o->n_batch,
                         HTH_MAX_BATCH);
-    if (o->n_dim > h->d_model)
+    if ((st = choose_pooling(e->model, &o->pooling, err)) != HEARTH_OK) return st;
+    if (o->n_dim > n_number(e))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "hearth_embedder_options.n_dim is %u; the model's vectors have %u numbers", o->n_dim,
-                        h->d_model);
+                        n_number(e));
     o->n_ctx = hth_context_for(h, o->n_ctx);
     if (o->n_batch == 0) o->n_batch = HTH_DEFAULT_BATCH;
     if (o->n_text == 0) o->n_text = N_TEXT;
     if (o->n_text > o->n_batch) o->n_text = o->n_batch;
-    if (o->n_dim == 0) o->n_dim = h->d_model;
-    return choose_pooling(e->model, &o->pooling, err);
+    if (o->n_dim == 0) o->n_dim = n_number(e);
+    return HEARTH_OK;
 }
 
 /* Its pages are free for others, also those that a failed step took. */
@@ -139,7 +146,9 @@ static hearth_status open_all(hearth_embedder *e, hearth_error *err)
     if (st != HEARTH_OK) return st;
     if (o->no_pin) hearth_batch_unpin(e->batch);
     e->slots = hth_alloc(o->n_text, sizeof *e->slots);
-    if (!e->slots) return hth_fail_memory(err, o->n_text * sizeof *e->slots, "an embedder");
+    if (o->pooling == HEARTH_POOLING_RANK) e->classes = hth_alloc(n_number(e), sizeof *e->classes);
+    if (!e->slots || (o->pooling == HEARTH_POOLING_RANK && !e->classes))
+        return hth_fail_memory(err, o->n_text * sizeof *e->slots, "an embedder");
     return open_slot(e, err);
 }
 
@@ -176,6 +185,7 @@ void hearth_embedder_close(hearth_embedder *e)
     drop_texts(e);
     for (uint32_t i = 0; i < e->n_slot; i++) close_slot(e->slots[i]);
     hth_free(e->slots);
+    hth_free(e->classes);
     hearth_batch_close(e->batch);
     hth_engine_close_pages(hth_engine_mutable(e->model), &e->pages, e->pages_size);
     hth_engine_release_model(e->model);
@@ -270,9 +280,28 @@ static hearth_status add_rows(void *user, uint32_t at, uint32_t n, const float *
     return st;
 }
 
+/* Writes the softmax of the classes' logits. */
+static void finish_classes(const hearth_embedder *e, const slot *t, float *v)
+{
+    const hth_model *m = e->model->model;
+    double largest = 0.0, all = 0.0;
+    for (uint32_t i = 0; i < m->n_class; i++) {
+        const float *row = m->rank_head + i * (size_t)m->hparams.d_model;
+        e->classes[i] = 0.0;
+        for (uint32_t k = 0; k < m->hparams.d_model; k++) e->classes[i] += t->sum[k] * (double)row[k];
+        if (i == 0 || e->classes[i] > largest) largest = e->classes[i];
+    }
+    for (uint32_t i = 0; i < m->n_class; i++) all += e->classes[i] = hth_exp_d(e->classes[i] - largest);
+    for (uint32_t i = 0; i < e->options.n_dim; i++) v[i] = (float)(e->classes[i] / all);
+}
+
 /* Writes a vector. Length 1 needs no mean. */
 static void finish(const hearth_embedder *e, const slot *t, float *v)
 {
+    if (e->classes) {
+        finish_classes(e, t, v);
+        return;
+    }
     uint32_t n_dim = e->options.n_dim;
     double square = 0.0, n = t->pooling == HEARTH_POOLING_MEAN ? (double)t->n_token : 1.0;
     for (uint32_t k = 0; k < n_dim; k++) square += t->sum[k] * t->sum[k];

@@ -285,6 +285,7 @@ typedef struct hth_arch {
     hth_expert_rule experts;
     hth_recurrent_rule recurrent;
     hth_layer_rule layers;
+    bool ranks;                /* files may have a head that scores pairs of texts (hth_model.rank_head) */
     bool predicts;             /* files may have a block that predicts a token further (hth_mtp_input) */
     const char *output_norm;   /* name of the last norm; NULL: output_norm */
     bool post_norms;           /* the outputs of attention and FFN are normalised before they are added */

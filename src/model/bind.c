@@ -4,6 +4,7 @@
 #include "kernels/vector/math.h"
 #include "model/bind_int.h"
 
+#include <hearth/embed.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -86,6 +87,22 @@ static hearth_status bind_head(hth_binder *b)
     if (t) st = hth_bind_matrix(b, t, m->hparams.n_vocab, d_model, &m->output);
     t = hth_bind_is_ignored(m->hparams.arch, "output.bias") ? NULL : hth_bind_find(b, "output.bias");
     return st == HEARTH_OK && t ? hth_bind_vector(b, t, m->hparams.n_vocab, &m->output_bias) : st;
+}
+
+/* The head of a reranker. The softmax of a single class would be 1 for all texts: such a head is left alone. */
+static hearth_status bind_rank_head(hth_binder *b)
+{
+    hth_model *m = b->model;
+    char key[80];
+    const hth_gguf_tensor *t = m->hparams.arch->ranks ? hth_bind_find(b, "cls.output.weight") : NULL;
+    if (!t) return HEARTH_OK;
+    snprintf(key, sizeof key, "%s.classifier.output_labels", m->hparams.arch->name);
+    const hth_gguf_value *labels = hth_gguf_find(m->file, key);
+    uint64_t n_class = labels && labels->type == HTH_GGUF_ARRAY ? labels->n_element : t->dim[1];
+    if (n_class < 2) return HEARTH_OK;
+    if (n_class > MAX_VOCAB) return hth_bind_wrong_shape(b, t, m->hparams.d_model, n_class);
+    m->n_class = (uint32_t)n_class;
+    return hth_bind_vectors(b, t, m->hparams.d_model, n_class, &m->rank_head);
 }
 
 /* Queries, keys and values, in three tensors or in one. The same holds for their biases. */
@@ -442,7 +459,8 @@ static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
     for (uint32_t i = 0; i < m->hparams.n_layer; i++)
         if ((st = hth_bind_layer(b, i, &sizes[i])) != HEARTH_OK) return st;
     if (m->hparams.n_stream > 0 && (st = hth_bind_output_connection(b)) != HEARTH_OK) return st;
-    return bind_head(b);
+    st = bind_head(b);
+    return st == HEARTH_OK ? bind_rank_head(b) : st;
 }
 
 hearth_status hth_model_open(const hth_gguf *file, const hth_model_overrides *overrides, hth_model **out,
@@ -465,6 +483,16 @@ hearth_status hth_model_open(const hth_gguf *file, const hth_model_overrides *ov
     }
     *out = m;
     return HEARTH_OK;
+}
+
+bool hth_model_is_reranker(const hth_model *model)
+{
+    char key[80];
+    hearth_error ignored;
+    uint64_t pooling = 0;
+    snprintf(key, sizeof key, "%s.pooling_type", model->hparams.arch->name);
+    (void)hth_gguf_get_uint(model->file, key, 0, HEARTH_POOLING_RANK, &pooling, NULL, &ignored);
+    return model->n_class > 0 && pooling == HEARTH_POOLING_RANK;
 }
 
 void hth_model_close(hth_model *model)

@@ -483,6 +483,9 @@ typedef struct hth_model {
     hth_matrix output;        /* same as token_embd if the head is tied */
     const float *output_bias; /* [n_vocab] or NULL */
     bool tied;
+    const float *rank_head; /* [n_class][d_model]: logits of a pair of texts, from the normed output of its last token;
+                               the softmax of the first is the pair's score */
+    uint32_t n_class;         /* 0: there is none */
     bool down_transposed;             /* dense layers have down_t instead of down */
     bool expert_down_transposed;      /* experts have */
     bool has_predictors;         /* all layers */
@@ -512,6 +515,9 @@ typedef struct hth_model_overrides {
 hearth_status hth_model_open(const hth_gguf *file, const hth_model_overrides *overrides, hth_model **out,
                              hearth_error *err);
 void hth_model_close(hth_model *model);
+
+/* Whether the file says that the model is a reranker, and has the head for it. */
+bool hth_model_is_reranker(const hth_model *model);
 
 /* Whether the file has a block behind the layers that predicts a token further, of a form that is supported. */
 bool hth_model_has_mtp(const hth_model *model);

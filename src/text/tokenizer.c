@@ -163,6 +163,8 @@ int32_t hth_tokenizer_eos(const hth_tokenizer *tok)
     return tok->eos;
 }
 
+int32_t hth_tokenizer_end(const hth_tokenizer *tok) { return tok->last; }
+
 bool hth_tokenizer_adds_bos(const hth_tokenizer *tok) { return tok->add_bos && tok->bos >= 0; }
 
 bool hth_tokenizer_is_eog(const hth_tokenizer *tok, int32_t id)

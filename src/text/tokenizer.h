@@ -41,6 +41,8 @@ int32_t hth_tokenizer_special(const hth_tokenizer *tok, hearth_special_token whi
 /* -1 if the file has none. */
 int32_t hth_tokenizer_bos(const hth_tokenizer *tok);
 int32_t hth_tokenizer_eos(const hth_tokenizer *tok);
+/* The token that the vocabulary requires behind a text; -1: none. */
+int32_t hth_tokenizer_end(const hth_tokenizer *tok);
 /* True if the vocabulary requires BOS before a text. */
 bool hth_tokenizer_adds_bos(const hth_tokenizer *tok);
 /* True for end-of-generation tokens (eos, eot, eom, and similar). */

@@ -137,6 +137,7 @@ def make_files(folder):
 
     with open(MODEL, "rb") as f:
         model = chat_model.with_template(f.read(), CHATML)
+    shutil.copyfile(data("golden/rank/qwen3.gguf"), os.path.join(folder.path, "qwen3-reranker.gguf"))
     for name in ("model.gguf", "MODEL", "small.gguf", "storyteller-q8_0.gguf", "4B.gguf"):
         put(name, model)
     folder.run("hearth run --seed 1 -n 120 > short.txt; hearth run --seed 2 -n 60 > more.txt")

@@ -73,6 +73,15 @@ def inspect_shows_recurrent_layers_and_their_states():
 
 
 @case
+def inspect_says_that_a_model_is_a_reranker():
+    path = data("golden/rank/qwen3.gguf")
+    check(inspected(path)["model"]["reranker"] == {"n_class": 2, "labels": ["yes", "no"]}, inspected(path)["model"])
+    text = good("inspect", path).stdout.decode()
+    check('  reranker       a head of 2 classes: "yes", "no"; the first one is the score of a document at /v1/rerank of hearth serve\n' in text, text)
+    check("reranker" not in inspected(data("golden/arch/qwen3.gguf"))["model"], "a model without a head")
+
+
+@case
 def inspect_offers_no_selector_of_neurons_for_mixtures():
     for name in MIXTURES:
         model = inspected(mixture(name))["model"]

@@ -52,7 +52,7 @@ LLAMA_SERVER = """
 # What is not there, or would let others in.
 REFUSED = {
     "run": {"--lora", "--mmproj", "--image", "--context-shift"},
-    "serve": {"--api-key", "--rerank", "--ssl-key-file", "--ssl-cert-file", "--lora", "--mmproj", "--spm-infill",
+    "serve": {"--api-key", "--ssl-key-file", "--ssl-cert-file", "--lora", "--mmproj", "--spm-infill",
               "--context-shift", "--fim-qwen-1.5b-default"},
 }
 NEEDS_NETWORK = {"-hf", "--hf-repo", "--hf-file"}
@@ -255,7 +255,7 @@ def commands_have_the_names_of_others():
         check(good(name).stdout == good("--version").stdout, name)
     check(good("run", "--version").stdout == good("--version").stdout, "run --version")
     check(good("run", "--list-devices").stdout == good("devices").stdout, "--list-devices")
-    for name, word in [("create", "Modelfiles"), ("push", "nothing is sent"), ("gguf-split", "several parts"), ("embed", "/v1/embeddings")]:
+    for name, word in [("create", "Modelfiles"), ("push", "nothing is sent"), ("gguf-split", "several parts"), ("embed", "/v1/embeddings"), ("rerank", "/v1/rerank")]:
         bad(2, f"'{name}' is no command; ", name)
         bad(2, word, name)
 

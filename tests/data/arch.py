@@ -8,7 +8,7 @@ import numpy as np
 
 import gguf
 import vocabulary
-from forward import Model, ROWS, eps_key
+from forward import Model, ROWS, eps_key, softmax
 
 MARGIN = {"F32": 0.02, "MXFP4": 0.1, "Q4_0": 0.1, "Q4_K": 0.2}  # of routers, in logits, by the type of the experts
 FILE_TYPE = {"F32": 0, "Q4_0": 2, "MXFP4": 38}   # general.file_type
@@ -916,6 +916,26 @@ def make_mtp(folder):
         folder.write_floats("golden/mtp/" + name + ".f32", logits)
 
 
+RERANK_TEMPLATE = ("<|im_start|>system\nYes or no?<|im_end|>\n<|im_start|>user\n<Query>: {query}\n<Document>: {document}<|im_end|>\n"
+                   "<|im_start|>assistant\n")
+YES, NO = 145, 12
+
+
+def make_rank(folder):
+    """A reranker as converters make one: its head has the rows of two tokens in the table. NAME.f32: the probabilities of
+    its classes after each id."""
+    m = Maker("qwen3-rank", "qwen3", 460, d_model=48, d_head=32, tied=True, base=1000000.0, eps=0.005, tokenizer="bpe",
+              pre="qwen2", bos=False, pooling_type=4, classifier__output_labels=["yes", "no"])
+    llama(m, qk_norm="head")
+    m.file.add("tokenizer.chat_template.rerank", gguf.STR, RERANK_TEMPLATE)
+    table = m.file.get("token_embd.weight")
+    m.file.add_tensor("cls.output.weight", table[[YES, NO]], "F32")
+    ids, logits = m.settled_ids()
+    folder.write("golden/rank/qwen3.gguf", m.file.to_bytes())
+    folder.write_ids("golden/rank/qwen3.ids", ids)
+    folder.write_floats("golden/rank/qwen3.f32", softmax(np.asarray(logits)[:, [YES, NO]]))
+
+
 # Not made here: experts of 4 bits (quant.py).
 LEFT_OUT = ("mixtral-MXFP4", "gpt-oss-MXFP4", "smallthinker-downt-Q4_0")
 
@@ -931,3 +951,4 @@ def make(folder):
         folder.write_ids("golden/arch/" + name + ".ids", ids)
         folder.write_floats("golden/arch/" + name + ".f32", logits)
     make_mtp(folder)
+    make_rank(folder)

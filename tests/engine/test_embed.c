@@ -152,7 +152,7 @@ TEST(ranks_and_what_is_no_pooling_are_refused)
         int said;
         hearth_status status;
         const char *words;
-    } cases[] = {{4, HEARTH_ERROR_UNSUPPORTED, "llama.pooling_type is 4 (rank)"},
+    } cases[] = {{4, HEARTH_ERROR_UNSUPPORTED, "llama.pooling_type is 4 (rank), but the file has no head"},
                  {5, HEARTH_ERROR_FORMAT, "llama.pooling_type"}};
     for (int i = 0; i < 2; i++) {
         gguf_bytes bytes;
@@ -176,6 +176,175 @@ TEST(a_model_on_a_device_is_refused)
     const hearth_model_options o = {.gpu = {.device = "null", .n_ctx = 64}, .n_thread = 1};
     CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny.gguf", &o, &m, err));
     CHECK_FAILS(hearth_embedder_open(m, NULL, &e, err), HEARTH_ERROR_UNSUPPORTED, "with a GPU");
+}
+
+/* ---- rerankers ---------------------------------------------------------------------------------------------- */
+
+enum { N_CLASS = 3 };
+static const char rerank_key[] = "tokenizer.chat_template.rerank";
+
+/* Weights of cls.output go to head, if it is not NULL. text NULL: there is no template. */
+static hearth_model *open_reranker(const char *text, float head[N_CLASS][D], gguf_bytes *bytes)
+{
+    const hearth_model_options o = {.n_thread = 1};
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
+    tiny_become(&m, "qwen3");
+    tiny_set_u32(&m, "qwen3.pooling_type", HEARTH_POOLING_RANK);
+    tiny_add_tensor(&m, "cls.output.weight", 0, 2, D, N_CLASS);
+    if (text) tiny_set_text(&m, rerank_key, text);
+    *bytes = tiny_write(&m);
+    if (head) memcpy(head, bytes->data + tiny_data_at(&m, "cls.output.weight"), N_CLASS * sizeof *head);
+    return OPENED_BY(hearth_model_open_memory, hearth_model, bytes->data, bytes->n, "tiny.gguf", &o);
+}
+
+/* By the definition, of the rows of text i. */
+static void classes_of(const hearth_model *m, size_t i, float head[N_CLASS][D], double expected[N_CLASS])
+{
+    rows r;
+    double all = 0.0;
+    rows_of(m, i, &r);
+    for (int c = 0; c < N_CLASS; c++) {
+        double logit = 0.0;
+        for (int k = 0; k < D; k++) logit += (double)head[c][k] * (double)r.row[lengths[i] - 1][k];
+        all += expected[c] = exp(logit);
+    }
+    for (int c = 0; c < N_CLASS; c++) expected[c] /= all;
+}
+
+TEST(scores_are_the_softmax_of_the_head_for_the_last_token)
+{
+    gguf_bytes bytes;
+    float head[N_CLASS][D], vectors[N_TEXT][N_CLASS], scores[N_TEXT];
+    CLOSED(hearth_model) *m = open_reranker(NULL, head, &bytes);
+    CLOSED(hearth_embedder) *e = open_embedder(m, (hearth_embedder_options){0});
+    CLOSED(hearth_embedder) *first =
+        open_embedder(m, (hearth_embedder_options){.pooling = HEARTH_POOLING_RANK, .n_dim = 1, .n_batch = 5});
+    CHECK_INT(hearth_embedder_pooling(e), HEARTH_POOLING_RANK);
+    CHECK_INT(hearth_embedder_n_dim(e), N_CLASS);
+    CHECK_OK(hearth_embed(e, texts, N_TEXT, *vectors, err));
+    CHECK_OK(hearth_embed(first, texts, N_TEXT, scores, err));
+    float least = 1.0f, most = 0.0f;
+    for (size_t i = 0; i < N_TEXT; i++) {
+        double expected[N_CLASS];
+        classes_of(m, i, head, expected);
+        for (int c = 0; c < N_CLASS; c++) CHECK(fabs((double)vectors[i][c] - expected[c]) < 1e-7);
+        CHECK_BYTES(&scores[i], vectors[i], sizeof *scores);
+        least = fminf(least, scores[i]), most = fmaxf(most, scores[i]);
+    }
+    CHECK(most - least > 0.05f); /* else the check says little */
+    hearth_embedder_close(e), e = NULL;
+    hearth_embedder_close(first), first = NULL;
+    hearth_model_close(m), m = NULL;
+    gguf_free(&bytes);
+}
+
+TEST(vectors_of_a_reranker_are_there_for_those_who_name_a_pooling)
+{
+    gguf_bytes bytes;
+    float vectors[N_TEXT][D];
+    CLOSED(hearth_model) *m = open_reranker(NULL, NULL, &bytes);
+    CLOSED(hearth_embedder) *e = open_embedder(m, (hearth_embedder_options){.pooling = HEARTH_POOLING_LAST});
+    CHECK_OK(hearth_embed(e, texts, N_TEXT, *vectors, err));
+    check_vectors(m, HEARTH_POOLING_LAST, true, D, *vectors);
+    hearth_embedder *wide = NULL;
+    CHECK_FAILS(hearth_embedder_open(m, &(hearth_embedder_options){.n_dim = N_CLASS + 1}, &wide, err),
+                HEARTH_ERROR_ARGUMENT, "n_dim is 4; the model's vectors have 3 numbers");
+    hearth_embedder_close(e), e = NULL;
+    hearth_model_close(m), m = NULL;
+    gguf_free(&bytes);
+    CHECK_FAILS(hearth_embedder_open(model, &(hearth_embedder_options){.pooling = HEARTH_POOLING_RANK}, &wide, err),
+                HEARTH_ERROR_UNSUPPORTED, "hearth_embedder_options.pooling is 4 (rank), but the file has no head");
+}
+
+typedef struct id_list {
+    int32_t *at;
+    size_t n;
+} id_list;
+static void free_ids(id_list *l) { hearth_free(l->at); }
+
+static id_list pair_of(const hearth_model *m, const char *query, const char *document)
+{
+    id_list l = {0};
+    CHECK_OK(hearth_tokenize_pair(m, query, strlen(query), document, strlen(document), &l.at, &l.n, err));
+    return l;
+}
+
+/* The ids of a text in which the names of control tokens are these, if that is wanted. */
+static bool is_text(id_list l, const hearth_model *m, const char *text, unsigned flags)
+{
+    id_list whole = {0};
+    CHECK_OK(hearth_tokenize(m, text, strlen(text), flags, &whole.at, &whole.n, err));
+    bool same = l.n > 0 && l.n == whole.n && memcmp(l.at, whole.at, l.n * sizeof *l.at) == 0;
+    free_ids(&whole);
+    return same;
+}
+
+static size_t n_of(id_list l, int32_t id)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l.n; i++) n += l.at[i] == id;
+    return n;
+}
+
+TEST(pairs_are_read_by_the_template_of_the_file)
+{
+    enum { EOS = 2 };
+    gguf_bytes bytes;
+    CLOSED(hearth_model) *m = open_reranker("<s>a {query}c{document}</s>b{query}", NULL, &bytes);
+    CLEANUP(free_ids) id_list plain = pair_of(m, "ab", "bc"), other = pair_of(m, "{document}", "a");
+    CLEANUP(free_ids) id_list named = pair_of(m, "</s>", "a</s>"), empty = pair_of(m, "", "");
+    CHECK(is_text(plain, m, "<s>a abcbc</s>bab", HEARTH_PARSE_SPECIAL));
+    CHECK(is_text(empty, m, "<s>a c</s>b", HEARTH_PARSE_SPECIAL));
+    CHECK(is_text(other, m, "<s>a {document}ca</s>b{document}", HEARTH_PARSE_SPECIAL)); /* no place in a text */
+    CHECK_INT(n_of(named, EOS), 1); /* the template's */
+    CHECK(named.n > plain.n);
+    hearth_model_close(m), m = NULL;
+    gguf_free(&bytes);
+}
+
+TEST(templates_without_both_places_are_refused)
+{
+    static const char *const texts_of[] = {
+        "a{query}b", "a{document}", "", "{query}{query}{query}{query}{document}{document}{document}{document}{query}"};
+    for (size_t i = 0; i < sizeof texts_of / sizeof *texts_of; i++) {
+        gguf_bytes bytes;
+        id_list l = {0};
+        CLOSED(hearth_model) *m = open_reranker(texts_of[i], NULL, &bytes);
+        CHECK_FAILS(hearth_tokenize_pair(m, "a", 1, "b", 1, &l.at, &l.n, err), HEARTH_ERROR_FORMAT,
+                    "tiny.gguf: tokenizer.chat_template.rerank has ");
+        CHECK(l.at == NULL && l.n == 0);
+        hearth_model_close(m), m = NULL;
+        gguf_free(&bytes);
+    }
+}
+
+/* tokenizer.ggml.add_eos_token and add_sep_token, and what stands between a and b then. */
+TEST(pairs_without_a_template_have_the_tokens_of_the_vocabulary)
+{
+    static const struct {
+        const char *overrides[3];
+        int32_t ids[7];
+        size_t n;
+    } cases[] = {
+        {{"tokenizer.ggml.add_eos_token=bool:true"}, {1, 264, 2, 259, 265, 2}, 6},
+        {{"tokenizer.ggml.add_sep_token=bool:true", "tokenizer.ggml.seperator_token_id=int:9"}, {1, 264, 9, 259, 265}, 5},
+        {{"tokenizer.ggml.add_sep_token=bool:true", "tokenizer.ggml.seperator_token_id=int:9",
+          "tokenizer.ggml.add_eos_token=bool:true"}, {1, 264, 2, 9, 259, 265, 2}, 7},
+        {{NULL}, {0}, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hearth_model_options o = hearth_model_defaults();
+        CLOSED(hearth_model) *m = NULL;
+        CLEANUP(free_ids) id_list l = {0};
+        o.overrides = cases[i].overrides;
+        while (o.n_override < 3 && o.overrides[o.n_override]) o.n_override++;
+        CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny.gguf", &o, &m, err));
+        if (cases[i].n == 0)
+            CHECK_FAILS(hearth_tokenize_pair(m, "a", 1, "a b", 3, &l.at, &l.n, err), HEARTH_ERROR_UNSUPPORTED,
+                        "nothing would stand between a query and a document");
+        else CHECK_OK(hearth_tokenize_pair(m, "a", 1, "bc", 2, &l.at, &l.n, err));
+        if (CHECK_INT(l.n, cases[i].n) && l.n > 0) CHECK_BYTES(l.at, cases[i].ids, l.n * sizeof *l.at);
+        hearth_model_close(m), m = NULL;
+    }
 }
 
 /* ---- what changes no bit ------------------------------------------------------------------------------------ */

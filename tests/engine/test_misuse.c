@@ -232,6 +232,18 @@ TEST(texts_are_not_tokenized_by_mistake)
     hearth_free(NULL);
 }
 
+TEST(pairs_are_not_tokenized_by_mistake)
+{
+    int32_t *out = (int32_t *)(uintptr_t)1;
+    size_t n = 1;
+    REFUSED(hearth_tokenize_pair(NULL, "a", 1, "b", 1, &out, &n, err), "model is NULL");
+    CHECK(out == NULL && n == 0);
+    REFUSED(hearth_tokenize_pair(model, NULL, 1, "b", 1, &out, &n, err), "query is NULL, but n_query is 1");
+    REFUSED(hearth_tokenize_pair(model, "a", 1, NULL, 2, &out, &n, err), "document is NULL, but n_document is 2");
+    REFUSED(hearth_tokenize_pair(model, "a", 1, "b", 1, NULL, &n, err), "ids is NULL");
+    REFUSED(hearth_tokenize_pair(model, "a", 1, "b", 1, &out, NULL, err), "n_ids is NULL");
+}
+
 TEST(detokenizers_take_NULL)
 {
     const char *text = NULL;
@@ -521,7 +533,7 @@ TEST(embedders_are_not_opened_by_mistake)
         hearth_embedder_options o;
         const char *words;
     } wrong[] = {{{.kv = (hearth_kv_type)3}, "kv is 3"},
-                 {{.pooling = (hearth_pooling)4}, "pooling is 4"},
+                 {{.pooling = (hearth_pooling)5}, "pooling is 5"},
                  {{.pooling = (hearth_pooling)-1}, "pooling is -1"},
                  {{.n_thread = 257}, "n_thread is 257"},
                  {{.n_batch = 65537}, "n_batch is 65537"},

@@ -39,7 +39,9 @@ static void wake(void *user) { (void)user; }
 static hearth_status load(void *user, served_model *m, hearth_error *err)
 {
     (void)user;
-    hearth_status st = hearth_model_open_memory(embedded_model, embedded_model_size, "story.gguf", NULL, &m->model, err);
+    static const char *const rerank[] = {"tokenizer.chat_template.rerank=str:{query}<s>{document}"};
+    const hearth_model_options o = {.overrides = rerank, .n_override = 1};
+    hearth_status st = hearth_model_open_memory(embedded_model, embedded_model_size, "story.gguf", &o, &m->model, err);
     if (st == HEARTH_OK) st = hearth_chat_open_template(m->model, template_source, strlen(template_source), &m->chat, err);
     return st;
 }

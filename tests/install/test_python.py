@@ -477,6 +477,22 @@ def embeddings_are_pooled_rows():
 
 
 @case
+def documents_have_scores_of_rerankers():
+    documents, yes, no = ["The sun shines on the sea.", "It rains."], 145, 12  # classes: tests/data/arch.py
+    with hearth.Model(os.path.join(BUILD, "data", "golden", "rank", "qwen3.gguf")) as reranker:
+        scores = reranker.rerank("What does the sun do?", documents)
+        for score, document in zip(scores, documents):
+            session = reranker.session()
+            session.eval(reranker.tokenize("<|im_start|>system\nYes or no?<|im_end|>\n<|im_start|>user\n<Query>: What does the sun do?\n"
+                                           f"<Document>: {document}<|im_end|>\n<|im_start|>assistant\n", parse_special=True))
+            logits = session.logits()
+            assert abs(score - 1 / (1 + math.exp(logits[no] - logits[yes]))) < 1e-5, (score, document)
+        assert abs(scores[0] - scores[1]) > 0.5 and reranker.rerank("a", []) == []
+        assert len(reranker.embed("a")) == 2 and len(reranker.embed("a", pooling="last")) == reranker.info.d_model
+    assert "has no head" in error_of("unsupported", model.embed, "a", pooling="rank")
+
+
+@case
 def sessions_are_saved_in_memory():
     s, t = model.session(n_ctx=64), model.session(n_ctx=64)
     s.eval(model.tokenize(PROMPT))

@@ -689,6 +689,39 @@ static void add_unused(void)
     tiny_add_tensor(&tiny, "extra.two", 0, 1, 4, 1);
 }
 
+/* A reranker with a head of so many rows, and names of so many classes (0: none). */
+static void add_rank_head(uint64_t n_row, uint64_t n_label)
+{
+    static const uint32_t labels[3];
+    tiny_become(&tiny, "qwen3");
+    tiny_set_u32(&tiny, "qwen3.pooling_type", HEARTH_POOLING_RANK);
+    tiny_add_tensor(&tiny, "cls.output.weight", 0, 2, TINY_D_MODEL, n_row);
+    if (n_label > 0) tiny_set_array(&tiny, "qwen3.classifier.output_labels", labels, n_label);
+}
+
+/* n_class 0: such a head is left alone. */
+static void check_rank_head(uint64_t n_row, uint64_t n_label, uint32_t n_class)
+{
+    hearth_embedder *e = NULL;
+    add_rank_head(n_row, n_label);
+    hearth_model *model = OPENED_BY(tiny_open_with, hearth_model, NULL);
+    if (n_class > 0) CHECK_OK(hearth_embedder_open(model, NULL, &e, err));
+    else CHECK_FAILS(hearth_embedder_open(model, NULL, &e, err), HEARTH_ERROR_UNSUPPORTED, "qwen3.pooling_type is 4 (rank)");
+    CHECK_INT(hearth_embedder_n_dim(e), n_class);
+    hearth_embedder_close(e);
+    tiny_close(model);
+}
+
+TEST(a_head_of_two_classes_or_more_makes_a_reranker)
+{
+    check_rank_head(2, 0, 2);
+    check_rank_head(3, 3, 3);
+    check_rank_head(1, 0, 0);
+    check_rank_head(1, 1, 0);
+    add_rank_head(2, 3);
+    tiny_expect_format_error("'cls.output.weight'", "ask for [32, 3]");
+}
+
 TEST(tensors_that_are_not_used_are_refused_or_mentioned_once)
 {
     hearth_model_options o = hearth_model_defaults();

@@ -1,6 +1,7 @@
 /* What llama.cpp answers, for tests/peers/peers.py. Linked with its library.
  *
  *     llama logits MODEL IDS OUT whole|single     float32 logits of every position
+ *     llama rank MODEL IDS OUT                    float32 classes of a reranker for the first 1, 2, ... ids, each a text
  *     llama chat FORMAT 0|1 [ROLE TEXT]...        a conversation in one of its built-in formats
  *     llama blocks TYPE OUT                       hashes of the floats of blocks: tests/kernels/test_codec.c
  *
@@ -57,6 +58,16 @@ static bool run_batch(struct llama_context *context, int n_vocab, const llama_to
     return ok;
 }
 
+static struct llama_context_params params_for(int n)
+{
+    struct llama_context_params params = llama_context_default_params();
+    params.n_ctx = params.n_batch = params.n_ubatch = (uint32_t)(n < 256 ? 256 : n);
+    params.n_threads = params.n_threads_batch = 1;
+    params.type_k = params.type_v = GGML_TYPE_F32;
+    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    return params;
+}
+
 static int logits(const char *path, const char *ids_path, const char *out_path, bool whole)
 {
     static llama_token ids[MAX_ID];
@@ -64,12 +75,7 @@ static int logits(const char *path, const char *ids_path, const char *out_path, 
     if (n == 0) return fail("no ids");
     struct llama_model *model = llama_model_load_from_file(path, llama_model_default_params());
     if (!model) return fail("the model is not loaded");
-    struct llama_context_params params = llama_context_default_params();
-    params.n_ctx = params.n_batch = params.n_ubatch = (uint32_t)(n < 256 ? 256 : n);
-    params.n_threads = params.n_threads_batch = 1;
-    params.type_k = params.type_v = GGML_TYPE_F32;
-    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    struct llama_context *context = llama_init_from_model(model, params);
+    struct llama_context *context = llama_init_from_model(model, params_for(n));
     FILE *out = fopen(out_path, "wb");
     if (!context || !out) return fail("no context or no file");
     int n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model)), step = whole ? n : 1;
@@ -79,6 +85,31 @@ static int logits(const char *path, const char *ids_path, const char *out_path, 
     llama_free(context);
     llama_model_free(model);
     return ok ? 0 : fail("the batch is not computed");
+}
+
+static int rank(const char *path, const char *ids_path, const char *out_path)
+{
+    static llama_token ids[MAX_ID];
+    int n = read_ids(ids_path, ids);
+    struct llama_model *model = llama_model_load_from_file(path, llama_model_default_params());
+    if (n == 0 || !model) return fail("no ids, or the model is not loaded");
+    struct llama_context_params params = params_for(n);
+    params.embeddings = true;
+    params.pooling_type = LLAMA_POOLING_TYPE_RANK;
+    struct llama_context *context = llama_init_from_model(model, params);
+    FILE *out = fopen(out_path, "wb");
+    if (!context || !out) return fail("no context or no file");
+    size_t n_class = llama_model_n_cls_out(model);
+    bool ok = true;
+    for (int k = 1; k <= n && ok; k++) {
+        llama_memory_clear(llama_get_memory(context), true);
+        ok = llama_decode(context, llama_batch_get_one(ids, k)) == 0 &&
+             fwrite(llama_get_embeddings_seq(context, 0), sizeof(float), n_class, out) == n_class;
+    }
+    ok = fclose(out) == 0 && ok;
+    llama_free(context);
+    llama_model_free(model);
+    return ok ? 0 : fail("a batch is not computed");
 }
 
 static int chat(const char *format, bool asks, int n_text, char **texts)
@@ -172,5 +203,9 @@ int main(int argc, char **argv)
     }
     if (argc >= 4 && strcmp(argv[1], "chat") == 0) return chat(argv[2], argv[3][0] == '1', argc - 4, argv + 4);
     if (argc == 4 && strcmp(argv[1], "blocks") == 0) return blocks(argv[2], argv[3]);
-    return fail("logits MODEL IDS OUT whole|single, chat FORMAT 0|1 [ROLE TEXT]..., or blocks TYPE OUT");
+    if (argc == 5 && strcmp(argv[1], "rank") == 0) {
+        llama_backend_init();
+        return rank(argv[2], argv[3], argv[4]);
+    }
+    return fail("logits MODEL IDS OUT whole|single, rank MODEL IDS OUT, chat FORMAT 0|1 [ROLE TEXT]..., or blocks TYPE OUT");
 }

@@ -1,4 +1,4 @@
-"""The same answers as llama.cpp's: ids under its test vocabularies, chat formats, logits of random models.
+"""The same answers as llama.cpp's: ids under its test vocabularies, chat formats, logits of random models, scores of a reranker.
 
     python3 tests/peers/peers.py BUILD WORK SEED      (make test-peers)
 
@@ -75,7 +75,8 @@ def fetch():
 
 
 def compile_llama():
-    if os.path.exists(os.path.join(work, "llama")):
+    program, text = os.path.join(work, "llama"), os.path.join(HERE, "llama.c")
+    if os.path.exists(program) and os.path.getmtime(program) > os.path.getmtime(text):
         return
     jobs = os.environ.get("JOBS", "2")
     if not os.path.exists(os.path.join(work, "build", "bin", "test-llama-archs")):
@@ -85,7 +86,7 @@ def compile_llama():
         must("cmake", "--build", "build", "-j", jobs, "--target", "test-llama-archs", cwd=work)
     library = os.path.join(work, "build", "bin")
     must("cc", "-std=c17", "-O2", "-I", os.path.join(source, "include"), "-I", os.path.join(source, "ggml", "include"),
-         os.path.join(HERE, "llama.c"), "-o", os.path.join(work, "llama"), "-L" + library, "-lllama", "-lggml", "-lggml-base",
+         text, "-o", program, "-L" + library, "-lllama", "-lggml", "-lggml-base",
          "-Wl,-rpath," + library)
 
 
@@ -268,6 +269,15 @@ def add_model(name, path, dressed, ids):
         add_case("logits of " + name, compare)
 
 
+def compare_scores():
+    """The classes of the reranker of golden/rank, which test_rank.c compares with Hearth's."""
+    path, out = os.path.join(build, "data", "golden", "rank", "qwen3"), os.path.join(work, "rank.f32")
+    must(os.path.join(work, "llama"), "rank", path + ".gguf", path + ".ids", out)
+    found = largest_difference(np.fromfile(out, "<f4"), np.fromfile(path + ".f32", "<f4"))
+    print(f"     {found:.1e}")
+    assert found <= SMALLEST, found
+
+
 # ---- blocks --------------------------------------------------------------------------------------------------------
 
 
@@ -302,6 +312,7 @@ def main():
     add_chat()
     add_models()
     add_blocks()
+    add_case("scores of a reranker", compare_scores)
     for what, names in unsupported.items():
         print(f"not supported, {what}: {', '.join(names) or 'none'}", flush=True)
     cases.run_cases("peers.py")

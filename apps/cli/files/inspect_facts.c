@@ -32,6 +32,14 @@ bool value_type_is_signed(hth_gguf_type t)
 
 uint64_t tensor_n_weight(const hth_gguf_tensor *t) { return t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3]; }
 
+const hth_gguf_value *reranker_labels(const hth_model *model)
+{
+    char key[80];
+    snprintf(key, sizeof key, "%s.classifier.output_labels", model->hparams.arch->name);
+    const hth_gguf_value *v = hth_gguf_find(model->file, key);
+    return v && v->type == HTH_GGUF_ARRAY && v->element_type == HTH_GGUF_TEXT ? v : NULL;
+}
+
 const char *const *sparsity_modes(const hth_model *model, bool *exact)
 {
     static const char *const of_zeros[] = {"gate", "predictor", "threshold", NULL};

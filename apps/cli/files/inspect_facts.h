@@ -58,6 +58,9 @@ uint64_t tensor_n_weight(const hth_gguf_tensor *t);
  * whether the activation gives exact zeros; then the first one is exact. */
 const char *const *sparsity_modes(const hth_model *model, bool *exact);
 
+/* Names of the classes of a reranker; NULL: the file has none. */
+const hth_gguf_value *reranker_labels(const hth_model *model);
+
 /* inspect_sidecar.c: whether the file belongs to a model (general.architecture hearth.*), and its facts. */
 bool is_sidecar(const hth_gguf *file);
 hearth_error sidecar_check(const hth_gguf *file);

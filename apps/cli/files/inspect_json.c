@@ -95,6 +95,20 @@ static void json_selectors(json *j, const facts *f)
     json_word(j, "auto_why", chosen ? f->chosen_why : with_options(f->no_choice.message).text);
 }
 
+static void json_reranker(json *j, const hth_model *m)
+{
+    const hth_gguf_value *labels = reranker_labels(m);
+    json_open_compact(j, "reranker", '{');
+    json_uint(j, "n_class", m->n_class);
+    json_open_compact(j, "labels", '[');
+    for (uint64_t i = 0; labels && i < labels->n_element; i++) {
+        hth_str name = ((const hth_str *)labels->elements)[i];
+        json_text(j, NULL, name.bytes, name.n);
+    }
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
 static void json_model(json *j, const facts *f)
 {
     const hth_model *m = f->model;
@@ -109,6 +123,7 @@ static void json_model(json *j, const facts *f)
         json_uint(j, "n_mtp_block", h->n_block - h->n_layer);
         json_bool(j, "mtp_drafts", hth_model_has_mtp(m));
     }
+    if (hth_model_is_reranker(m)) json_reranker(j, m);
     json_uint(j, "d_model", h->d_model);
     json_uint(j, "n_head", h->n_head);
     json_uint(j, "n_head_kv", h->n_head_kv);

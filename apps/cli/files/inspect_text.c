@@ -141,6 +141,20 @@ static void print_mtp(const hth_model *m)
            hth_model_has_mtp(m) ? "the first one makes drafts" : "not used");
 }
 
+/* The head that scores pairs of texts. */
+static void print_rank_head(const facts *f)
+{
+    const hth_gguf_value *labels = reranker_labels(f->model);
+    if (!hth_model_is_reranker(f->model)) return;
+    label("reranker");
+    printf("a head of %u classes", f->model->n_class);
+    for (uint64_t i = 0; labels && i < labels->n_element && (f->all || i < SHOWN_ELEMENTS); i++) {
+        fputs(i ? ", " : ": ", stdout);
+        print_text(((const hth_str *)labels->elements)[i], f->all);
+    }
+    puts("; the first one is the score of a document at /v1/rerank of hearth serve");
+}
+
 /* The usual names of an activation with and without a gate. */
 static const char *ffn_name(hth_activation activation, bool gated)
 {
@@ -254,6 +268,7 @@ static void print_model(const facts *f)
         print_attention(f->model);
         print_other_mixers(f->model);
         print_mtp(f->model);
+        print_rank_head(f);
         print_ffn(f);
     }
     print_tokenizer(f);

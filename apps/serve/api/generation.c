@@ -29,6 +29,10 @@ const char *finish_word(finish_reason f)
 generation *generation_make(served_model *served, call *c, const answer_format *format, fields *f, problem *p)
 {
     bool ok = fields_read(c, f, p);
+    if (ok && served_model_is_reranker(served)) {
+        problem_set(p, 400, "", "this model is a reranker and writes no text: POST /v1/rerank scores documents");
+        ok = false;
+    }
     generation *g = ok ? calloc(1, sizeof *g) : NULL;
     if (ok && !g) fields_no_memory(f);
     if (!g) {

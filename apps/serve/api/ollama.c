@@ -136,8 +136,8 @@ static void answer_show(call *c, const served_model *served)
         write_details(&l.j, f);
         write_facts(&l.j, f);
         json_open_compact(&l.j, "capabilities", '[');
-        json_word(&l.j, NULL, "completion");
-        if (f->has_chat) json_word(&l.j, NULL, "tools");
+        json_word(&l.j, NULL, f->is_reranker ? "rerank" : "completion");
+        if (f->has_chat && !f->is_reranker) json_word(&l.j, NULL, "tools");
         json_close(&l.j, ']');
         ollama_write_time(&l.j, "modified_at", served->created);
     }

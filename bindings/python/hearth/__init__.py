@@ -237,7 +237,7 @@ class _Request(_Sized):
 # Enumerators, by the order of their values.
 _KV = ("f16", "f32", "q8_0")
 _SELECTORS = ("auto", "dense", "gate", "predictor", "threshold")
-_POOLINGS = ("auto", "mean", "first", "last")
+_POOLINGS = ("auto", "mean", "first", "last", "rank")
 _ANSWERS = ("text", "reasoning", "call", "arguments")
 _CONSTRAINTS = ("json_object", "json_schema", "choices", "grammar", "calls")
 _ENDS = ("goes_on", "may_end", "ends")
@@ -275,7 +275,7 @@ _FUNCTIONS = {
     "hearth_model_get_metadata_element": "ipnUp i", "hearth_model_get_token": "ipip token",
     "hearth_token_find": "ipcn", "hearth_token_special": "ipi kind", "hearth_devices_open": "sp",
     "hearth_devices_close": "vp", "hearth_devices_count": "np", "hearth_devices_get": "ipnp",
-    "hearth_cpu_level": "cn", "hearth_feature": "cnp", "hearth_tokenize": "spcnupp flags", "hearth_token_bos": "ip",
+    "hearth_cpu_level": "cn", "hearth_feature": "cnp", "hearth_tokenize": "spcnupp flags", "hearth_tokenize_pair": "spcncnpp", "hearth_token_bos": "ip",
     "hearth_token_eos": "ip", "hearth_token_is_eog": "bpi token", "hearth_detokenizer_open": "spbbp",
     "hearth_detokenizer_close": "vp", "hearth_detokenizer_push": "spipp token", "hearth_detokenizer_flush": "vppp",
     "hearth_chat_open": "spcp", "hearth_chat_open_template": "spcnp", "hearth_chat_close": "vp",
@@ -287,7 +287,7 @@ _FUNCTIONS = {
     "hearth_session_tokens": "pp", "hearth_session_n_ctx": "up", "hearth_session_truncate": "spu position",
     "hearth_session_fork": "spp", "hearth_session_save": "spc", "hearth_session_restore": "spc",
     "hearth_session_save_memory": "sppp", "hearth_session_restore_memory": "sppn",
-    "hearth_session_set_threads": "spu n_thread", "hearth_embedder_open": "sppp", "hearth_embedder_close": "vp",
+    "hearth_session_set_threads": "spu n_thread", "hearth_embedder_open": "sppp", "hearth_embedder_close": "vp", "hearth_embedder_n_dim": "up",
     "hearth_embed": "sppnp", "hearth_batch_open": "spuup n_tok n_thread", "hearth_batch_close": "vp",
     "hearth_batch_add": "spppn", "hearth_batch_run": "sp", "hearth_batch_clear": "vp", "hearth_sampler_open": "sppp",
     "hearth_sampler_close": "vp", "hearth_sampler_clone": "spp", "hearth_sampler_reseed": "vpU seed",
@@ -812,14 +812,13 @@ class Model(_Object):
 
     def embed(self, text: Prompt, *, pooling: str = "auto", normalize: bool = True, n_dim: int = 0) -> Floats:
         """A vector: what the last layer makes of the tokens, pooled as the file says, or as pooling does ("mean", "first",
-        "last"): d_model numbers, or the first n_dim of them, by default of length 1."""
+        "last"): d_model numbers, or the first n_dim of them, by default of length 1. "rank": see rerank."""
         return self.embed_many([text], pooling=pooling, normalize=normalize, n_dim=n_dim)[0]
 
     def embed_many(self, texts: Sequence[Prompt], *, pooling: str = "auto", normalize: bool = True,
                    n_dim: int = 0) -> List[Floats]:
         """The same of several texts, evaluated together: faster, with the same bits as one by one."""
         tokens = [self._tokens_of(text) for text in _several(texts, "texts")]
-        n_dim = n_dim or self.info.d_model
         kept = [_ids_of(ids) for ids in tokens]
         given = (_EmbedText * len(kept))(*[_EmbedText(tokens=ids, n_token=len(ids)) for ids in kept])
         options = _EmbedderOptions(n_ctx=max([1, *map(len, tokens)]), n_dim=n_dim, no_normalize=not normalize,
@@ -827,10 +826,20 @@ class Model(_Object):
         out = c_void_p()
         _call("hearth_embedder_open", self._pointer, byref(options), byref(out))
         with _Object("hearth_embedder_close", out, self._kept) as embedder:
+            n_dim = _lib.hearth_embedder_n_dim(embedder._pointer)
             pointer, values = embedder._pointer, (c_float * (len(kept) * n_dim))()
             _interruptible(self._cancel, lambda: _call("hearth_embed", pointer, given, len(kept), values))
         all_values = array.array("f", bytes(values))
         return [all_values[i * n_dim:(i + 1) * n_dim] for i in range(len(kept))]
+
+    def rerank(self, query: Text, documents: Sequence[Text]) -> List[float]:
+        """How well each document answers a query, from 0 to 1, by a reranker."""
+        pairs, query = [], _bytes_of(query)
+        for document in map(_bytes_of, _several(documents, "documents")):
+            ids, n = c_void_p(), c_size_t()
+            _call("hearth_tokenize_pair", self._pointer, query, len(query), document, len(document), byref(ids), byref(n))
+            pairs.append(_given_ids(ids, n))
+        return [scores[0] for scores in self.embed_many(pairs, pooling="rank", n_dim=1)]
 
     def chat(self, format: Optional[str] = None, *, template: Optional[Text] = None) -> Chat:
         """By the template in the file, a format by name (formats()), or a Jinja template."""
