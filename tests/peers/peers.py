@@ -77,8 +77,6 @@ def fetch():
 
 
 def compile_llama():
-    if os.path.exists(os.path.join(work, "llama")):
-        return
     jobs = os.environ.get("JOBS", "2")
     if not os.path.exists(os.path.join(work, "build", "bin", "test-llama-archs")):
         print("building llama.cpp: some ten minutes on two cores", flush=True)
