@@ -79,6 +79,9 @@ void nearest_offer(nearest *n, const char *name)
 
 /* ---- options that do not exist ------------------------------------------------------------- */
 
+#define CONVERSATION "-i -if -ins --interactive --interactive-first -cnv --conversation"
+#define OF_CONVERSATIONS \
+    " -sys --system-prompt -sysf --system-prompt-file --chat-template --chat-template-file --chat-template-kwargs"
 #define REFUSED FOREIGN_REFUSED, NULL
 #define COMMAND FOREIGN_COMMAND, NULL
 #define FLAG FOREIGN_FLAG, NULL
@@ -129,18 +132,17 @@ static const foreign_option foreign[] = {
     {"run", "--prompt-cache", VALUE, "--session FILE --save-session FILE, with the same FILE, keeps what was evaluated"},
     {"run", "--prompt-cache-all --prompt-cache-ro", FLAG, "--session FILE --save-session FILE keeps what was evaluated"},
     {"run", "-no-cnv --no-conversation -st --single-turn", FLAG, "run continues a text without a chat"},
-    {"run", "--no-context-shift", FLAG, "the text ends where the context is full"},
+    {"run serve", "--no-context-shift", FLAG, "a text ends where the context is full"},
     {"run", "--reasoning-format --reasoning-budget --reasoning -rea", VALUE, "run uses no template"},
     {"run", "--nowordwrap", FLAG, "run does not wrap lines"},
     {"run chat", "--keepalive", VALUE, "the model is there as long as the program runs"},
-    {"chat", "-i -if -ins --interactive --interactive-first -cnv --conversation", FLAG, "chat is always a conversation"},
+    {"chat", CONVERSATION, FLAG, "chat is always a conversation"},
     {"chat", "--context-shift", FLAG, "chat drops the oldest turns when the context is full"},
     {"chat", "--reasoning-format", VALUE, "reasoning is dim on a terminal"},
     {"chat", "--prompt-cache", VALUE, "/save FILE and /load FILE keep a conversation"},
     {"chat", "--prompt-cache-all --prompt-cache-ro", FLAG, "/save FILE and /load FILE keep a conversation"},
     {"serve", "--embedding --embeddings --rerank --reranking --metrics --slots --props", FLAG, "these endpoints are always there"},
     {"serve", "--no-slots", FLAG, "/slots shows no text of a client"},
-    {"serve", "--no-context-shift", FLAG, "an answer ends where the context is full"},
     {"serve", "--reasoning-format", FOREIGN_VALUE, "auto|deepseek|deepseek-legacy",
      "reasoning is a field of its own in answers"},
     {"serve", "--slot-save-path -sps --slot-prompt-similarity --cache-reuse -cram --cache-ram", VALUE,
@@ -159,8 +161,7 @@ static const foreign_option foreign[] = {
     {"perplexity", "--ppl-stride", FOREIGN_VALUE, "0", "each chunk is scored by its second half"},
 
     /* Those that mean another command. */
-    {"run", "-i -if -ins --interactive --interactive-first -cnv --conversation -sys --system-prompt -sysf "
-            "--system-prompt-file --chat-template --chat-template-file --chat-template-kwargs", COMMAND, "chat"},
+    {"run", CONVERSATION OF_CONVERSATIONS, COMMAND, "chat"},
     {"run chat serve", "--list-devices", COMMAND, "devices"},
 
     /* Those that would change one of both, or ask for what is elsewhere. */
@@ -192,9 +193,7 @@ static const foreign_option foreign[] = {
     {"", "-mm --mmproj -mmu --mmproj-url --mmproj-auto --image --audio --image-min-tokens", REFUSED, "Hearth reads text alone"},
     {"", "--adaptive-target --adaptive-decay", REFUSED, "this sampler is not there; --help lists those that are"},
     {"", "-bf --binary-file", REFUSED, "-f FILE"},
-    {"", "-i -if -ins --interactive --interactive-first -cnv --conversation -sys --system-prompt -sysf "
-         "--system-prompt-file --chat-template --chat-template-file --chat-template-kwargs", REFUSED,
-     "to talk with a model: hearth chat MODEL"},
+    {"", CONVERSATION OF_CONVERSATIONS, REFUSED, "to talk with a model: hearth chat MODEL"},
     {"", "-mu --model-url -dr --docker-repo", REFUSED, "-hf REPO[:QUANT] fetches a model of Hugging Face"},
     {"", "-hft --hf-token", REFUSED, "tokens are seen by all users in a command; HF_TOKEN holds it"},
     {"", "-hfd -hfrd --hf-repo-draft", REFUSED, "hearth pull REPO fetches it, then --draft REPO"},

@@ -95,8 +95,9 @@ static bool is_hex(const char *text, size_t n)
 
 static bool add_file(hub_files *out, const hub_file *f)
 {
-    if (out->n % 64 == 0) {
-        hub_file *more = realloc(out->at, (out->n + 64) * sizeof *more);
+    enum { N_FIRST = 64 };
+    if (out->n == 0 || (out->n >= N_FIRST && (out->n & (out->n - 1)) == 0)) { /* doubled at each power of two */
+        hub_file *more = realloc(out->at, (out->n ? 2 * out->n : N_FIRST) * sizeof *more);
         if (!more) return false;
         out->at = more;
     }
@@ -195,7 +196,8 @@ hearth_status hub_api_files(hub_http *http, const hub_request *request, hub_file
                           "%s: its list of files goes on at '%.200s', where hearth does not go",
                           request->repo, reply.link);
     }
-    if (st != HEARTH_OK) hub_free_files(out);
+    if (st == HEARTH_OK) hub_sort_files(out);
+    else hub_free_files(out);
     return st;
 }
 

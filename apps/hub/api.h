@@ -5,7 +5,7 @@
 #include "hub/http.h"
 #include "text/json.h"
 
-/* The files of the requested revision; freed by hub_free_files. ARGUMENT: no such repository or revision, or no
+/* The files of the requested revision, sorted; freed by hub_free_files. ARGUMENT: no such repository or revision, or no
  * access; FORMAT; IO; MEMORY; CANCELLED. */
 hearth_status hub_api_files(hub_http *http, const hub_request *request, hub_files *out, hearth_error *err);
 /* The error for a status other than 200 and 206. file: NULL for the repository itself. */

@@ -209,10 +209,36 @@ void hub_free_files(hub_files *files)
     *files = (hub_files){.n = 0};
 }
 
+/* By stem, then by the number of parts: negative, 0 or positive. */
+static int compare_models(const hub_file *a, const hub_file *b)
+{
+    int by_byte = memcmp(a->path, b->path, a->n_stem < b->n_stem ? a->n_stem : b->n_stem);
+    if (by_byte || a->n_stem != b->n_stem) return by_byte ? by_byte : a->n_stem < b->n_stem ? -1 : 1;
+    return (a->n_part > b->n_part) - (a->n_part < b->n_part);
+}
+
+static int compare_parts(const void *a, const void *b)
+{
+    const hub_file *x = a, *y = b;
+    int by_model = compare_models(x, y);
+    return by_model ? by_model : (x->part > y->part) - (x->part < y->part);
+}
+
+void hub_sort_files(hub_files *files)
+{
+    hub_file_name name;
+    for (size_t i = 0; i < files->n; i++) {
+        hub_file *f = &files->at[i];
+        f->n_stem = hub_parse_file(f->path, &name) ? strlen(name.stem) : 0;
+        f->part = f->n_stem ? name.part : 0, f->n_part = f->n_stem ? name.n_part : 0;
+    }
+    if (files->n > 1) qsort(files->at, files->n, sizeof *files->at, compare_parts);
+}
+
 /* Whether the file is the first part of a model. */
 static bool is_first(const hub_file *f, hub_file_name *name)
 {
-    return hub_parse_file(f->path, name) && name->part == 1;
+    return f->part == 1 && hub_parse_file(f->path, name);
 }
 
 static bool is_called(const hub_file *f, const char *want)
@@ -223,24 +249,19 @@ static bool is_called(const hub_file *f, const char *want)
 
 const hub_file *hub_part_of(const hub_files *files, size_t first, uint32_t part)
 {
-    hub_file_name wanted, name;
-    if (!hub_parse_file(files->at[first].path, &wanted)) return NULL;
-    for (size_t i = 0; i < files->n; i++)
-        if (hub_parse_file(files->at[i].path, &name) && name.part == part && name.n_part == wanted.n_part &&
-            strcmp(name.stem, wanted.stem) == 0)
-            return &files->at[i];
-    return NULL;
+    hub_file wanted = files->at[first];
+    wanted.part = part;
+    return bsearch(&wanted, files->at, files->n, sizeof wanted, compare_parts);
 }
 
 /* Selects by file name; any part may be named. */
 static size_t choose_file(const hub_files *files, const char *want, size_t *chosen)
 {
     size_t n = 0;
-    hub_file_name named, name;
     for (size_t i = 0; i < files->n; i++) {
-        if (!is_called(&files->at[i], want) || !hub_parse_file(files->at[i].path, &named)) continue;
-        for (size_t k = 0; k < files->n; k++)
-            if (is_first(&files->at[k], &name) && strcmp(name.stem, named.stem) == 0) *chosen = k, n++;
+        if (files->at[i].part == 0 || !is_called(&files->at[i], want)) continue;
+        const hub_file *first = hub_part_of(files, i, 1);
+        if (first) *chosen = (size_t)(first - files->at), n++;
     }
     return n;
 }
@@ -276,8 +297,7 @@ static size_t choose_default(const hub_files *files, size_t *chosen)
 static size_t n_models(const hub_files *files)
 {
     size_t n = 0;
-    hub_file_name name;
-    for (size_t i = 0; i < files->n; i++) n += is_first(&files->at[i], &name);
+    for (size_t i = 0; i < files->n; i++) n += files->at[i].part == 1;
     return n;
 }
 
@@ -305,16 +325,14 @@ hearth_status hub_choose(const hub_files *files, const hub_request *request, siz
 void hub_say_choices(const hub_files *files, const hub_watch *watch)
 {
     hub_file_name name;
-    for (size_t i = 0; i < files->n; i++) {
-        if (!is_first(&files->at[i], &name)) continue;
+    for (size_t i = 0, next; i < files->n; i = next) {
+        const hub_file *first = &files->at[i];
         char line[HUB_NAME + 120];
-        uint64_t size = 0;
-        for (uint32_t p = 1; p <= name.n_part && p <= files->n; p++) {
-            const hub_file *f = hub_part_of(files, i, p);
-            if (f) size += f->size;
-        }
-        snprintf(line, sizeof line, "%-12s %11s  %s", name.quant, hth_format_bytes(size).text,
-                 files->at[i].path);
+        uint64_t size = first->size;
+        for (next = i + 1; next < files->n && compare_models(first, &files->at[next]) == 0; next++)
+            if (files->at[next].part != files->at[next - 1].part) size += files->at[next].size;
+        if (!is_first(first, &name)) continue;
+        snprintf(line, sizeof line, "%-12s %11s  %s", name.quant, hth_format_bytes(size).text, first->path);
         watch->say(watch->user, line);
     }
 }

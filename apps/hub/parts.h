@@ -60,6 +60,8 @@ typedef struct hub_file {
     uint64_t size;
     char etag[65];   /* name of the blob: SHA-256 for large files, Git's hash for others */
     bool has_sha256; /* etag is a SHA-256 */
+    size_t n_stem;   /* what hub_sort_files has of its name: hub_file_name; part is 0 of a file that is none of a model */
+    uint32_t part, n_part;
 } hub_file;
 typedef struct hub_files {
     char commit[41];
@@ -67,13 +69,16 @@ typedef struct hub_files {
     size_t n;
 } hub_files;
 void hub_free_files(hub_files *files);
+/* The parts of a model stand together from now on, in their order. The functions below need it: a listing may have hundreds
+ * of thousands of files, each of which says that it is one of 99999 parts. */
+void hub_sort_files(hub_files *files);
 
 /* The index of the first part of the requested file. ARGUMENT: none, or more than one. */
 hearth_status hub_choose(const hub_files *files, const hub_request *request, size_t *chosen,
                          hearth_error *err);
-/* The i-th part of that file, or NULL. */
+/* A part of the same model as a file of the list, or NULL. */
 const hub_file *hub_part_of(const hub_files *files, size_t first, uint32_t part);
-/* Calls say with one line per model that can be selected. */
+/* Calls say with one line per model that can be selected, in the order of their names. */
 void hub_say_choices(const hub_files *files, const hub_watch *watch);
 /* "ORG/NAME:Q4_0", or with the file's path if another of `paths` has the same quantisation. */
 void hub_cache_name(const char *repo, const char *path, const char *const *paths, size_t n,

@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -211,6 +212,10 @@ enum {
 /* The low half of an argument; the kernel takes no more of those that are looked at. Both architectures are little-endian. */
 #define ARGUMENT(I) LOAD(args[I])
 
+/* A call with one of these bits in an argument. */
+#define REFUSE_BITS(CALL, I, BITS)                                                                                              \
+    IF(BPF_JEQ, CALL, 0, 4), ARGUMENT(I), IF(BPF_JSET, BITS, 0, 1), RETURN(REFUSED), RETURN(SECCOMP_RET_ALLOW)
+
 /* A process under LeakSanitizer traces itself from a process of its own when it ends. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -255,6 +260,12 @@ static bool filter_calls(void)
         LOAD(nr), IF(BPF_JGT, LATER_LAST, 0, 1), RETURN(UNKNOWN),
         /* the network beyond the open sockets */
         REFUSE(SYS_socket), REFUSE(SYS_connect), REFUSE(SYS_bind), REFUSE(SYS_listen),
+        /* a listening socket that is shut down can be connected by the first bytes that are sent */
+        REFUSE_BITS(SYS_sendto, 3, MSG_FASTOPEN), REFUSE_BITS(SYS_sendmsg, 2, MSG_FASTOPEN), REFUSE_BITS(SYS_sendmmsg, 3, MSG_FASTOPEN),
+        /* memory and queues that processes share by a name or a number */
+        REFUSE(SYS_shmget), REFUSE(SYS_shmat), REFUSE(SYS_shmctl), REFUSE(SYS_semget), REFUSE(SYS_semop), REFUSE(SYS_semtimedop),
+        REFUSE(SYS_semctl), REFUSE(SYS_msgget), REFUSE(SYS_msgsnd), REFUSE(SYS_msgrcv), REFUSE(SYS_msgctl), REFUSE(SYS_mq_open),
+        REFUSE(SYS_mq_unlink),
         /* programs and other processes */
         REFUSE(SYS_execve), REFUSE(SYS_execveat), REFUSE_PTRACE REFUSE(SYS_process_vm_readv),
         REFUSE(SYS_process_vm_writev), REFUSE(LATER_PROCESS_MADVISE), REFUSE(LATER_PROCESS_MRELEASE), REFUSE(SYS_kcmp),
@@ -266,7 +277,7 @@ static bool filter_calls(void)
         REFUSE(SYS_linkat), REFUSE(SYS_symlinkat), REFUSE(SYS_mknodat), REFUSE(SYS_setxattr), REFUSE(SYS_lsetxattr),
         REFUSE(SYS_fsetxattr), REFUSE(LATER_SETXATTRAT), REFUSE(SYS_removexattr), REFUSE(SYS_lremovexattr),
         REFUSE(SYS_fremovexattr), REFUSE(LATER_REMOVEXATTRAT), REFUSE(LATER_FILE_SETATTR),
-        REFUSE(SYS_name_to_handle_at), REFUSE(SYS_open_by_handle_at), REFUSE(SYS_fanotify_init),
+        REFUSE(SYS_name_to_handle_at), REFUSE(SYS_open_by_handle_at), REFUSE(SYS_fanotify_init), REFUSE(SYS_inotify_add_watch),
         /* file systems */
         REFUSE(SYS_mount), REFUSE(SYS_umount2), REFUSE(SYS_pivot_root), REFUSE(SYS_chroot), REFUSE(LATER_OPEN_TREE),
         REFUSE(LATER_OPEN_TREE_ATTR), REFUSE(LATER_MOVE_MOUNT), REFUSE(LATER_FSOPEN), REFUSE(LATER_FSCONFIG),
@@ -275,7 +286,8 @@ static bool filter_calls(void)
         /* the kernel, users, and calls with a record of faults */
         REFUSE(SYS_bpf), REFUSE(SYS_perf_event_open), REFUSE(SYS_userfaultfd), REFUSE(SYS_keyctl), REFUSE(SYS_add_key),
         REFUSE(SYS_request_key), REFUSE(SYS_init_module), REFUSE(SYS_finit_module), REFUSE(SYS_delete_module),
-        REFUSE(SYS_kexec_load), REFUSE(SYS_reboot), REFUSE(SYS_syslog), REFUSE(SYS_acct), REFUSE(SYS_settimeofday),
+        REFUSE(SYS_kexec_load), REFUSE(SYS_kexec_file_load),
+        REFUSE(SYS_reboot), REFUSE(SYS_syslog), REFUSE(SYS_acct), REFUSE(SYS_settimeofday),
         REFUSE(SYS_clock_settime), REFUSE(SYS_adjtimex), REFUSE(SYS_clock_adjtime), REFUSE(SYS_sethostname),
         REFUSE(SYS_setdomainname), REFUSE(SYS_vhangup), REFUSE(SYS_setuid), REFUSE(SYS_setgid), REFUSE(SYS_setreuid),
         REFUSE(SYS_setregid), REFUSE(SYS_setresuid), REFUSE(SYS_setresgid), REFUSE(SYS_setfsuid), REFUSE(SYS_setfsgid),
@@ -285,8 +297,15 @@ static bool filter_calls(void)
         IF(BPF_JEQ, SYS_clone, 0, 4), ARGUMENT(0), IF(BPF_JSET, ALLOWED_CLONES, 0, 1), RETURN(SECCOMP_RET_ALLOW), RETURN(REFUSED),
         /* signals to itself alone, as raise and abort send them */
         IF(BPF_JEQ, SYS_tgkill, 0, 4), ARGUMENT(0), IF(BPF_JEQ, (uint32_t)getpid(), 0, 1), RETURN(SECCOMP_RET_ALLOW), RETURN(REFUSED),
-        /* no keys typed into the terminal that it was started from */
-        IF(BPF_JEQ, SYS_ioctl, 0, 4), ARGUMENT(1), IF(BPF_JEQ, TIOCSTI, 1, 0), IF(BPF_JEQ, TIOCLINUX, 0, 1), RETURN(REFUSED),
+        /* limits of itself alone */
+        IF(BPF_JEQ, SYS_prlimit64, 0, 5), ARGUMENT(0), IF(BPF_JEQ, 0, 1, 0), IF(BPF_JEQ, (uint32_t)getpid(), 0, 1),
+        RETURN(SECCOMP_RET_ALLOW), RETURN(REFUSED),
+        /* no signals to the owner of a descriptor, who may be any process */
+        IF(BPF_JEQ, SYS_fcntl, 0, 6), ARGUMENT(1), IF(BPF_JEQ, F_SETOWN, 2, 0), IF(BPF_JEQ, F_SETOWN_EX, 1, 0),
+        IF(BPF_JEQ, F_SETSIG, 0, 1), RETURN(REFUSED), RETURN(SECCOMP_RET_ALLOW),
+        /* nor by other calls, and no keys typed into the terminal that it was started from */
+        IF(BPF_JEQ, SYS_ioctl, 0, 6), ARGUMENT(1), IF(BPF_JEQ, FIOSETOWN, 3, 0), IF(BPF_JEQ, SIOCSPGRP, 2, 0),
+        IF(BPF_JEQ, TIOCSTI, 1, 0), IF(BPF_JEQ, TIOCLINUX, 0, 1), RETURN(REFUSED),
         RETURN(SECCOMP_RET_ALLOW),
     };
     return install(code, sizeof code / sizeof *code);

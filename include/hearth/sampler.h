@@ -49,7 +49,7 @@ typedef struct hearth_sampler_options {
     int32_t mirostat;         /* 1 or 2: the version; 0: off */
     float mirostat_tau;       /* the surprise that texts are held at, in bits; 0: 5 */
     float mirostat_eta;       /* how fast; 0: 0.1 */
-    const char *const *dry_breakers; /* [n_dry_breaker] texts that no repetition goes across; NULL: "\n", ":", "\"", "*" */
+    const char *const *dry_breakers; /* [n_dry_breaker] texts that no repetition goes across, and that it does not penalise; NULL: "\n", ":", "\"", "*" */
     size_t n_dry_breaker;
 } hearth_sampler_options;
 

@@ -140,7 +140,7 @@ static uint32_t add_until(calls_compiler *c, uint32_t tail, const char *mark)
 
 /* ---- arguments ------------------------------------------------------------------------------------------------ */
 
-/* The texts of const or enum between marks, or any text up to the second one. */
+/* The texts of const or enum between marks, of a form or of a length, or any text up to the second one. */
 static uint32_t add_text(calls_compiler *c, uint32_t tail, const hth_json *parameters, const hth_json *schema,
                          const char *open, const char *close)
 {
@@ -149,7 +149,11 @@ static uint32_t add_text(calls_compiler *c, uint32_t tail, const hth_json *param
     tail = add_marked(c, tail, open);
     if (hth_json_kind_of(only) == HTH_JSON_TEXT)
         return add_marked(c, hth_grammar_text(c->g, tail, only->text.bytes, only->text.n), close);
-    if (!list || list->kind != HTH_JSON_ARRAY) return add_until(c, tail, close);
+    if (!list || list->kind != HTH_JSON_ARRAY) {
+        const char *mark = close + (*close == '\n');
+        bool is_whole = hth_compile_text(c->g, target, (unsigned char)*mark, c->notes, &tail);
+        return is_whole ? add_marked(c, tail, close) : add_until(c, tail, close);
+    }
     hth_grammar_fork f = hth_grammar_fork_begin(c->g, tail);
     for (const hth_json *v = list->child; v; v = v->next)
         if (v->kind == HTH_JSON_TEXT)
@@ -276,10 +280,12 @@ static uint32_t add_literal_list(calls_compiler *c, uint32_t tail, const hth_jso
 static uint32_t add_literal(calls_compiler *c, uint32_t tail, const hth_json *root, const hth_json *schema)
 {
     static const char *const of_list[] = {"items", NULL}, *const of_object[] = {"properties", "required", "additionalProperties", NULL};
+    static const char *const forms[] = {"minLength", "maxLength", "pattern", "format"};
     const char *quote = c->format->quote;
     bool is_text = hth_schema_takes_text(root, schema, NULL), is_python = !quote[1];
     const hth_json *target = hth_schema_target(root, schema), *items = hth_json_member(schema, "items");
-    bool has_values = hth_json_member(target, "enum") || hth_json_member(target, "const");
+    bool has_values = hth_json_member(target, "enum") || hth_json_member(target, "const"), has_form = has_values;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) has_form |= hth_json_member(target, forms[i]) != NULL;
     if (is_text && !is_python) return add_text(c, tail, root, schema, quote, quote);
     if (!is_python && items && has_only(schema, "array", of_list)) return add_literal_list(c, tail, root, items);
     if (!is_python && hth_json_member(schema, "properties") && has_only(schema, "object", of_object))
@@ -287,7 +293,7 @@ static uint32_t add_literal(calls_compiler *c, uint32_t tail, const hth_json *ro
     hth_grammar_fork f = hth_grammar_fork_begin(c->g, tail);
     hth_grammar_end_branch(c->g, &f, add_json(c, hth_grammar_branch(c->g, &f), root, schema));
     if (is_text && has_values) hth_grammar_end_branch(c->g, &f, add_text(c, hth_grammar_branch(c->g, &f), root, schema, quote, quote));
-    if (is_text && !has_values) hth_grammar_end_branch(c->g, &f, add_plain_text(c, hth_grammar_branch(c->g, &f)));
+    if (is_text && !has_form) hth_grammar_end_branch(c->g, &f, add_plain_text(c, hth_grammar_branch(c->g, &f)));
     if (is_python && !has_values && hth_json_is_word(hth_json_member(target, "type"), "boolean"))
         add_word(c, &f, "True"), add_word(c, &f, "False");
     return hth_grammar_fork_end(c->g, &f);
@@ -328,10 +334,11 @@ static uint32_t add_literals(calls_compiler *c, uint32_t tail, const hth_json *r
     return end;
 }
 
-/* JSON: an object, even if the schema would allow other values. */
+/* JSON: an object, even if the schema would allow other values. A function without parameters has no arguments. */
 static uint32_t add_object(calls_compiler *c, uint32_t tail, const hth_json *parameters)
 {
-    bool is_open = !parameters || parameters->kind != HTH_JSON_OBJECT || parameters->n == 0;
+    if (!parameters || parameters->kind == HTH_JSON_NULL) return hth_grammar_text(c->g, tail, "{}", 2);
+    bool is_open = parameters->kind != HTH_JSON_OBJECT || parameters->n == 0;
     uint32_t rule =
         is_open ? c->rules.object : hth_compile_schema_tree(c->g, c->names, parameters, parameters, c->notes);
     return hth_grammar_call(c->g, tail, rule);

@@ -27,6 +27,7 @@ typedef struct parser {
     group groups[MAX_DEPTH];
     size_t n_group;
     bool after_end; /* behind $ */
+    uint32_t end;   /* a character that ends the texts; 0: they are JSON strings */
     hearth_error *err;
 } parser;
 
@@ -210,11 +211,18 @@ static hearth_status take_class(parser *p, hth_char_set *set)
     return ok ? HEARTH_OK : bad(p, HEARTH_ERROR_UNSUPPORTED, "a class with too many ranges");
 }
 
+static uint32_t one_of(parser *p, uint32_t tail, hth_char_set *set)
+{
+    if (p->end == 0) return hth_json_char(p->g, tail, set);
+    (void)hth_char_set_remove(set, p->end, p->end);
+    return hth_grammar_char(p->g, tail, set);
+}
+
 static void add_set(parser *p, hth_char_set *set)
 {
     hth_char_set_normalise(set);
     begin_part(p);
-    finish_part(p, hth_json_char(p->g, p->tail, set), (hth_pattern_lengths){1, 1});
+    finish_part(p, one_of(p, p->tail, set), (hth_pattern_lengths){1, 1});
 }
 
 static void add_char(parser *p, uint32_t c)
@@ -228,9 +236,9 @@ static void add_char(parser *p, uint32_t c)
 /* What may come before and behind an expression that does not say ^ or $. */
 static void add_anything(parser *p)
 {
-    static const hth_char_set all = {{{0, HTH_MAX_CODE_POINT}}, 1};
+    hth_char_set all = {{{0, HTH_MAX_CODE_POINT}}, 1};
     begin_part(p);
-    uint32_t tail = hth_json_char(p->g, p->head, &all);
+    uint32_t tail = one_of(p, p->head, &all);
     tail = hth_grammar_repeat_since(p->g, p->head, tail, 0, HTH_GRAMMAR_UNBOUNDED);
     finish_part(p, tail, (hth_pattern_lengths){0, HTH_GRAMMAR_UNBOUNDED});
     end_part(p);
@@ -377,13 +385,13 @@ static hearth_status take_part(parser *p)
     return st;
 }
 
-hearth_status hth_pattern_add(hth_grammar *g, uint32_t *tail, hth_str pattern, hth_pattern_lengths *lengths,
+hearth_status hth_pattern_add(hth_grammar *g, uint32_t *tail, hth_str pattern, uint32_t end, hth_pattern_lengths *lengths,
                               hearth_error *err)
 {
     parser *p = hth_alloc(1, sizeof *p);
     if (!p) return hth_fail_memory(err, sizeof *p, "a pattern");
     hearth_error why = {.status = HEARTH_OK};
-    *p = (parser){.g = g, .text = pattern.bytes, .n = pattern.n, .tail = *tail, .err = &why};
+    *p = (parser){.g = g, .text = pattern.bytes, .n = pattern.n, .tail = *tail, .end = end, .err = &why};
     hearth_status st = begin_group(p);
     while (st == HEARTH_OK && p->at < p->n && hth_grammar_ok(g)) st = take_part(p);
     if (st == HEARTH_OK && p->n_group > 1) st = bad(p, HEARTH_ERROR_FORMAT, "a group is not closed");

@@ -9,11 +9,12 @@ typedef struct hth_pattern_lengths {
     uint32_t min, max;
 } hth_pattern_lengths;
 
-/* Adds the contents of all JSON strings that an expression matches; anywhere in the string, unless ^ and $ say more.
+/* Adds the contents of all JSON strings that an expression matches; anywhere in the string, unless ^ and $ say more. With
+ * an `end`, which is a character, they are no JSON but the texts themselves, without that character.
  * Supported: characters, escapes, classes, groups, alternatives, quantifiers, ^ and $ at the ends of the alternatives
  * of the whole expression. UNSUPPORTED names what is not: look-around, back references, \b, \p. FORMAT: bad syntax.
  * Other failures are the grammar's. */
-hearth_status hth_pattern_add(hth_grammar *g, uint32_t *tail, hth_str pattern, hth_pattern_lengths *lengths,
+hearth_status hth_pattern_add(hth_grammar *g, uint32_t *tail, hth_str pattern, uint32_t end, hth_pattern_lengths *lengths,
                               hearth_error *err);
 
 #endif

@@ -252,22 +252,57 @@ static hth_str expression_of(const hth_schema_facts *facts)
     return (hth_str){"", 0};
 }
 
-static uint32_t add_string(hth_schema_compiler *c, uint32_t tail, const hth_schema_facts *facts)
+/* The texts of an expression: hth_pattern_add. */
+static uint32_t add_expression(hth_schema_compiler *c, uint32_t tail, const hth_schema_facts *facts, uint32_t end)
 {
-    hth_str expression = expression_of(facts);
     hth_pattern_lengths lengths;
     hearth_error why;
-    if (facts->min_length > facts->max_length) return HTH_GRAMMAR_NOTHING;
-    if (expression.n == 0) return hth_json_string(&c->rules, tail, facts->min_length, facts->max_length);
     const hth_json *at = facts->pattern ? facts->pattern : facts->format;
-    tail = hth_grammar_byte(c->g, tail, '"');
-    hearth_status st = hth_pattern_add(c->g, &tail, expression, &lengths, &why);
+    hearth_status st = hth_pattern_add(c->g, &tail, expression_of(facts), end, &lengths, &why);
     if (st == HEARTH_ERROR_UNSUPPORTED) hth_schema_drop(c, at, "%s", why.message);
     else if (st != HEARTH_OK) hth_schema_fail(c, st, at, "%s", why.message);
     else if (lengths.min < facts->min_length || lengths.max > facts->max_length)
         hth_schema_drop(
             c, at, "minLength or maxLength beside it is supported only where all its texts have such a length");
+    return tail;
+}
+
+static uint32_t add_string(hth_schema_compiler *c, uint32_t tail, const hth_schema_facts *facts)
+{
+    if (facts->min_length > facts->max_length) return HTH_GRAMMAR_NOTHING;
+    if (expression_of(facts).n == 0) return hth_json_string(&c->rules, tail, facts->min_length, facts->max_length);
+    tail = add_expression(c, hth_grammar_byte(c->g, tail, '"'), facts, 0);
     return hth_grammar_byte(c->g, tail, '"');
+}
+
+/* From min to max characters, none of which is `end`. */
+static uint32_t add_characters(hth_grammar *g, uint32_t tail, uint32_t end, uint32_t min, uint32_t max)
+{
+    hth_char_set set = {{{1, HTH_MAX_CODE_POINT}}, 1};
+    (void)hth_char_set_remove(&set, end, end);
+    uint32_t head = hth_grammar_point(g, tail);
+    return hth_grammar_repeat_since(g, head, hth_grammar_char(g, head, &set), min, max);
+}
+
+bool hth_compile_text(hth_grammar *g, const hth_json *schema, uint32_t end, hth_schema_notes *notes, uint32_t *tail)
+{
+    enum { MAX_COUNTED = 256 }; /* longer ones may be programs or pages, which have the character */
+    hth_schema_compiler c = {.g = g, .notes = notes, .root = schema};
+    hth_schema_set set = {.entry = {{schema, 0}}, .n = 1};
+    hth_schema_facts facts;
+    if (hth_json_kind_of(schema) != HTH_JSON_OBJECT) return false;
+    hth_schema_get_facts(&c, &set, &facts);
+    if (expression_of(&facts).n > 0) {
+        *tail = add_expression(&c, *tail, &facts, end);
+        return true;
+    }
+    bool is_short = facts.max_length <= MAX_COUNTED;
+    if (!is_short && facts.max_length != HTH_GRAMMAR_UNBOUNDED)
+        hth_schema_note(&c, schema, "maxLength above 256 is not enforced where the model writes the text between marks");
+    const uint32_t min = facts.min_length > MAX_COUNTED ? MAX_COUNTED : facts.min_length;
+    if (facts.min_length > facts.max_length) *tail = HTH_GRAMMAR_NOTHING;
+    else if (is_short || min > 0) *tail = add_characters(g, *tail, end, min, is_short ? facts.max_length : min);
+    return is_short;
 }
 
 static uint32_t add_number(hth_schema_compiler *c, uint32_t tail, const hth_schema_facts *facts)

@@ -113,17 +113,31 @@ static int32_t back(const hth_dry *d, size_t i) { return d->ring[(d->at + d->cap
 
 /* ---- penalties ----------------------------------------------------------------------------------------- */
 
-/* The longest breaker that begins at the i-th token from the end; SIZE_MAX: none. */
-static size_t breaker_at(const hth_dry *d, size_t i)
+/* The first breaker that begins with this token or a larger one. */
+static size_t find_breaker(const hth_dry *d, int32_t token)
 {
-    size_t low = 0, high = d->n_breaker, longest = SIZE_MAX;
-    const int32_t token = back(d, i);
+    size_t low = 0, high = d->n_breaker;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (d->breakers[middle].token < token) low = middle + 1;
         else high = middle;
     }
-    for (; low < d->n_breaker && d->breakers[low].token == token; low++) {
+    return low;
+}
+
+static bool is_breaker(const hth_dry *d, int32_t token)
+{
+    for (size_t i = find_breaker(d, token); i < d->n_breaker && d->breakers[i].token == token; i++)
+        if (d->breakers[i].n_tail == 0) return true;
+    return false;
+}
+
+/* The longest breaker that begins at the i-th token from the end; SIZE_MAX: none. */
+static size_t breaker_at(const hth_dry *d, size_t i)
+{
+    size_t longest = SIZE_MAX;
+    const int32_t token = back(d, i);
+    for (size_t low = find_breaker(d, token); low < d->n_breaker && d->breakers[low].token == token; low++) {
         const hth_dry_breaker *b = &d->breakers[low];
         bool is_there = b->n_tail <= i && (longest == SIZE_MAX || b->n_tail > longest);
         for (size_t k = 0; k < b->n_tail && is_there; k++) is_there = b->tail[k] == back(d, i - 1 - k);
@@ -180,6 +194,7 @@ void hth_dry_apply(hth_dry *d, float *logits)
         const int32_t token = back(d, i - 1), n = d->longest[token];
         if (n == 0) continue;
         d->longest[token] = 0;
+        if (is_breaker(d, token)) continue; /* it ends a repetition: a list may go on with its line ends */
         double x = (double)logits[token] - d->multiplier * grow(d->base, n - d->allowed);
         if (logits[token] != -INFINITY) logits[token] = (float)(x < -(double)FLT_MAX ? -(double)FLT_MAX : x);
     }

@@ -1,5 +1,5 @@
 /* DRY (pi6am 2024): a token that would lengthen what the text has said already is penalised, the more the longer the
- * repetition is. Texts as line ends break repetitions. */
+ * repetition is. Texts as line ends break repetitions, and are not penalised. */
 #ifndef HTH_SAMPLE_DRY_H
 #define HTH_SAMPLE_DRY_H
 

@@ -50,10 +50,10 @@ static bool has_penalties(const hearth_sampler_options *p)
     return !neutral;
 }
 
-/* Without top-k every token may be a candidate. Greedy sampling needs none. */
+/* Without top-k every token may be a candidate. Greedy sampling needs one. */
 static size_t candidates_needed(const hearth_sampler_options *p, int32_t n_vocab)
 {
-    if (p->temperature == 0.0f) return 0;
+    if (p->temperature == 0.0f) return 1;
     bool cuts = p->top_k > 0 && p->top_k < n_vocab && p->mirostat == 0;
     return cuts ? (size_t)p->top_k : (size_t)n_vocab;
 }
@@ -350,45 +350,69 @@ static double temperature_of(const hearth_sampler *s, hth_sample_candidate *c, s
     return hth_sample_dynamic_temperature(c, n, low, usual + range, (double)p->dynatemp_exponent);
 }
 
-/* The first candidate at which the cumulative weight exceeds the fraction u of the total. */
-static size_t draw_weighed(hearth_sampler *s, const hth_sample_candidate *c, size_t n, double sum)
+static void list_filtered(hearth_sampler *s, hth_sample_choice *of)
 {
-    const double target = hth_sample_random_unit(&s->random) * sum;
+    const hearth_sampler_options *p = &s->params;
+    of->n = filter(s, of->n);
+    if (p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f && of->n > 1 &&
+        hth_sample_random_unit(&s->random) < (double)p->xtc_probability) {
+        const size_t n_out = hth_sample_xtc(of->c, of->n, (double)p->xtc_threshold);
+        of->c += n_out, of->n -= n_out;
+    }
+    of->sum = hth_sample_weigh(of->c, of->n, temperature_of(s, of->c, of->n));
+}
+
+/* Mirostat leaves out tokens by mu, which holds the surprise of the text near tau. */
+static void list_by_surprise(hearth_sampler *s, hth_sample_choice *of)
+{
+    const hearth_sampler_options *p = &s->params;
+    const double temperature = (double)p->temperature;
+    const double sum = hth_sample_weigh(of->c, of->n, temperature);
+    of->n = p->mirostat == 1 ? hth_sample_mirostat_1(of->c, of->n, s->n_vocab, temperature, s->mu)
+                             : hth_sample_mirostat_2(of->c, of->n, sum, s->mu);
+    of->sum = hth_sample_weigh(of->c, of->n, temperature);
+}
+
+hearth_status hth_sampler_list(hearth_sampler *s, const float *logits, hth_sample_choice *of, hearth_error *err)
+{
+    hearth_status status = check_logits(logits, s->n_vocab, "", err);
+    if (status != HEARTH_OK) return status;
+    memcpy(s->logit, logits, (size_t)s->n_vocab * sizeof *s->logit);
+    add_bias(s);
+    add_penalties(s);
+    hth_dry_apply(s->dry, s->logit);
+    if ((status = run_stage(s, err)) != HEARTH_OK) return status;
+    const int32_t best = find_best(s);
+    if (best < 0)
+        return hth_fail(err, HEARTH_ERROR_NUMERIC, "all %d tokens are banned", (int)s->n_vocab);
+    s->candidate[0] = (hth_sample_candidate){.p = 1.0, .logit = s->logit[best], .id = best};
+    *of = (hth_sample_choice){.c = s->candidate, .n = 1, .sum = 1.0};
+    if (s->params.temperature == 0.0f) return HEARTH_OK;
+    drop_below_sigma(s, best);
+    of->n = list_candidates(s);
+    if (s->params.mirostat > 0) list_by_surprise(s, of);
+    else list_filtered(s, of);
+    return HEARTH_OK;
+}
+
+int32_t hth_sampler_take(hearth_sampler *s, const hth_sample_choice *of, size_t i)
+{
+    const hearth_sampler_options *p = &s->params;
+    if (p->mirostat > 0)
+        s->mu -= (double)p->mirostat_eta * (hth_sample_surprise(of->c[i].p / of->sum) - (double)p->mirostat_tau);
+    return of->c[i].id;
+}
+
+/* The first candidate at which the cumulative weight exceeds the fraction u of the total. */
+static size_t draw_weighed(hearth_sampler *s, const hth_sample_choice *of)
+{
+    const double target = hth_sample_random_unit(&s->random) * of->sum;
     double reached = 0.0;
-    for (size_t i = 0; i < n; i++) {
-        reached += c[i].p;
+    for (size_t i = 0; i < of->n; i++) {
+        reached += of->c[i].p;
         if (reached > target) return i;
     }
     return 0; /* unreachable: u < 1, and the sum is the same */
-}
-
-static int32_t draw_filtered(hearth_sampler *s, size_t n)
-{
-    const hearth_sampler_options *p = &s->params;
-    hth_sample_candidate *c = s->candidate;
-    n = filter(s, n);
-    if (p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f && n > 1 &&
-        hth_sample_random_unit(&s->random) < (double)p->xtc_probability) {
-        const size_t n_out = hth_sample_xtc(c, n, (double)p->xtc_threshold);
-        c += n_out, n -= n_out;
-    }
-    const double sum = hth_sample_weigh(c, n, temperature_of(s, c, n));
-    return c[draw_weighed(s, c, n, sum)].id;
-}
-
-/* Holds the surprise of the text near tau, by which tokens are left out. */
-static int32_t draw_by_surprise(hearth_sampler *s, size_t n)
-{
-    const hearth_sampler_options *p = &s->params;
-    hth_sample_candidate *c = s->candidate;
-    const double temperature = (double)p->temperature;
-    double sum = hth_sample_weigh(c, n, temperature);
-    n = p->mirostat == 1 ? hth_sample_mirostat_1(c, n, s->n_vocab, temperature, s->mu)
-                         : hth_sample_mirostat_2(c, n, sum, s->mu);
-    sum = hth_sample_weigh(c, n, temperature);
-    const size_t i = draw_weighed(s, c, n, sum);
-    s->mu -= (double)p->mirostat_eta * (hth_sample_surprise(c[i].p / sum) - (double)p->mirostat_tau);
-    return c[i].id;
 }
 
 hearth_status hearth_sampler_sample(hearth_sampler *s, const float *logits, int32_t *id, hearth_error *err)
@@ -397,20 +421,10 @@ hearth_status hearth_sampler_sample(hearth_sampler *s, const float *logits, int3
     if (!s || !logits || !id) return hth_fail_null(err, !s ? "sampler" : !logits ? "logits" : "id");
     HTH_USE(use, s);
     if (!use) return hth_fail_in_use(err, "sampler");
-    hearth_status status = check_logits(logits, s->n_vocab, "", err);
+    hth_sample_choice of;
+    hearth_status status = hth_sampler_list(s, logits, &of, err);
     if (status != HEARTH_OK) return status;
-    memcpy(s->logit, logits, (size_t)s->n_vocab * sizeof *s->logit);
-    add_bias(s);
-    add_penalties(s);
-    hth_dry_apply(s->dry, s->logit);
-    if ((status = run_stage(s, err)) != HEARTH_OK) return status;
-    int32_t best = find_best(s);
-    if (best < 0)
-        return hth_fail(err, HEARTH_ERROR_NUMERIC, "all %d tokens are banned", (int)s->n_vocab);
-    *id = best;
-    if (s->params.temperature == 0.0f) return HEARTH_OK;
-    drop_below_sigma(s, best);
-    const size_t n = list_candidates(s);
-    *id = s->params.mirostat > 0 ? draw_by_surprise(s, n) : draw_filtered(s, n);
+    const size_t i = s->params.temperature == 0.0f ? 0 : draw_weighed(s, &of);
+    *id = hth_sampler_take(s, &of, i);
     return HEARTH_OK;
 }

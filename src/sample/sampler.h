@@ -11,6 +11,7 @@
 #define HTH_SAMPLE_SAMPLER_H
 
 #include "base/status.h"
+#include "sample/order.h"
 
 #include <stdint.h>
 
@@ -33,6 +34,16 @@ hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *op
  * tokens. MEMORY. */
 hearth_status hth_sampler_use_dry(hearth_sampler *sampler, size_t capacity, const struct hth_dry_breaker *breakers, size_t n,
                                   hearth_error *err);
+/* What a token is drawn from. */
+typedef struct hth_sample_choice {
+    hth_sample_candidate *c; /* [n], best first, in the sampler's memory until its next call */
+    size_t n;
+    double sum; /* of their p */
+} hth_sample_choice;
+/* hearth_sampler_sample in two parts, between which it draws i: the candidates that all stages leave, and the token of one
+ * of them, by which mirostat goes on. */
+hearth_status hth_sampler_list(hearth_sampler *sampler, const float *logits, hth_sample_choice *of, hearth_error *err);
+int32_t hth_sampler_take(hearth_sampler *sampler, const hth_sample_choice *of, size_t i);
 /* The number of logits that it samples from; NULL: 0. */
 int32_t hth_sampler_n_vocab(const hearth_sampler *sampler);
 /* The tokens become the whole history. ARGUMENT: it is in use. */

@@ -57,7 +57,7 @@ static int32_t token_at(const char *text, size_t *n)
 typedef struct calls_case {
     const char *name, *template_text;
     bool one, in_reasoning;
-    const char *takes[4], *refuses[8];
+    const char *takes[5], *refuses[8];
 } calls_case;
 
 /* The functions that the model may call, and the schema of an answer without calls; NULL: there is none. */
@@ -371,6 +371,40 @@ TEST(lists_and_objects_as_literals)
          .refuses = {"<|tool_call_start|>[f(texts=[1])]<|tool_call_end|>"}},
     };
     offered = NESTED;
+    check_cases(all, sizeof all / sizeof *all);
+    offered = functions;
+}
+
+/* Texts of a length and of a form between marks, where they are no JSON; functions without parameters. */
+#define SHAPED                                                                                                             \
+    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"properties\": "      \
+    "{\"short\": {\"type\": \"string\", \"maxLength\": 3}, \"some\": {\"type\": \"string\", \"minLength\": 2}, \"day\": {"   \
+    "\"type\": \"string\", \"format\": \"date\"}, \"code\": {\"type\": \"string\", \"pattern\": \"^[a-z<\\\"]{2}$\"}}}}}, "        \
+    "{\"type\": \"function\", \"function\": {\"name\": \"now\"}}]"
+TEST(texts_between_marks_have_their_length_and_form)
+{
+#define ARG(KEY, VALUE) "<|tool_call>call:f{" KEY ":<|\"|>" VALUE "<|\"|>}<tool_call|>"
+#define LINE(KEY, VALUE) "<tool_call>\n<function=f>\n<parameter=" KEY ">\n" VALUE "\n</parameter>\n</function>\n</tool_call>"
+    static const calls_case all[] = {
+        {.name = "gemma 4",
+         .template_text = "<|tool_call> <tool_call|>",
+         .takes = {ARG("short", "\xC3\xBC\"a"), ARG("some", "ab<|c"), ARG("day", "2024-02-29"), ARG("code", "a\"")},
+         .refuses = {ARG("short", "abcd"), ARG("short", "a<"), ARG("some", "a"), ARG("day", "2023-02-29"), ARG("code", "abc"), ARG("code", "a<"),
+                     "<|tool_call>call:now{a:1}<tool_call|>"}},
+        {.name = "Qwen3-Coder",
+         .template_text = "<function= <parameter=",
+         .takes = {LINE("short", ""), LINE("some", "ab\n</para"), LINE("day", "2024-02-29"), LINE("code", "zz")},
+         .refuses = {LINE("short", "abcd"), LINE("some", "a"), LINE("day", "today"), LINE("code", "a")}},
+        {.name = "lfm2",
+         .template_text = "<|tool_call_start|>",
+         .takes = {"<|tool_call_start|>[f(short=\"abc\", code=\"<\\\"\")]<|tool_call_end|>", "<|tool_call_start|>[now()]<|tool_call_end|>"},
+         .refuses = {"<|tool_call_start|>[f(short='abcd')]<|tool_call_end|>", "<|tool_call_start|>[f(short=\"abcd\")]<|tool_call_end|>"}},
+        {.name = "hermes",
+         .template_text = HERMES,
+         .takes = {"<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"},
+         .refuses = {"<tool_call>\n{\"name\": \"now\", \"arguments\": {\"a\": 1}}\n</tool_call>"}},
+    };
+    offered = SHAPED;
     check_cases(all, sizeof all / sizeof *all);
     offered = functions;
 }

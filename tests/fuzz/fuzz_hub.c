@@ -88,6 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     else expect(why.message[0]);
     hth_json *page = hth_json_open((const char *)data + n - n_page, n_page, NULL, NULL);
     if (page && hub_api_read_page(page, "org/name", &files, &why) != HEARTH_OK) expect(why.message[0]);
+    hub_sort_files(&files);
     check_files(&files, ok ? &r : &otherwise); /* those before the wrong one, too */
     hub_free_files(&files);
     hth_json_close(page);

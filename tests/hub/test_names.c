@@ -137,6 +137,7 @@ static const char *chosen(const char *paths, const char *want)
     for (char *p = strtok(copy, " "); p; p = strtok(NULL, " ")) at[list.n++] = (hub_file){.path = p, .size = 1};
     list.at = at;
     out[0] = '\0';
+    hub_sort_files(&list);
     if (hub_choose(&list, &request, &i, NULL) == HEARTH_OK) snprintf(out, sizeof out, "%s", at[i].path);
     return out;
 }
@@ -160,6 +161,72 @@ TEST(the_file_that_is_meant_is_chosen)
     CHECK_TEXT(chosen("Q4_0/m-00002-of-00002.gguf Q4_0/m-00001-of-00002.gguf", "m-00002-of-00002.gguf"),
                "Q4_0/m-00001-of-00002.gguf");
     CHECK_TEXT(chosen("m-UD-Q4_K_XL.gguf", "Q4_K_XL"), "m-UD-Q4_K_XL.gguf");
+    const char *both = "m-00001-of-00002.gguf m.gguf m-00002-of-00002.gguf m-00001-of-00003.gguf";
+    CHECK_TEXT(chosen(both, "M.gguf"), "m.gguf");
+    CHECK_TEXT(chosen(both, "m-00002-of-00002.gguf"), "m-00001-of-00002.gguf");
+    CHECK_TEXT(chosen(both, "m-00003-of-00003.gguf"), "");
+    CHECK_TEXT(chosen("a/m.gguf b/m.gguf", "m.gguf"), "");
+    CHECK_TEXT(chosen("a/m.gguf b/m.gguf", "b/m.gguf"), "b/m.gguf");
+}
+
+typedef struct heard {
+    size_t n;
+    char last[HUB_NAME + 120];
+} heard;
+
+static void hear(void *user, const char *line)
+{
+    heard *h = user;
+    h->n++;
+    snprintf(h->last, sizeof h->last, "%s", line);
+}
+
+TEST(choices_have_the_size_of_all_their_parts)
+{
+    heard h = {0};
+    const hub_watch watch = {.say = hear, .user = &h};
+    char paths[][32] = {"m-Q4_0-00002-of-00003.gguf", "a-00002-of-00002.gguf", "m-Q4_0-00001-of-00003.gguf",
+                        "m-Q4_0-00002-of-00003.gguf", "m-Q4_0-00001-of-00002.gguf", "mmproj-m-Q4_0.gguf"};
+    const uint64_t sizes[] = {200, 7, 100, 200, 50, 9};
+    hub_file at[sizeof paths / sizeof *paths] = {{0}};
+    hub_files list = {.at = at, .n = sizeof at / sizeof *at};
+    for (size_t i = 0; i < list.n; i++) at[i].path = paths[i], at[i].size = sizes[i];
+    hub_sort_files(&list);
+    hub_say_choices(&list, &watch);
+    CHECK(h.n == 2);
+    CHECK(strncmp(h.last, "Q4_0", 4) == 0 && strstr(h.last, " 300 bytes  m-Q4_0-00001-of-00003.gguf"));
+}
+
+/* A work of n^2 would not end: each file says that it is one of 99999. */
+TEST(a_listing_of_199998_files_is_sorted_once)
+{
+    enum { N = 2 * 99999, LENGTH = 40 };
+    heard h = {0};
+    const hub_watch watch = {.say = hear, .user = &h};
+    hub_file *at = calloc(N, sizeof *at);
+    char *paths = calloc(N, LENGTH);
+    CHECK(at && paths);
+    for (size_t i = 0; i < N; i++) {
+        at[i] = (hub_file){.path = paths + i * LENGTH, .size = 1};
+        snprintf(at[i].path, LENGTH, "%zu/m-%05zu-of-99999.gguf", i % 2 ? i : 0, i % 2 ? 1 : i / 2 + 1);
+    }
+    hub_files list = {.at = at, .n = N};
+    hub_request request = {.repo = "org/name", .want = "m-00001-of-99999.gguf"};
+    size_t i;
+    hearth_error why;
+    hub_sort_files(&list);
+    CHECK(hub_choose(&list, &request, &i, &why) == HEARTH_ERROR_ARGUMENT && strstr(why.message, "100000 files could be meant"));
+    snprintf(request.want, sizeof request.want, "0/m-54321-of-99999.gguf");
+    CHECK_OK(hub_choose(&list, &request, &i, err));
+    CHECK_TEXT(at[i].path, "0/m-00001-of-99999.gguf");
+    for (uint32_t part = 1; part <= 99999; part++) {
+        const hub_file *f = hub_part_of(&list, i, part);
+        if (!f || f->part != part) test_fail(__FILE__, __LINE__, "part %u", part);
+    }
+    hub_say_choices(&list, &watch);
+    CHECK(h.n == 100000);
+    free(at);
+    free(paths);
 }
 
 TEST(names_of_the_cache_are_what_pull_takes)

@@ -4,13 +4,13 @@
  *     llama rank MODEL IDS OUT                    float32 classes of a reranker for the first 1, 2, ... ids, each a text
  *     llama chat FORMAT 0|1 [ROLE TEXT]...        a conversation in one of its built-in formats
  *     llama blocks TYPE OUT                       hashes of the floats of blocks: tests/kernels/test_codec.c
+ *     llama samplers VOCAB CASES OUT              what its samplers leave: tests/peers/samplers.py
  *
  * IDS holds decimal numbers. whole: one batch of all ids; single: one id at a time. What these
  * two differ by is what its own arithmetic leaves open. Everything is computed in float32. */
 #include "llama.h"
+#include "sampler_case.h"
 
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -194,6 +194,73 @@ static int blocks(const char *name, const char *path)
     return fail("the type is not known");
 }
 
+/* ---- samplers ------------------------------------------------------------------------------------- */
+
+static void add(struct llama_sampler *chain, struct llama_sampler *one) { llama_sampler_chain_add(chain, one); }
+
+/* As common_sampler_init adds them by default. */
+static struct llama_sampler *make_chain(const struct llama_vocab *vocab, const sampler_case *c)
+{
+    static const char *breakers[] = {"\n", ":", "\"", "*"};
+    enum { M = 100 };
+    struct llama_sampler *chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+    if (c->mirostat > 0) {
+        add(chain, llama_sampler_init_temp(c->temperature));
+        add(chain, c->mirostat == 1 ? llama_sampler_init_mirostat(c->n_vocab, 1, c->mirostat_tau, c->mirostat_eta, M)
+                                    : llama_sampler_init_mirostat_v2(1, c->mirostat_tau, c->mirostat_eta));
+        return chain;
+    }
+    add(chain, llama_sampler_init_penalties(c->n_vocab, c->repeat_last_n, c->repeat_penalty, c->frequency_penalty,
+                                            c->presence_penalty));
+    add(chain, llama_sampler_init_dry(vocab, c->dry_multiplier, c->dry_base, c->dry_allowed_length, c->dry_last_n, breakers,
+                                      c->has_breakers ? sizeof breakers / sizeof *breakers : 0));
+    add(chain, llama_sampler_init_top_n_sigma(c->top_n_sigma));
+    add(chain, llama_sampler_init_top_k(c->top_k));
+    add(chain, llama_sampler_init_typical(c->typical_p, 1));
+    add(chain, llama_sampler_init_top_p(c->top_p, 1));
+    add(chain, llama_sampler_init_min_p(c->min_p, 1));
+    add(chain, llama_sampler_init_xtc(c->xtc_probability, c->xtc_threshold, 1, 1));
+    add(chain, llama_sampler_init_temp_ext(c->temperature, c->dynatemp_range, c->dynatemp_exponent));
+    add(chain, llama_sampler_init_dist(1));
+    return chain;
+}
+
+/* The distribution of a step, and the token that is drawn of it. */
+static bool answer_step(struct llama_sampler *chain, const float *logits, int n_vocab, FILE *out)
+{
+    static llama_token_data data[MAX_VOCAB];
+    static int32_t ids[MAX_VOCAB];
+    static float p[MAX_VOCAB];
+    for (int i = 0; i < n_vocab; i++) data[i] = (llama_token_data){i, logits[i], 0.0f};
+    struct llama_token_data_array all = {data, (size_t)n_vocab, -1, false};
+    llama_sampler_apply(chain, &all);
+    if (all.selected < 0 || (size_t)all.selected >= all.size) return false;
+    for (size_t i = 0; i < all.size; i++) ids[i] = all.data[i].id, p[i] = all.data[i].p;
+    llama_sampler_accept(chain, ids[all.selected]);
+    return write_answer(out, (const int32_t[]){(int32_t)all.size, (int32_t)all.selected}, ids, p);
+}
+
+static int samplers(const char *vocab_path, const char *path, const char *out_path)
+{
+    static float logits[MAX_VOCAB];
+    static int32_t history[MAX_HISTORY];
+    struct llama_model_params params = llama_model_default_params();
+    params.vocab_only = true;
+    struct llama_model *model = llama_model_load_from_file(vocab_path, params);
+    FILE *in = fopen(path, "rb"), *out = fopen(out_path, "wb");
+    sampler_case c;
+    bool ok = model && in && out;
+    while (ok && read_case(in, &c, history)) {
+        struct llama_sampler *chain = make_chain(llama_model_get_vocab(model), &c);
+        for (int i = 0; i < c.n_history; i++) llama_sampler_accept(chain, history[i]);
+        for (int i = 0; i < c.n_step && ok; i++)
+            ok = read_numbers(in, logits, c.n_vocab) && answer_step(chain, logits, c.n_vocab, out);
+        llama_sampler_free(chain);
+    }
+    ok = ok && feof(in) && fclose(out) == 0;
+    return ok ? 0 : fail("the samplers give no answer");
+}
+
 int main(int argc, char **argv)
 {
     llama_log_set(say_errors, NULL);
@@ -207,5 +274,7 @@ int main(int argc, char **argv)
         llama_backend_init();
         return rank(argv[2], argv[3], argv[4]);
     }
-    return fail("logits MODEL IDS OUT whole|single, rank MODEL IDS OUT, chat FORMAT 0|1 [ROLE TEXT]..., or blocks TYPE OUT");
+    if (argc == 5 && strcmp(argv[1], "samplers") == 0) return samplers(argv[2], argv[3], argv[4]);
+    return fail("logits MODEL IDS OUT whole|single, rank MODEL IDS OUT, chat FORMAT 0|1 [ROLE TEXT]..., blocks TYPE OUT, or "
+                "samplers VOCAB CASES OUT");
 }

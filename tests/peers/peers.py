@@ -1,10 +1,12 @@
-"""The same answers as llama.cpp's: ids under its test vocabularies, chat formats, logits of random models, scores of a reranker.
+"""The same answers as llama.cpp's: ids under its test vocabularies, chat formats, samplers, logits of random models, scores
+of a reranker.
 
     python3 tests/peers/peers.py BUILD WORK SEED      (make test-peers)
 
-BUILD has hearth and tests/peers_chat. WORK keeps llama.cpp v0.5.0, as the npm package node-llama-cpp 3.22.1 carries it,
-and its build; both are made where they are missing. SEED decides the weights and the ids of the random models. Each
-comparison is a case as in tests/support/cases.py; what Hearth does not support is listed at the end, and no case.
+BUILD has hearth, tests/peers_chat and tests/peers_sampler. WORK keeps llama.cpp v0.5.0, as the npm package node-llama-cpp
+3.22.1 carries it, and its build; both are made where they are missing. SEED decides the weights and the ids of the random
+models, and what samplers get. Each comparison is a case as in tests/support/cases.py; what Hearth does not support is listed
+at the end, and no case.
 """
 import glob
 import hashlib
@@ -28,6 +30,7 @@ sys.path[:0] = [os.path.join(ROOT, "tests", "support"), os.path.join(ROOT, "test
 sys.dont_write_bytecode = True
 import cases  # noqa: E402: the path is set above
 import gguf  # noqa: E402
+import samplers  # noqa: E402
 
 PACKAGE = "node-llama-cpp@3.22.1"
 SHA512 = ("6e5b488a9b9699cd76dc7eed30880318a4ac4ab866865418795502e3c5d38d55"
@@ -75,9 +78,6 @@ def fetch():
 
 
 def compile_llama():
-    program, text = os.path.join(work, "llama"), os.path.join(HERE, "llama.c")
-    if os.path.exists(program) and os.path.getmtime(program) > os.path.getmtime(text):
-        return
     jobs = os.environ.get("JOBS", "2")
     if not os.path.exists(os.path.join(work, "build", "bin", "test-llama-archs")):
         print("building llama.cpp: some ten minutes on two cores", flush=True)
@@ -86,7 +86,7 @@ def compile_llama():
         must("cmake", "--build", "build", "-j", jobs, "--target", "test-llama-archs", cwd=work)
     library = os.path.join(work, "build", "bin")
     must("cc", "-std=c17", "-O2", "-I", os.path.join(source, "include"), "-I", os.path.join(source, "ggml", "include"),
-         text, "-o", program, "-L" + library, "-lllama", "-lggml", "-lggml-base",
+         os.path.join(HERE, "llama.c"), "-o", os.path.join(work, "llama"), "-L" + library, "-lllama", "-lggml", "-lggml-base",
          "-Wl,-rpath," + library)
 
 
@@ -163,6 +163,19 @@ def add_chat():
             unsupported["template"].append(name)
         else:
             add_case("template " + name, render_template, path)
+
+
+# ---- samplers ------------------------------------------------------------------------------------------------------
+
+
+def compare_samplers(kind):
+    samplers.compare(kind, os.path.join(work, "llama"), os.path.join(build, "tests", "peers_sampler"),
+                     os.path.join(source, "models", "ggml-vocab-llama-spm.gguf"), work, seed, must)
+
+
+def add_samplers():
+    for kind in samplers.KINDS:
+        add_case("samplers: " + kind, compare_samplers, kind)
 
 
 # ---- logits --------------------------------------------------------------------------------------------------------
@@ -310,6 +323,7 @@ def main():
     compile_llama()
     add_vocabularies()
     add_chat()
+    add_samplers()
     add_models()
     add_blocks()
     add_case("scores of a reranker", compare_scores)

@@ -26,6 +26,8 @@ static void reference(const int32_t *text, size_t n, const hearth_sampler_option
         if ((size_t)length > limit) length = (int32_t)limit;
         if (length > longest[text[end]]) longest[text[end]] = length;
     }
+    for (size_t k = 0; k < n_breaker; k++)
+        if (b[k].n_tail == 0) longest[b[k].token] = 0; /* such a token lengthens none */
     for (int i = 0; i < N_VOCAB; i++)
         penalty[i] = longest[i] >= o->dry_allowed_length
                          ? (double)o->dry_multiplier * pow((double)o->dry_base, longest[i] - o->dry_allowed_length) : 0.0;
@@ -72,6 +74,21 @@ TEST(zeros_are_the_defaults_and_banned_tokens_stay_banned)
     logits[7] = 1.0f;
     hth_dry_apply(d, logits);
     CHECK(logits[7] == 1.0f);
+    hth_dry_close(d);
+}
+
+TEST(a_breaker_is_not_penalised_itself)
+{
+    int32_t tail[] = {5};
+    const hth_dry_breaker breakers[] = {{1, 1, tail}, {3, 0, NULL}};
+    const int32_t text[] = {4, 5, 6, 3, 9, 4, 5, 6, 7, 4, 5, 6, 1, 4, 5, 6};
+    hth_dry *d = NULL;
+    float logits[N_VOCAB] = {0};
+    CHECK_OK(hth_dry_open(N_VOCAB, &(hearth_sampler_options){.dry_multiplier = 1.0f}, 100, breakers, 2, &d, err));
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) hth_dry_accept(d, text[i]);
+    hth_dry_apply(d, logits);
+    CHECK(logits[3] == 0.0f && logits[7] == -1.75f);
+    CHECK(logits[1] == -1.75f); /* alone it breaks nothing */
     hth_dry_close(d);
 }
 

@@ -335,6 +335,36 @@ TEST(draws_have_the_stated_frequencies)
     CHECK_INT(count[4], 0);
 }
 
+/* By mirostat too, whose candidates depend on all tokens before. */
+TEST(a_drawn_token_is_one_that_is_listed_and_taking_it_is_the_same)
+{
+    enum { N = 300 };
+    static float logits[N];
+    test_random r = {9};
+    for (int mirostat = 0; mirostat <= 2; mirostat++) {
+        hearth_sampler_options p = test_sampler_options();
+        p.mirostat = mirostat, p.mirostat_tau = 3.0f, p.mirostat_eta = 0.5f, p.repeat_penalty = 1.2f;
+        CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, N, &p);
+        CLOSED(hearth_sampler) *other = OPENED_BY(hth_sampler_open, hearth_sampler, N, &p);
+        for (int step = 0; step < 40; step++) {
+            hth_sample_choice of;
+            int32_t id = -1;
+            size_t i = 0;
+            for (int k = 0; k < N; k++) logits[k] = 3.0f * test_random_float(&r);
+            CHECK_OK(hth_sampler_list(other, logits, &of, err));
+            CHECK_OK(hearth_sampler_sample(s, logits, &id, err));
+            while (i < of.n && of.c[i].id != id) i++;
+            if (!CHECK(i < of.n && of.c[i].p > 0.0 && of.c[i].p <= of.sum)) break;
+            CHECK_INT(hth_sampler_take(other, &of, i), id);
+            hearth_sampler_accept(s, id), hearth_sampler_accept(other, id);
+        }
+        hth_sample_choice mine, others;
+        CHECK_OK(hth_sampler_list(s, logits, &mine, err));
+        CHECK_OK(hth_sampler_list(other, logits, &others, err));
+        CHECK(mine.n > 1 && mine.n < N && mine.n == others.n && mine.sum == others.sum);
+    }
+}
+
 TEST(same_seed_gives_same_ids_and_another_seed_others)
 {
     float logits[100];

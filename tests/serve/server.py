@@ -215,6 +215,19 @@ def n_answers(data):
 # ---- streams ----------------------------------------------------------------------------
 
 
+def joined_calls(deltas):
+    """The calls of a stream's parts: id, name, arguments."""
+    calls = []
+    for part in (c for d in deltas for c in d.get("tool_calls", [])):
+        if part["index"] == len(calls):
+            check(part["id"] and part["type"] == "function" and part["function"]["arguments"] == "", part)
+            calls.append({"id": part["id"], "name": part["function"]["name"], "arguments": ""})
+        else:
+            check(set(part) == {"index", "function"} and part["index"] == len(calls) - 1, part)
+            calls[-1]["arguments"] += part["function"]["arguments"]
+    return calls
+
+
 def events_of(answer):
     """The events of a stream: (name, object); the name is None where there is none, and the object a word at the end.
     Comments, which come while the engine is silent for long, are left out."""

@@ -11,7 +11,7 @@ import os
 import re
 import threading
 
-from server import CHATML, MODEL, TOOLS, Server, case, chat_model, check, events_of, lines_of, run_all, scratch, until
+from server import CHATML, MODEL, TOOLS, Server, case, chat_model, check, events_of, joined_calls, lines_of, run_all, scratch, until
 
 CITY = {"type": "object", "properties": {"city": {"enum": ["Bern", "Paris", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
         "required": ["city", "days"], "additionalProperties": False}
@@ -29,18 +29,6 @@ def good_arguments(text):
     arguments = json.loads(text)
     check(arguments["city"] in ("Bern", "Paris", "Rome") and 1 <= arguments["days"] <= 9 and len(arguments) == 2, text)
     return arguments
-
-
-def joined_calls(deltas):
-    calls = []
-    for part in (c for d in deltas for c in d.get("tool_calls", [])):
-        if part["index"] == len(calls):
-            check(part["id"] and part["type"] == "function" and part["function"]["arguments"] == "", part)
-            calls.append({"id": part["id"], "name": part["function"]["name"], "arguments": ""})
-        else:
-            check(set(part) == {"index", "function"} and part["index"] == len(calls) - 1, part)
-            calls[-1]["arguments"] += part["function"]["arguments"]
-    return calls
 
 
 @case

@@ -11,10 +11,15 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -23,7 +28,7 @@
 
 /* Folders and files that exist before: made by make_files. */
 static char root[200];
-static int open_socket; /* before the sandbox */
+static int open_socket, listener, other_listener; /* before the sandbox */
 
 static const char *in_root(const char *name)
 {
@@ -46,8 +51,13 @@ static bool make_files(void)
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) ok &= test_write_file(in_root(files[i]), "x", 1);
     ok &= symlink("../blobs/b", in_root("models/link.gguf")) == 0;
     open_socket = socket(AF_INET, SOCK_STREAM, 0);
+    listener = socket(AF_INET, SOCK_STREAM, 0);
+    other_listener = socket(AF_INET, SOCK_STREAM, 0);
+    ok = ok && listen(listener, 1) == 0 && listen(other_listener, 1) == 0;
     return CHECK(ok && open_socket >= 0);
 }
+
+static void close_sockets(void) { close(open_socket), close(listener), close(other_listener); }
 
 /* ---- attempts: 0, or errno ------------------------------------------------------------------------------ */
 
@@ -72,6 +82,50 @@ static int try_unix_socket(void) { return closed(socket(AF_UNIX, SOCK_DGRAM, 0))
 static int try_connect(void) { return result(connect(open_socket, address, sizeof nowhere)); }
 static int try_bind(void) { return result(bind(open_socket, address, sizeof nowhere)); }
 static int try_listen(void) { return result(listen(open_socket, 1)); }
+/* A listening socket that is shut down can be connected, and TCP Fast Open does so without `connect`. */
+static int try_fast_open(void)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    char x = 'x';
+    struct iovec byte = {&x, 1};
+    struct msghdr message = {.msg_name = &to, .msg_namelen = sizeof to, .msg_iov = &byte, .msg_iovlen = 1};
+    struct mmsghdr several = {.msg_hdr = message};
+    socklen_t size = sizeof to;
+    if (getsockname(other_listener, (struct sockaddr *)&to, &size) != 0 || (shutdown(listener, SHUT_RDWR) != 0 && errno != ENOTCONN)) return errno;
+    int error = result(sendto(listener, &x, 1, MSG_FASTOPEN, (const struct sockaddr *)&to, size));
+    if (error == EPERM) error = result(sendmsg(listener, &message, MSG_FASTOPEN));
+    return error == EPERM ? result(sendmmsg(listener, &several, 1, MSG_FASTOPEN)) : error;
+}
+/* Signals that a descriptor's events send, of any number and to any process. */
+static int try_owner(void)
+{
+    int pid = getppid(), error = result(fcntl(open_socket, F_SETOWN, pid));
+    struct f_owner_ex owner = {F_OWNER_PID, pid};
+    if (error == EPERM) error = result(fcntl(open_socket, F_SETOWN_EX, &owner));
+    if (error == EPERM) error = result(fcntl(open_socket, F_SETSIG, SIGKILL));
+    if (error == EPERM) error = result(ioctl(open_socket, FIOSETOWN, &pid));
+    return error == EPERM ? result(ioctl(open_socket, SIOCSPGRP, &pid)) : error;
+}
+static int try_foreign_limit(void)
+{
+    struct rlimit limit;
+    return result(prlimit(getppid(), RLIMIT_CORE, NULL, &limit));
+}
+static int try_own_limit(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_CORE, &limit) == 0 ? result(prlimit(getpid(), RLIMIT_CORE, NULL, &limit)) : errno;
+}
+static int try_shared_memory(void) { return result(shmget(IPC_PRIVATE, 1, IPC_CREAT | 0600)); }
+static int try_semaphores(void) { return result(semget(IPC_PRIVATE, 1, IPC_CREAT | 0600)); }
+static int try_queue(void) { return result(msgget(IPC_PRIVATE, IPC_CREAT | 0600)); }
+static int try_posix_queue(void) { return result(syscall(SYS_mq_open, "sandbox", O_RDONLY, 0, NULL)); }
+static int try_watch(void)
+{
+    int fd = inotify_init1(IN_CLOEXEC), error = result(inotify_add_watch(fd, "/", IN_OPEN));
+    close(fd);
+    return error;
+}
 static int try_execve(void) { return result(execve("/bin/true", none, none)); }
 static int try_execveat(void) { return result(syscall(SYS_execveat, AT_FDCWD, "/bin/true", none, none, 0)); }
 static int try_ptrace(void) { return result(ptrace(PTRACE_ATTACH, getppid(), NULL, NULL)); }
@@ -142,7 +196,9 @@ static const attempt calls[] = {
     CALL(try_listen, EPERM),      CALL(try_execve, EPERM),         CALL(try_execveat, EPERM),  CALL(try_clone3, ENOSYS),
     CALL(try_process_vm, EPERM),  CALL(try_kill, EPERM),           CALL(try_typing, EPERM),    CALL(try_mount, EPERM),
     CALL(try_unshare, EPERM),     CALL(try_foreign_signal, EPERM), CALL(try_own_signal, 0),    CALL(try_chmod, EPERM),
-    CALL(try_link, EPERM),        CALL(try_symlink, EPERM),        CALL(try_truncate, EPERM),
+    CALL(try_link, EPERM),        CALL(try_symlink, EPERM),        CALL(try_truncate, EPERM), CALL(try_fast_open, EPERM),
+    CALL(try_owner, EPERM),       CALL(try_foreign_limit, EPERM),  CALL(try_own_limit, 0),    CALL(try_shared_memory, EPERM),
+    CALL(try_semaphores, EPERM),  CALL(try_queue, EPERM),          CALL(try_posix_queue, EPERM), CALL(try_watch, EPERM),
 };
 /* LeakSanitizer needs both (sandbox.c). */
 static const attempt traces[] = {CALL(try_fork, EPERM), CALL(try_ptrace, EPERM)};
@@ -245,7 +301,7 @@ TEST(every_thread_is_refused_what_a_server_does_not_need)
 {
     if (!make_files() || !system_has_both()) return;
     CHECK_INT(status_of(try_by_threads), 0);
-    close(open_socket);
+    close_sockets();
 }
 
 /* ---- io_uring ---------------------------------------------------------------------------------------------- */
@@ -265,7 +321,7 @@ TEST(no_ring_is_made_after_the_seal)
 {
     if (!make_files() || !system_has_both()) return;
     CHECK_INT(status_of(seal), 0);
-    close(open_socket);
+    close_sockets();
 }
 
 /* ---- another architecture ------------------------------------------------------------------------------------ */
@@ -284,7 +340,7 @@ TEST(a_call_of_another_architecture_ends_the_process)
     if (!make_files() || !system_has_both()) return;
     int status = status_of(call_as_i386);
     CHECK(WIFSIGNALED(status) && (WTERMSIG(status) == SIGSYS || WTERMSIG(status) == SIGSEGV)); /* SEGV: the kernel has no i386 */
-    close(open_socket);
+    close_sockets();
 }
 #endif
 
@@ -333,5 +389,5 @@ TEST(what_a_kernel_lacks_is_named_and_the_rest_holds)
     CHECK_INT(status_of(without_landlock), 0);
     CHECK_INT(status_of(without_filters), 0);
     CHECK_INT(status_of(without_either), 0);
-    close(open_socket);
+    close_sockets();
 }

@@ -17,7 +17,8 @@ static void write_choice(json *j, choice *c, const char *text, size_t n, bool is
     json_close(j, '}');
 }
 
-static void send_choice(choice *c, const char *text, size_t n, bool is_last)
+/* progress: of its prompt, before it has a text; else NULL. */
+static void send_choice(choice *c, const char *text, size_t n, bool is_last, const hearth_request_progress *progress)
 {
     generation *g = c->generation;
     json_line l;
@@ -25,21 +26,9 @@ static void send_choice(choice *c, const char *text, size_t n, bool is_last)
         json_open_compact(&l.j, "choices", '[');
         write_choice(&l.j, c, text, n, is_last);
         json_close(&l.j, ']');
-        if (g->include_usage) json_put_null(&l.j, "usage"); /* the last event has it */
-        if (is_last || generation_tells_timings(g)) generation_write_timings(&l.j, g);
-    }
-    generation_send(g, NULL, &l);
-}
-
-static void send_progress(choice *c, const hearth_request_progress *progress)
-{
-    generation *g = c->generation;
-    json_line l;
-    if (openai_begin(g, &l, "text_completion")) {
-        json_open_compact(&l.j, "choices", '[');
-        write_choice(&l.j, c, "", 0, false);
-        json_close(&l.j, ']');
-        progress_write(&l.j, g, progress);
+        if (progress) progress_write(&l.j, g, progress);
+        else if (g->include_usage) json_put_null(&l.j, "usage"); /* the last event has it */
+        if (is_last || (!progress && generation_tells_timings(g))) generation_write_timings(&l.j, g);
     }
     generation_send(g, NULL, &l);
 }
@@ -47,9 +36,10 @@ static void send_progress(choice *c, const hearth_request_progress *progress)
 static void send_part(choice *c, hearth_answer_kind kind, const char *text, size_t n)
 {
     (void)kind;
-    send_choice(c, text, n, false);
+    send_choice(c, text, n, false, NULL);
 }
-static void end_choice(choice *c) { send_choice(c, "", 0, true); }
+static void send_progress(choice *c, const hearth_request_progress *progress) { send_choice(c, "", 0, false, progress); }
+static void end_choice(choice *c) { send_choice(c, "", 0, true, NULL); }
 
 static void end_stream(generation *g) { openai_end_stream(g, "text_completion"); }
 

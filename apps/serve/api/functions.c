@@ -19,7 +19,7 @@ static bool check_name(fields *f, const char *name)
 
 static bool write_function(fields *f, const function_shape *shape, const char *name, bool with_strict, json *j)
 {
-    static const char none[] = "{\"type\": \"object\", \"properties\": {}}";
+    static const char none[] = "{\"type\": \"object\", \"properties\": {}, \"additionalProperties\": false}"; /* OpenAI: no arguments */
     const char *description = NULL;
     const hth_json *parameters;
     size_t n = 0;

@@ -42,36 +42,27 @@ static void write_end(json *j, const choice *c)
     generation_write_timings(j, g);
 }
 
+/* progress: of its prompt, before it has a text; else NULL. */
+static void send_choice(choice *c, const char *text, size_t n, bool is_last, const hearth_request_progress *progress)
+{
+    generation *g = c->generation;
+    json_line l;
+    if (json_line_begin(&l)) {
+        write_part(&l.j, c, text, n, is_last);
+        if (progress) progress_write(&l.j, g, progress);
+        else if (is_last) write_end(&l.j, c);
+        else if (generation_tells_timings(g)) generation_write_timings(&l.j, g);
+    }
+    generation_send(g, NULL, &l);
+}
+
 static void send_part(choice *c, hearth_answer_kind kind, const char *text, size_t n)
 {
-    json_line l;
     (void)kind;
-    if (json_line_begin(&l)) {
-        write_part(&l.j, c, text, n, false);
-        if (generation_tells_timings(c->generation)) generation_write_timings(&l.j, c->generation);
-    }
-    generation_send(c->generation, NULL, &l);
+    send_choice(c, text, n, false, NULL);
 }
-
-static void send_progress(choice *c, const hearth_request_progress *progress)
-{
-    json_line l;
-    if (json_line_begin(&l)) {
-        write_part(&l.j, c, "", 0, false);
-        progress_write(&l.j, c->generation, progress);
-    }
-    generation_send(c->generation, NULL, &l);
-}
-
-static void end_choice(choice *c)
-{
-    json_line l;
-    if (json_line_begin(&l)) {
-        write_part(&l.j, c, "", 0, true);
-        write_end(&l.j, c);
-    }
-    generation_send(c->generation, NULL, &l);
-}
+static void send_progress(choice *c, const hearth_request_progress *progress) { send_choice(c, "", 0, false, progress); }
+static void end_choice(choice *c) { send_choice(c, "", 0, true, NULL); }
 
 static void write_whole(json *j, choice *c)
 {

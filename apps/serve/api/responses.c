@@ -221,13 +221,15 @@ static bool begin_event(generation *g, json_line *l, const char *type)
     return true;
 }
 
-static void send_state(generation *g, const char *type, bool is_over)
+/* progress: of the prompt; NULL: it is not told. */
+static void send_state(generation *g, const char *type, bool is_over, const hearth_request_progress *progress)
 {
     json_line l;
     if (begin_event(g, &l, type)) {
         json_open_compact(&l.j, "response", '{');
         write_members(&l.j, g, is_over);
         json_close(&l.j, '}');
+        if (progress) progress_write(&l.j, g, progress);
         if (is_over && g->each_timings) generation_write_timings(&l.j, g);
     }
     generation_send(g, type, &l);
@@ -235,21 +237,13 @@ static void send_state(generation *g, const char *type, bool is_over)
 
 static void send_progress(choice *c, const hearth_request_progress *progress)
 {
-    json_line l;
-    static const char type[] = "response.in_progress";
-    if (begin_event(c->generation, &l, type)) {
-        json_open_compact(&l.j, "response", '{');
-        write_members(&l.j, c->generation, false);
-        json_close(&l.j, '}');
-        progress_write(&l.j, c->generation, progress);
-    }
-    generation_send(c->generation, type, &l);
+    send_state(c->generation, "response.in_progress", false, progress);
 }
 
 static void begin_stream(choice *c)
 {
-    send_state(c->generation, "response.created", false);
-    send_state(c->generation, "response.in_progress", false);
+    send_state(c->generation, "response.created", false, NULL);
+    send_state(c->generation, "response.in_progress", false, NULL);
 }
 
 static void send_item(choice *c, size_t i, item_status status)
@@ -380,7 +374,7 @@ static void end_choice(choice *c)
     if (g->n_opened > 0) close_part(c);
     if (write_whole(g, &body, &n)) store_response(g, body, n);
     free(body);
-    send_state(g, c->finish == FINISH_LENGTH ? "response.incomplete" : "response.completed", true);
+    send_state(g, c->finish == FINISH_LENGTH ? "response.incomplete" : "response.completed", true, NULL);
 }
 
 static void send_failure(generation *g)
