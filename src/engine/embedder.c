@@ -54,7 +54,7 @@ static hearth_status choose_pooling(const hearth_model *m, hearth_pooling *pooli
     uint64_t kind = 0;
     hearth_status st = HEARTH_OK;
     if (*pooling == HEARTH_POOLING_AUTO) {
-        snprintf(key, sizeof key, "%s.pooling_type", m->model->hparams.arch->name);
+        snprintf(key, sizeof key, "%s.pooling_type", m->model->hparams.architecture);
         st = hth_gguf_get_uint(m->file, key, 0, HEARTH_POOLING_RANK, &kind, NULL, err);
         *pooling = kind > 0 ? (hearth_pooling)kind : HEARTH_POOLING_LAST;
     }

@@ -372,7 +372,7 @@ static void describe(const hearth_model *m, hearth_model_info *info)
     *info = (hearth_model_info){.path = hth_gguf_path(m->file),
                                 .name = name,
                                 .synthetic = strncmp(name, "synthetic", 9) == 0,
-                                .architecture = h->arch ? h->arch->name : text_of(m, "general.architecture"),
+                                .architecture = h->architecture ? h->architecture : text_of(m, "general.architecture"),
                                 .activation = h->arch ? hth_activation_name(h->activation) : "",
                                 .cpu = hth_cpu_name(m->kernels.level),
                                 .selector = m->selector,

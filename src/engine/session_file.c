@@ -70,7 +70,7 @@ static uint64_t hash_hparams(uint64_t h, const hth_hparams *p)
         (double)p->experts.scale, p->experts.n_leading, p->experts.step, (double)p->temperature_scale,
         p->temperature_length, p->temperature_offset, p->recurrent.n_head, p->recurrent.n_head_key, p->recurrent.n_group,
         p->recurrent.d_state, p->recurrent.norms_low};
-    h = hth_hash_more(h, p->arch->name, strlen(p->arch->name));
+    h = hth_hash_more(h, p->architecture, strlen(p->architecture));
     return hth_hash_more(h, numbers, sizeof numbers);
 }
 

@@ -67,7 +67,7 @@ void hth_fwd_rope_init(hth_step *s)
     if (s->n_table == 2) {
         hth_rope near = *rope;
         near.n_rot = rope->window_n_rot;
-        bool unscaled = s->model->hparams.arch->swa.unscaled;
+        bool unscaled = s->model->hparams.rope.window_unscaled;
         if (rope->window_base > 0.0) near.base = rope->window_base;
         if (unscaled) near.scaling = HTH_SCALING_NONE, near.factor = 1.0, factors = far = NULL;
         fill_frequencies(&near, factors, s->frequency + 2 * n_pair);
@@ -89,7 +89,7 @@ static void rope_table_row(void *arg, size_t i_row, uint32_t i_thread)
     for (uint32_t t = 0; t < s->n_table; t++) {
         size_t n_pair = (t > 0 ? rope->window_n_rot : rope->n_rot) / 2;
         const double *frequency = s->frequency + t * 2 * max_pair + far;
-        float scale = t > 0 && s->model->hparams.arch->swa.unscaled ? 1.0f : s->rope_scale;
+        float scale = t > 0 && s->model->hparams.rope.window_unscaled ? 1.0f : s->rope_scale;
         size_t at = (t * (size_t)s->n_tok_max + i_row) * max_pair;
         for (size_t i = 0; i < n_pair; i++) {
             double sin_d, cos_d;
@@ -155,14 +155,14 @@ static void norm_head(const hth_step *s, const hth_norm *norm, size_t d, uint32_
 {
     const hth_hparams *h = &s->model->hparams;
     float inv_n = 1.0f / (float)d;
-    if (!norm->weight || h->arch->qk_norm == HTH_QK_NORM_ALL) return;
-    if (h->arch->qk_norm == HTH_QK_NORM_FACTOR) {
+    if (!norm->weight || h->qk_norm == HTH_QK_NORM_ALL) return;
+    if (h->qk_norm == HTH_QK_NORM_FACTOR) {
         s->k->rms_norm(x, s->model->ones, d, inv_n, h->norm_eps, x);
         if (norm->weight != s->model->ones) s->k->scale(x, norm->weight[i], d, x);
         return;
     }
-    const float *weight = norm->weight + (h->arch->qk_norm == HTH_QK_NORM_EACH ? i * d : 0);
-    if (h->arch->qk_norm == HTH_QK_NORM_EACH && h->norm == HTH_NORM_LAYER)
+    const float *weight = norm->weight + (h->qk_norm == HTH_QK_NORM_EACH ? i * d : 0);
+    if (h->qk_norm == HTH_QK_NORM_EACH && h->norm == HTH_NORM_LAYER)
         s->k->layer_norm(x, weight, NULL, d, inv_n, h->norm_eps, x);
     else s->k->rms_norm(x, weight, d, inv_n, h->norm_eps, x);
 }
@@ -173,19 +173,18 @@ static void prepare_heads(const attention_job *job, size_t i_row, const hth_norm
 {
     hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
-    const hth_arch *a = h->arch;
     uint32_t i_table = hth_fwd_i_table(h, job->attn);
     size_t d = job->attn->d_head, n_pair = (i_table > 0 ? h->rope.window_n_rot : h->rope.n_rot) / 2;
     size_t at = (i_table * (size_t)s->n_tok_max + i_row) * hth_fwd_max_pair(h);
     if (!job->attn->rotates) n_pair = 0;
     if (h->qkv_limit != 0.0f) clamp(x, n_head * d, h->qkv_limit);
-    if (norm->weight && a->qk_norm == HTH_QK_NORM_ALL)
+    if (norm->weight && h->qk_norm == HTH_QK_NORM_ALL)
         s->k->rms_norm(x, norm->weight, n_head * d, 1.0f / (float)(n_head * d), h->norm_eps, x);
     hth_rope_fn *rotate = h->rope.kind == HTH_ROPE_NEOX ? s->k->rope_neox : s->k->rope_interleaved;
     for (uint32_t i = 0; i < n_head; i++, x += d) {
-        if (!a->qk_norm_after) norm_head(s, norm, d, i, x);
+        if (!h->qk_norm_after) norm_head(s, norm, d, i, x);
         if (n_pair > 0) rotate(x, s->cosine + at, s->sine + at, n_pair);
-        if (a->qk_norm_after) norm_head(s, norm, d, i, x);
+        if (h->qk_norm_after) norm_head(s, norm, d, i, x);
     }
 }
 
@@ -237,7 +236,7 @@ static void store_token(const attention_job *job, size_t i_row, float *k, float 
     if (h->value_scale != 0.0f) s->k->scale(v, h->value_scale, n_kv, v);
     prepare_heads(job, i_row, &a->k_norm, a->n_head_kv, k);
     if (h->qkv_limit != 0.0f) clamp(v, n_kv, h->qkv_limit);
-    for (size_t i = 0; h->arch->norms_values && i < n_kv; i += d)
+    for (size_t i = 0; h->norms_values && i < n_kv; i += d)
         s->k->rms_norm(v + i, s->model->ones, d, 1.0f / (float)d, h->norm_eps, v + i);
     hth_sequence_store(token->seq, s->k, job->i_layer, token->position, k, v);
 }
@@ -415,7 +414,7 @@ static void gate_heads(const hth_step *s, const hth_attention *a, size_t i_row, 
 {
     size_t d = a->d_head, n = a->n_head * d, n_gate = a->q_has_gate ? n : a->gate.n_row;
     float *gate = s->attn_gate + i_row * n_gate;
-    bool softplus = s->model->hparams.arch->gate_softplus;
+    bool softplus = s->model->hparams.gate_softplus;
     if (softplus) s->k->softplus(gate, n_gate, gate);
     if (softplus && n_gate == n) {
         s->k->mul(gate, y, n, y);

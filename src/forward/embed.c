@@ -65,7 +65,7 @@ hearth_status hth_fwd_embed(hth_step *s, hearth_error *err)
         else unpack_row(s, &m->token_embd, (size_t)s->tokens[i].token, x);
         if (h->embedding_scale != 1.0f) s->k->scale(x, h->embedding_scale, d, x);
         if (m->position_embd.n_row == 0) continue;
-        unpack_row(s, &m->position_embd, (size_t)s->tokens[i].position + h->arch->position_offset, s->x_norm);
+        unpack_row(s, &m->position_embd, (size_t)s->tokens[i].position + h->position_offset, s->x_norm);
         s->k->add(x, s->x_norm, d, x);
     }
     if (m->embedding_norm.weight) hth_fwd_norm(s, &m->embedding_norm, s->x, s->x, s->n_tok);

@@ -110,7 +110,7 @@ enum { HTH_UNIT_HEADS = 8 };
 /* Number of RoPE tables: layers with a window have one of their own, the second, where they rotate otherwise. */
 static inline uint32_t hth_fwd_n_table(const hth_hparams *h)
 {
-    return h->rope.window_base > 0.0 || h->arch->swa.unscaled ? 2 : 1;
+    return h->rope.window_base > 0.0 || h->rope.window_unscaled ? 2 : 1;
 }
 /* The table of a layer, 0 or 1. */
 static inline uint32_t hth_fwd_i_table(const hth_hparams *h, const hth_attention *a)
@@ -185,7 +185,7 @@ struct hth_step {
     float *block_out;     /* [n_tok][d_model] output of a block, before it is added to x */
     float *mixer_saved;   /* [n_tok][d_model] output of the mixer or of the dense network, beside the next */
     float *kept;          /* [n_tok][d_model] hth_experts.reads_stream_before: their input;
-                                        hth_arch.adds_embedding: the embeddings; or NULL */
+                                        hth_hparams.adds_embedding: the embeddings; or NULL */
     uint32_t n_table;     /* hth_fwd_n_table */
     float *cosine, *sine; /* [n_table][n_tok_max][hth_fwd_max_pair] */
     double

@@ -253,15 +253,15 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->q = bump_alloc(c, n_row * n_q, f);
     s->kv = bump_alloc(c, n_row * n_kv, 2 * f);
     s->attn_out = bump_alloc(c, n_row * n_q, f);
-    s->attn_gate = bump_alloc(c, h->arch->attn_gate ? n_row * n_q : 0, f);
-    s->q_gate = bump_alloc(c, h->arch->attn_gate == HTH_ATTN_GATE_IN_Q ? 2 * n_row * n_q : 0, f);
+    s->attn_gate = bump_alloc(c, h->attn_gate ? n_row * n_q : 0, f);
+    s->q_gate = bump_alloc(c, h->attn_gate == HTH_ATTN_GATE_IN_Q ? 2 * n_row * n_q : 0, f);
     s->gate = bump_alloc(c, n_row * h->d_ff, f);
     s->up = bump_alloc(c, n_row * h->d_ff, f);
     s->hidden = bump_alloc(c, n_row * h->d_ff, f);
     s->block_out = bump_alloc(c, n_row * h->d_model, f);
-    bool saves = h->parallel || h->arch->experts.beside_dense || h->arch->recurrent.beside;
+    bool saves = h->parallel || h->dense_residual || h->parallel_mixer;
     s->mixer_saved = bump_alloc(c, saves ? n_row * h->d_model : 0, f);
-    bool keeps = h->arch->experts.reads_stream_before || h->arch->adds_embedding;
+    bool keeps = h->experts_read_before || h->adds_embedding;
     s->kept = bump_alloc(c, keeps ? n_row * h->d_model : 0, f);
     s->mtp_input = bump_alloc(c, model->mtp.proj.n_row > 0 ? 2 * n_row * h->d_model : 0, f);
     s->cosine = bump_alloc(c, s->n_table * n_row * n_pair, f);
@@ -545,7 +545,7 @@ static void save_mixer(hth_step *s)
 static hearth_status run_both(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
 {
     const hth_experts *e = &s->model->layers[i_layer].experts;
-    double factor = s->model->hparams.arch->experts.beside_scale;
+    double factor = s->model->hparams.dense_residual_scale;
     assert(!add_to);
     (void)add_to;
     hearth_status st = hth_fwd_ffn(s, i_layer, NULL, err);
@@ -693,7 +693,7 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
         hth_alloc_assert_none(-1);
         return st;
     }
-    if (step->model->hparams.arch->adds_embedding) hth_pool_add(step->pool, keep_row, step, 0, n_row);
+    if (step->model->hparams.adds_embedding) hth_pool_add(step->pool, keep_row, step, 0, n_row);
     hth_fwd_begin_streams(step);
     hth_fwd_embed_layers(step);
     hth_fwd_rope_tables(step);

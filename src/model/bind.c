@@ -96,7 +96,7 @@ static hearth_status bind_rank_head(hth_binder *b)
     char key[80];
     const hth_gguf_tensor *t = m->hparams.arch->ranks ? hth_bind_find(b, "cls.output.weight") : NULL;
     if (!t) return HEARTH_OK;
-    snprintf(key, sizeof key, "%s.classifier.output_labels", m->hparams.arch->name);
+    snprintf(key, sizeof key, "%s.classifier.output_labels", m->hparams.architecture);
     const hth_gguf_value *labels = hth_gguf_find(m->file, key);
     uint64_t n_class = labels && labels->type == HTH_GGUF_ARRAY ? labels->n_element : t->dim[1];
     if (n_class < 2) return HEARTH_OK;
@@ -333,10 +333,10 @@ static hearth_status check_unused(hth_binder *b, bool allowed)
             "%s: tensor '%s' (info at byte %llu) is not used by architecture %s (%zu such tensors): "
             "without it results would be wrong; hearth_model_options.allow_unused goes on all the same",
             hth_gguf_part_path(m->file, first->i_part), name, (unsigned long long)first->info_at,
-            m->hparams.arch->name, n);
+            m->hparams.architecture, n);
     hth_log(HEARTH_LOG_WARN,
             "%s: %zu of %zu tensors are not used by architecture %s, among them '%s': results may be wrong",
-            hth_gguf_path(m->file), n, hth_gguf_n_tensor(m->file), m->hparams.arch->name, name);
+            hth_gguf_path(m->file), n, hth_gguf_n_tensor(m->file), m->hparams.architecture, name);
     return HEARTH_OK;
 }
 
@@ -490,7 +490,7 @@ bool hth_model_is_reranker(const hth_model *model)
     char key[80];
     hearth_error ignored;
     uint64_t pooling = 0;
-    snprintf(key, sizeof key, "%s.pooling_type", model->hparams.arch->name);
+    snprintf(key, sizeof key, "%s.pooling_type", model->hparams.architecture);
     (void)hth_gguf_get_uint(model->file, key, 0, HEARTH_POOLING_RANK, &pooling, NULL, &ignored);
     return model->n_class > 0 && pooling == HEARTH_POOLING_RANK;
 }

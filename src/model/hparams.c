@@ -166,6 +166,26 @@ static hearth_status check_is_model(hth_hparams_reader *r)
                     hth_gguf_path(r->file));
 }
 
+/* What the architecture alone decides, for those who compute. */
+static void copy_rules(hth_hparams *h)
+{
+    const hth_arch *a = h->arch;
+    h->parallel_mixer = a->recurrent.beside;
+    h->dense_residual = a->experts.beside_dense;
+    h->dense_residual_scale = a->experts.beside_scale;
+    h->experts_read_before = a->experts.reads_stream_before;
+    h->adds_embedding = a->adds_embedding;
+    h->no_pre_norms = a->no_pre_norms;
+    h->norm_bias = a->norm_params == HTH_PARAMS_BOTH;
+    h->post_norm_eps = a->post_norm_eps;
+    h->qk_norm = a->qk_norm;
+    h->qk_norm_after = a->qk_norm_after;
+    h->norms_values = a->norms_values;
+    h->attn_gate = a->attn_gate;
+    h->gate_softplus = a->gate_softplus;
+    h->position_offset = a->position_offset;
+}
+
 static hearth_status find_arch(hth_hparams_reader *r, hth_hparams *h)
 {
     hth_str name = {0};
@@ -182,7 +202,8 @@ static hearth_status find_arch(hth_hparams_reader *r, hth_hparams *h)
                         hth_escape(shown, sizeof shown, name.bytes, name.n),
                         hth_arch_list(list, sizeof list));
     }
-    r->arch = h->arch->name;
+    r->arch = h->architecture = h->arch->name;
+    copy_rules(h);
     if (!hth_gguf_is_powerinfer(r->file) || h->arch->in_powerinfer) return HEARTH_OK;
     return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
                     "%s: a PowerInfer file (magic PWRI) of architecture %s; such files hold llama, bamboo, "

@@ -136,6 +136,7 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
 {
     hth_rope *rope = &h->rope;
     *rope = (hth_rope){.kind = h->arch->rope,
+                       .window_unscaled = h->arch->swa.unscaled,
                        .n_rot = h->d_head,
                        .base = 10000.0,
                        .window_base = h->arch->window_rope_base,

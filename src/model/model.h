@@ -31,6 +31,7 @@ typedef struct hth_rope {
     double beta_fast, beta_slow; /* YaRN: pairs that turn more often in the original context are not scaled; those that
                                     turn less often are */
     double magnitude;        /* factor of cosine and sine */
+    bool window_unscaled;    /* layers with a window rotate without the scaling */
 } hth_rope;
 
 /* Limits of values in files. */
@@ -75,7 +76,8 @@ typedef struct hth_expert_sizes {
 } hth_expert_sizes;
 
 typedef struct hth_hparams {
-    const hth_arch *arch;
+    const hth_arch *arch;      /* only src/model reads it */
+    const char *architecture;  /* general.architecture */
     uint32_t n_layer, d_model, n_vocab;
     uint32_t n_block; /* in the file: the layers, then those that predict further tokens (hth_mtp_input) */
     uint32_t n_ctx_train;
@@ -107,6 +109,20 @@ typedef struct hth_hparams {
     float qkv_limit;            /* of queries, keys and values; 0: none */
     float embedding_scale, residual_scale, logit_scale; /* factors of embeddings, of blocks' outputs, of logits */
     bool parallel;              /* mixer and network of a layer read the same residual stream */
+    bool parallel_mixer;        /* layers have attention beside a recurrent mixer */
+    bool dense_residual;        /* layers with experts have a dense network, too; */
+    double dense_residual_scale; /* factor of their sum; 0: 1 */
+    bool experts_read_before;   /* their input is the residual stream before the mixer */
+    bool adds_embedding;        /* the normalised embedding, times layer_output_scale, is added after a layer */
+    bool no_pre_norms;          /* mixer and network read the residual stream itself */
+    bool norm_bias;             /* norms have weights and biases */
+    double post_norm_eps;       /* of post-norms; 0: as of the others */
+    hth_qk_norm qk_norm;
+    bool qk_norm_after;         /* after rotation, else before it */
+    bool norms_values;          /* values of each head, without weights */
+    hth_attn_gate attn_gate;
+    bool gate_softplus;         /* of attention; else sigmoid */
+    uint32_t position_offset;   /* of rows of learned positions */
     float attn_softcap, logit_softcap; /* 0: none */
     hth_rope rope;
     hth_activation activation;

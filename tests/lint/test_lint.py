@@ -261,6 +261,17 @@ def run_names_no_architecture():
     assert_none(architecture_branches(sources("src/forward"), names))
 
 
+RULE_READ = re.compile(r"(?:->|\.)arch(?:->|\.)\w|\bhth_arch\b")
+
+
+@case
+def only_the_model_reads_the_rules_of_architectures():
+    assert all(RULE_READ.search(text) for text in ("h->arch->rope", "m->hparams.arch->name", "const hth_arch *a = h->arch;"))
+    assert not RULE_READ.search("h->architecture")
+    files = sources("src/forward", "src/device", "src/engine", "src/planner", "src/placement", "src/measure", "src/store")
+    assert_none([f"{path}: {m[0]}" for path, text in files.items() for m in RULE_READ.finditer(text)])
+
+
 # Headers of C and POSIX, and what other libraries include beside them. A newer version of one of these may include any
 # of them, as liburing 2.9 does <sys/wait.h>, so no name of theirs is free at file scope in any file of the project.
 SYSTEM_HEADERS = """aio.h arpa/inet.h complex.h ctype.h dirent.h dlfcn.h errno.h fcntl.h fenv.h fnmatch.h ftw.h getopt.h glob.h

@@ -46,13 +46,12 @@ static const char *group_unsupported(const hth_gpu_fused_src *source)
 /* What the shaders of attention and of the residual stream lack. */
 static const char *layer_unsupported(const hth_hparams *h, const hth_layer *l)
 {
-    const hth_arch *arch = h->arch;
     const hth_attention *a = &l->attn;
-    bool scales_apart = a->window > 0 && arch->swa.unscaled && h->rope.window_base == 0.0;
+    bool scales_apart = a->window > 0 && h->rope.window_unscaled && h->rope.window_base == 0.0;
     if (l->mixer != HTH_MIXER_ATTENTION || l->beside != HTH_MIXER_NONE) return "no shader supports its kind of mixer";
     if (l->network == HTH_NETWORK_EXPERTS) return "no shader computes experts";
     if (l->network != HTH_NETWORK_DENSE) return "no shader supports its kind of network";
-    if (a->d_head != h->d_head || a->k.n_row == 0 || a->v.n_row == 0 || arch->norms_values || a->d_value > 0 ||
+    if (a->d_head != h->d_head || a->k.n_row == 0 || a->v.n_row == 0 || h->norms_values || a->d_value > 0 ||
         h->value_scale != 0.0f)
         return "no shader supports its heads of keys and values";
     if (l->embedding.gate.n_row > 0 || l->output_scale || l->embedding_scale) return "no shader has embeddings or factors of layers";
@@ -61,14 +60,14 @@ static const char *layer_unsupported(const hth_hparams *h, const hth_layer *l)
     if (a->slopes) return "no shader supports scores that fall with distance";
     if (a->sinks) return "no shader supports scores without values";
     if (h->qkv_limit != 0.0f) return "no shader limits queries, keys and values";
-    if (arch->norm_params == HTH_PARAMS_BOTH && h->norm == HTH_NORM_RMS) return "no shader has norms with a bias";
-    if ((a->q_norm.weight || a->k_norm.weight) && (arch->qk_norm != HTH_QK_NORM_HEAD || arch->qk_norm_after))
+    if (h->norm_bias && h->norm == HTH_NORM_RMS) return "no shader has norms with a bias";
+    if ((a->q_norm.weight || a->k_norm.weight) && (h->qk_norm != HTH_QK_NORM_HEAD || h->qk_norm_after))
         return "no shader supports its norm of queries and keys";
     if ((h->rope.n_rot > 0 && !a->rotates) || scales_apart) return "no shader supports its rotation";
-    if (arch->no_pre_norms) return "no shader supports a layer without norms of its inputs";
-    if (arch->attn_gate != HTH_ATTN_GATE_NONE) return "no shader has gates of heads";
+    if (h->no_pre_norms) return "no shader supports a layer without norms of its inputs";
+    if (h->attn_gate != HTH_ATTN_GATE_NONE) return "no shader has gates of heads";
     if (h->activation > HTH_ACTIVATION_DRELU) return "no shader has its activation";
-    if (arch->post_norm_eps != 0.0) return "no shader has two epsilons of norms";
+    if (h->post_norm_eps != 0.0) return "no shader has two epsilons of norms";
     if (h->residual_scale != 1.0f) return "no shader scales what is added to the residual stream";
     return NULL;
 }
