@@ -130,10 +130,11 @@ static void split_target(head *h)
         const size_t n = strlen(schemes[i]);
         if (h->target.n <= n || !text_is((text_part){h->target.text, n}, schemes[i])) continue;
         const text_part rest = {h->target.text + n, h->target.n - n};
-        const char *slash = memchr(rest.text, '/', rest.n);
-        const size_t n_host = slash ? (size_t)(slash - rest.text) : rest.n;
+        size_t n_host = 0; /* the authority ends before the path, or before a query (RFC 3986, 3.2) */
+        while (n_host < rest.n && rest.text[n_host] != '/' && rest.text[n_host] != '?' && rest.text[n_host] != '#') n_host++;
+        const bool has_path = n_host < rest.n && rest.text[n_host] == '/';
         if (h->n_field[HEAD_HOST] > 0) h->field[HEAD_HOST] = (text_part){rest.text, n_host};
-        h->target = slash ? (text_part){slash, rest.n - n_host} : (text_part){"/", 1};
+        h->target = has_path ? (text_part){rest.text + n_host, rest.n - n_host} : (text_part){"/", 1};
         return;
     }
 }
