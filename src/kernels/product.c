@@ -177,14 +177,17 @@ static input_copy take_input(const product_job *job, uint32_t i_thread)
     return c;
 }
 
+/* Tiles have only the arrays of their type; C knows no sum of NULL and a number. */
+#define BEHIND(array, n) ((array) ? (array) + (n) : NULL)
+
 /* Tiles from row `first` of x on, the start of one. */
 static hth_tiles tiles_from(const hth_tiles *t, size_t first, size_t n_col, size_t n_block)
 {
-    return (hth_tiles){.q = t->q + first * n_col,
-                       .d = t->d + first * n_block,
-                       .offset = t->offset + first * n_block,
-                       .sum_16 = t->sum_16 + first * (n_col / HTH_ACT_SUBBLOCK),
-                       .x = t->x + first * n_col};
+    return (hth_tiles){.q = BEHIND(t->q, first * n_col),
+                       .d = BEHIND(t->d, first * n_block),
+                       .offset = BEHIND(t->offset, first * n_block),
+                       .sum_16 = BEHIND(t->sum_16, first * (n_col / HTH_ACT_SUBBLOCK)),
+                       .x = BEHIND(t->x, first * n_col)};
 }
 
 /* The inputs from row `first` of x on, in the form that matrices of this type read. */
