@@ -117,7 +117,7 @@ typedef struct json_text {
     size_t n;
 } json_text;
 
-/* What is between quotes, with the escapes of JSON and Python. */
+/* Writes what is between quotes, whose escapes are those of JSON and Python. */
 static void put_string(json_text *out, hth_str t, bool has_escapes)
 {
     char one[8];

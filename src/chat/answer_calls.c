@@ -282,7 +282,7 @@ static hth_answer_step named_head(hth_answer *a)
 
 /* ---- beginnings -------------------------------------------------------------------------------------------- */
 
-/* What stands between the mark and the first call: white space, a fence of code, a bracket. */
+/* White space, a fence of code and a bracket may stand between the mark and the first call. */
 hth_answer_step hth_answer_call(hth_answer *a)
 {
     static hth_answer_state *const states[] = {
