@@ -82,6 +82,9 @@ void sampling_of_model(const hearth_model *model, hearth_sampler_options *o)
 
 /* ---- lists of samplers ---------------------------------------------------------------------------- */
 
+const char *const sampler_names[N_SAMPLER] = {"penalties", "dry",   "top_n_sigma", "top_k",      "typ_p",
+                                              "top_p",     "min_p", "xtc",         "temperature"};
+
 static void turn_off(hearth_sampler_options *o, size_t i)
 {
     switch (i) {
@@ -99,19 +102,16 @@ static void turn_off(hearth_sampler_options *o, size_t i)
 
 const char *sampling_keep(hearth_sampler_options *o, const char *list)
 {
-    static const char *const names[] = {"penalties", "dry", "top_n_sigma", "top_k", "typ_p",
-                                        "top_p",     "min_p", "xtc",       "temperature"};
-    enum { N_NAME = sizeof names / sizeof *names };
     size_t next = 0;
-    bool kept[N_NAME] = {false};
+    bool kept[N_SAMPLER] = {false};
     for (const char *p = list; *p; p += strcspn(p, ";"), p += *p == ';') {
         size_t n = strcspn(p, ";"), i = next;
-        while (i < N_NAME && (strlen(names[i]) != n || memcmp(names[i], p, n) != 0)) i++;
-        if (i == N_NAME)
+        while (i < N_SAMPLER && (strlen(sampler_names[i]) != n || memcmp(sampler_names[i], p, n) != 0)) i++;
+        if (i == N_SAMPLER)
             return "expected some of penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature, in this order";
         kept[i] = true, next = i + 1;
     }
-    for (size_t i = 0; i < N_NAME; i++)
+    for (size_t i = 0; i < N_SAMPLER; i++)
         if (!kept[i]) turn_off(o, i);
     return NULL;
 }

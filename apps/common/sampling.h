@@ -11,6 +11,10 @@ hearth_sampler_options sampling_defaults(void);
  * out of range are left out, with a warning. */
 void sampling_of_model(const hearth_model *model, hearth_sampler_options *o);
 
+/* The names of the samplers, in the order in which they are applied. */
+enum { N_SAMPLER = 9 };
+extern const char *const sampler_names[N_SAMPLER];
+
 /* Turns off all samplers that the list does not name: "top_k;temperature", in the order in which they are applied. NULL,
  * or why it is no such list. */
 const char *sampling_keep(hearth_sampler_options *o, const char *list);

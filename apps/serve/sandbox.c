@@ -173,7 +173,7 @@ static void allow_devices(const sandbox *s)
 
 void sandbox_open(sandbox *s)
 {
-    /* Of /etc what the loaders of libraries and drivers read: it has keys and passwords too. */
+    /* Loaders of libraries and drivers read these files of /etc, which has keys and passwords too. */
     static const char *const read[] = {"/usr", "/lib", "/lib64", "/opt", "/nix/store", "/gnu/store",
                                        "/run/opengl-driver", "/proc", "/sys", "/dev/urandom", "/dev/zero",
                                        "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/vulkan",
@@ -193,7 +193,7 @@ void sandbox_open(sandbox *s)
 
 /* ---- system calls -------------------------------------------------------------------------------------- */
 
-/* Those of later kernels than the oldest headers, by the numbers that all architectures share. */
+/* These calls came with later kernels than the oldest headers; all architectures share their numbers. */
 enum {
     LATER_PIDFD_SEND_SIGNAL = 424, LATER_IO_URING_SETUP = 425, LATER_OPEN_TREE = 428, LATER_MOVE_MOUNT, LATER_FSOPEN,
     LATER_FSCONFIG, LATER_FSMOUNT, LATER_FSPICK, LATER_PIDFD_OPEN, LATER_CLONE3, LATER_PIDFD_GETFD = 438,
@@ -235,7 +235,7 @@ enum {
 
 #ifdef __x86_64__
 #define ARCHITECTURE AUDIT_ARCH_X86_64
-/* What newer architectures have under other names alone. Calls of x32 have a bit that puts them beyond the last one. */
+/* Newer architectures have these under other names alone. Calls of x32 have a bit that puts them beyond the last one. */
 #define REFUSE_OLD_CALLS                                                                                     \
     REFUSE(SYS_fork), REFUSE(SYS_vfork), REFUSE(SYS_chmod), REFUSE(SYS_chown), REFUSE(SYS_lchown),           \
         REFUSE(SYS_link), REFUSE(SYS_symlink), REFUSE(SYS_mknod), REFUSE(SYS_iopl), REFUSE(SYS_ioperm),      \

@@ -1,5 +1,5 @@
-/* What the server may still do once its options are read and its sockets are open: so little that a fault in what reads
- * models, requests and templates opens no other file, no connection and no program. Two parts of the kernel keep it:
+/* The sandbox leaves the server so few rights, once its options are read and its sockets are open, that a fault in what
+ * reads models, requests and templates opens no other file, no connection and no program. Two parts of the kernel keep it:
  * Landlock the files, a seccomp filter the system calls. Neither can be undone, and threads that are started later
  * inherit both. docs/serving.md says what is allowed; --no-sandbox leaves it out. */
 #ifndef HEARTH_APPS_SERVE_SANDBOX_H
@@ -22,8 +22,8 @@ void sandbox_allow_write(const sandbox *s, const char *path);
 void sandbox_allow_cache(const sandbox *s, const char *folder);
 /* Files may be removed from the folder that a file lies in. */
 void sandbox_allow_removal(const sandbox *s, const char *path);
-/* What lies in the folder of a model, and in that of the file that it is a link to: a model has several files, and is
- * opened again when its turn comes. Of a folder that holds the user's home only the files *.gguf, and this one. */
+/* Allows the folder of a model, and that of the file that it is a link to: a model has several files, and is opened
+ * again when its turn comes. Of a folder that holds the user's home only the files *.gguf, and this one. */
 void sandbox_allow_model(const sandbox *s, const char *path);
 
 /* Applies both to the process, whose only thread calls it: Landlock is by thread. NULL: all of it holds; else what does

@@ -46,6 +46,9 @@ static void give_quoted(hth_answer *a, const char *text, size_t n)
 
 static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
+/* A NUL is in no set: models can write one. */
+static bool is_one_of(char c, const char *set) { return c && strchr(set, c); }
+
 static size_t skip_space(hth_str t, size_t at)
 {
     while (at < t.n && is_space(t.bytes[at])) at++;
@@ -72,7 +75,7 @@ static size_t string_end(hth_str t, size_t at, const char *quote, size_t n)
             i++;
         } else if (memcmp(t.bytes + i, quote, n) == 0) {
             size_t behind = skip_space(t, i + n);
-            if (n > 1 || (behind < t.n && strchr(",:)]}", t.bytes[behind]))) return i;
+            if (n > 1 || (behind < t.n && is_one_of(t.bytes[behind], ",:)]}"))) return i;
         }
     }
     return SIZE_MAX;
@@ -114,14 +117,14 @@ typedef struct json_text {
     size_t n;
 } json_text;
 
-/* What is between quotes, with the escapes of JSON and Python. */
+/* Writes what is between quotes, whose escapes are those of JSON and Python. */
 static void put_string(json_text *out, hth_str t, bool has_escapes)
 {
     char one[8];
     out->bytes[out->n++] = '"';
     for (size_t i = 0; i < t.n;) {
         size_t n = 0;
-        bool is_escape = has_escapes && t.bytes[i] == '\\' && i + 1 < t.n && strchr("\\'\"/bfnrtu", t.bytes[i + 1]);
+        bool is_escape = has_escapes && t.bytes[i] == '\\' && i + 1 < t.n && is_one_of(t.bytes[i + 1], "\\'\"/bfnrtu");
         if (is_escape) i += 1 + hth_answer_read_escape(t.bytes + i + 1, t.n - i - 1, one, &n);
         else one[n++] = t.bytes[i++];
         for (size_t k = 0; k < n; k++) out->n += escape((unsigned char)one[k], out->bytes + out->n);
@@ -155,7 +158,7 @@ static void put_word(hth_answer *a, json_text *out, hth_str t, bool is_key)
 static size_t put_token(hth_answer *a, json_text *out, hth_str t, size_t at, const char *quote)
 {
     static const char from[] = "()[]{}:,", to[] = "[][]{}:,";
-    const char *mark = t.bytes[at] ? strchr(from, t.bytes[at]) : NULL;
+    const char *mark = is_one_of(t.bytes[at], from) ? strchr(from, t.bytes[at]) : NULL;
     size_t n = quote_size(t, at, quote), end = at;
     if (n > 0) {
         end = string_end(t, at + n, t.bytes + at, n);
@@ -169,11 +172,11 @@ static size_t put_token(hth_answer *a, json_text *out, hth_str t, size_t at, con
     }
     if (mark) {
         size_t next = skip_space(t, at + 1);
-        bool is_last = *mark == ',' && next < t.n && strchr(")]}", t.bytes[next]);
+        bool is_last = *mark == ',' && next < t.n && is_one_of(t.bytes[next], ")]}");
         if (!is_last) out->bytes[out->n++] = to[mark - from];
         return at + 1;
     }
-    while (end < t.n && !strchr(from, t.bytes[end]) && quote_size(t, end, quote) == 0) end++;
+    while (end < t.n && !is_one_of(t.bytes[end], from) && quote_size(t, end, quote) == 0) end++;
     size_t trimmed = end;
     while (trimmed > at && is_space(t.bytes[trimmed - 1])) trimmed--;
     put_word(a, out, (hth_str){t.bytes + at, trimmed - at}, end < t.n && t.bytes[end] == ':');
@@ -203,7 +206,7 @@ void hth_answer_give_argument(hth_answer *a, hth_str key, hth_str value, hth_val
     give_word(a, a->n_argument++ ? ", " : "{");
     give_quoted(a, key.bytes, key.n);
     give_word(a, ": ");
-    bool is_list = value.n > 0 && strchr("[{(", *value.bytes), is_literal = form == HTH_VALUE_LITERAL;
+    bool is_list = value.n > 0 && is_one_of(*value.bytes, "[{("), is_literal = form == HTH_VALUE_LITERAL;
     if (form == HTH_VALUE_TEXT) give_quoted(a, value.bytes, value.n);
     else if (!is_literal && word) give_word(a, word);
     else if (!is_literal && hth_is_json(value.bytes, value.n, &a->has_memory))

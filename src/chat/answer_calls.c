@@ -179,21 +179,34 @@ hth_answer_step hth_answer_json_arguments(hth_answer *a)
     return HTH_STEP_DONE;
 }
 
+/* The four hexadecimal digits behind the u of an escape. False: it has none. */
+static bool read_code(const char *at, size_t left, uint32_t *code)
+{
+    *code = 0;
+    if (left < 5 || *at != 'u') return false;
+    for (int i = 1; i <= 4; i++) {
+        char digit = at[i], letter = (char)(digit | 32);
+        bool is_digit = digit >= '0' && digit <= '9';
+        if (!is_digit && (letter < 'a' || letter > 'f')) return false;
+        *code = *code << 4 | (uint32_t)(is_digit ? digit - '0' : letter - 'a' + 10);
+    }
+    return true;
+}
+
 size_t hth_answer_read_escape(const char *at, size_t left, char *out, size_t *n)
 {
     static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
-    const char *known = strchr(from, *at);
-    uint32_t c = 0;
-    if (*at != 'u' || left < 5) {
-        out[(*n)++] = known && *at ? to[known - from] : *at;
+    uint32_t c, low = 0;
+    if (!read_code(at, left, &c)) {
+        const char *known = *at ? strchr(from, *at) : NULL;
+        out[(*n)++] = known ? to[known - from] : *at;
         return 1;
     }
-    for (int i = 1; i <= 4; i++) {
-        char d = (char)(at[i] | 32);
-        c = c << 4 | (uint32_t)(d >= 'a' && d <= 'f' ? d - 'a' + 10 : d & 15);
-    }
-    *n += hth_text_utf8_encode(c >= 0xD800 && c < 0xE000 ? 0xFFFD : c, out + *n);
-    return 5;
+    bool is_surrogate = c >= 0xD800 && c < 0xE000, is_high = is_surrogate && c < 0xDC00;
+    bool is_pair = is_high && left > 6 && at[5] == '\\' && read_code(at + 6, left - 6, &low) && low >= 0xDC00 && low < 0xE000;
+    if (is_pair) c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
+    *n += hth_text_utf8_encode(is_surrogate && !is_pair ? 0xFFFD : c, out + *n);
+    return is_pair ? 11 : 5;
 }
 
 /* Arguments that are a text with JSON in it. */
@@ -269,7 +282,7 @@ static hth_answer_step named_head(hth_answer *a)
 
 /* ---- beginnings -------------------------------------------------------------------------------------------- */
 
-/* What stands between the mark and the first call: white space, a fence of code, a bracket. */
+/* White space, a fence of code and a bracket may stand between the mark and the first call. */
 hth_answer_step hth_answer_call(hth_answer *a)
 {
     static hth_answer_state *const states[] = {

@@ -75,7 +75,8 @@ void hth_answer_give_argument(hth_answer *a, hth_str key, hth_str value, hth_val
 hth_answer_step hth_answer_end_arguments(hth_answer *a, hth_answer_state *next);
 /* The end of a literal at `at` of the held text: before a comma, or the bracket around it; SIZE_MAX: more must come. */
 size_t hth_literal_end(const hth_answer *a, size_t at);
-/* The character of an escape of JSON at `at`, behind its backslash. Returns the bytes that it takes there. */
+/* The character of an escape of JSON at `at`, behind its backslash; two escapes can be one character (UTF-16). Returns the
+ * bytes that it takes there. */
 size_t hth_answer_read_escape(const char *at, size_t left, char *out, size_t *n);
 
 /* States. */

@@ -360,8 +360,9 @@ static hearth_status read_thinks(const hth_chat_format *f, hth_str variables, bo
 {
     *thinks = !(f->flags & SELDOM_THINKS);
     if (variables.n == 0 || !f->answer) return HEARTH_OK;
-    hth_json *v = hth_json_open(variables.bytes, variables.n, NULL, err);
-    if (!v) return err->status;
+    hearth_error why;
+    hth_json *v = hth_json_open(variables.bytes, variables.n, NULL, &why);
+    if (!v) return hth_fail(err, why.status, "chat format %s: variables: %s", f->name, why.message);
     const hth_json *given = hth_json_member(v, "enable_thinking");
     if (given) *thinks = hth_json_is_true(given);
     hth_json_close(v);

@@ -14,15 +14,15 @@ const hth_chat_format *hth_chat_format_detect(hth_str source);
 const char *hth_chat_format_name(const hth_chat_format *f);
 /* The name of its call format. */
 const char *hth_chat_format_calls(const hth_chat_format *f);
-/* What ends reasoning, or "". */
+/* Returns the mark that ends reasoning, or "". */
 const char *hth_chat_format_reasoning(const hth_chat_format *f);
 /* Whether it writes messages of the role "tool"; if not, the user tells the results of functions. */
 bool hth_chat_format_has_results(const hth_chat_format *f);
 /* The i-th format by name, or NULL past the last. */
 const hth_chat_format *hth_chat_format_at(size_t i);
 
-/* As hth_template_render; of the variables only enable_thinking is used, and neither bos nor seconds. The text never contains the first begin-of-text
- * token. */
+/* Renders as hth_template_render does; of the variables only enable_thinking is used, and neither bos nor seconds. The
+ * text never contains the first begin-of-text token. FORMAT: the variables are no JSON. */
 hearth_status hth_chat_format_render(const hth_chat_format *f, const hth_template_input *in,
                                      hth_rendered *out, hearth_error *err);
 

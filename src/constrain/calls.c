@@ -3,12 +3,11 @@
 #include "chat/call_format.h"
 #include "chat/functions.h"
 #include "constrain/constraint.h"
-#include "constrain/json_rules.h"
+#include "constrain/schema.h"
 #include "text/utf8.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 typedef struct calls_compiler {
     hth_grammar *g;
@@ -176,11 +175,15 @@ static bool is_required(const hth_json *object, hth_str key)
     return false;
 }
 
-/* By name, as Python sorts without case. */
+static unsigned char lower(char c) { return (unsigned char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); }
+
+/* By name, as the filter dictsort of templates sorts: without case, in any locale. */
 static bool is_before(const hth_json *a, const hth_json *b)
 {
-    int by_letter = strcasecmp(a->key.bytes, b->key.bytes);
-    return by_letter ? by_letter < 0 : strcmp(a->key.bytes, b->key.bytes) < 0;
+    const hth_str x = a->key, y = b->key;
+    for (size_t i = 0; i < x.n && i < y.n; i++)
+        if (lower(x.bytes[i]) != lower(y.bytes[i])) return lower(x.bytes[i]) < lower(y.bytes[i]);
+    return x.n != y.n ? x.n < y.n : hth_str_compare(x, y) < 0;
 }
 
 /* The property of an object behind another one (NULL: the first), in the order in which the format has them. */
@@ -198,7 +201,9 @@ static uint32_t add_key(calls_compiler *c, uint32_t tail, hth_str key, const cha
 {
     for (size_t i = 0; i < key.n; i++)
         if (strchr(ends, key.bytes[i]))
-            hth_grammar_fail(c->g, HEARTH_ERROR_UNSUPPORTED, "the name of an argument has one of %s", ends);
+            hth_grammar_fail(c->g, HEARTH_ERROR_UNSUPPORTED,
+                             "the name of the argument '%.*s' has one of %s, which end names in this model's form of calls",
+                             hth_schema_clip(key, 60), key.bytes, ends);
     return hth_grammar_text(c->g, tail, key.bytes, key.n);
 }
 
@@ -334,6 +339,22 @@ static uint32_t add_literals(calls_compiler *c, uint32_t tail, const hth_json *r
     return end;
 }
 
+/* Where arguments stand one by one, those are written that the object itself names. */
+static void note_unwritten(calls_compiler *c, const hth_json *object)
+{
+    static const char *const combined[] = {"allOf", "anyOf", "oneOf"};
+    hth_schema_compiler notes = {.g = c->g, .notes = c->notes};
+    for (size_t i = 0; i < sizeof combined / sizeof *combined; i++) {
+        const hth_json *v = hth_json_member(object, combined[i]);
+        if (v) hth_schema_note(&notes, v, "in this model's form of calls only the object's own properties are written");
+    }
+    for (const hth_json *v = hth_json_first(hth_json_member(object, "required")); v; v = v->next) {
+        const hth_json *p = hth_json_first(hth_json_member(object, "properties"));
+        while (p && hth_str_compare(p->key, v->text) != 0) p = p->next;
+        if (!p && v->kind == HTH_JSON_TEXT) hth_schema_note(&notes, v, "in this model's form of calls an argument without a property is not written");
+    }
+}
+
 /* JSON: an object, even if the schema would allow other values. A function without parameters has no arguments. */
 static uint32_t add_object(calls_compiler *c, uint32_t tail, const hth_json *parameters)
 {
@@ -355,6 +376,8 @@ static uint32_t add_call(calls_compiler *c, uint32_t tail, hth_str name, const h
     bool is_quoted = f->style == HTH_CALL_JSON || f->style == HTH_CALL_KEYED;
     tail = add_marked(c, add_marked(c, tail, f->open), m->call_open);
     tail = is_quoted ? hth_json_quoted(g, tail, name.bytes, name.n) : hth_grammar_text(g, tail, name.bytes, name.n);
+    if (f->style == HTH_CALL_ELEMENTS || f->style == HTH_CALL_LITERALS)
+        note_unwritten(c, hth_schema_target(parameters, parameters));
     switch (f->style) {
     case HTH_CALL_ELEMENTS:
         tail = add_marked(c, add_marked(c, tail, m->name_close), m->gap);

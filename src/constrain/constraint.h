@@ -28,7 +28,7 @@ uint32_t hth_compile_schema(hth_grammar *g, hth_arena *names, const char *text, 
 /* Compiles a schema of a tree; references in it begin at root. */
 uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_json *root, const hth_json *schema,
                                  hth_schema_notes *notes);
-/* What a schema itself says of the length and the form of a text, added as the text stands between marks, without the
+/* Adds a text with the length and the form that a schema itself names, as it stands between marks: without the
  * character `end`, with which the mark behind it begins. False: any characters may follow. */
 bool hth_compile_text(hth_grammar *g, const hth_json *schema, uint32_t end, hth_schema_notes *notes, uint32_t *tail);
 

@@ -28,6 +28,7 @@ typedef struct parser {
     size_t n_group;
     bool after_end; /* behind $ */
     uint32_t end;   /* a character that ends the texts; 0: they are JSON strings */
+    bool needs_end; /* the expression asks for that character */
     hearth_error *err;
 } parser;
 
@@ -215,6 +216,7 @@ static uint32_t one_of(parser *p, uint32_t tail, hth_char_set *set)
 {
     if (p->end == 0) return hth_json_char(p->g, tail, set);
     (void)hth_char_set_remove(set, p->end, p->end);
+    p->needs_end |= set->n == 0;
     return hth_grammar_char(p->g, tail, set);
 }
 
@@ -393,7 +395,11 @@ hearth_status hth_pattern_add(hth_grammar *g, uint32_t *tail, hth_str pattern, u
     hearth_error why = {.status = HEARTH_OK};
     *p = (parser){.g = g, .text = pattern.bytes, .n = pattern.n, .tail = *tail, .end = end, .err = &why};
     hearth_status st = begin_group(p);
-    while (st == HEARTH_OK && p->at < p->n && hth_grammar_ok(g)) st = take_part(p);
+    while (st == HEARTH_OK && p->at < p->n && hth_grammar_ok(g)) {
+        st = take_part(p);
+        if (st == HEARTH_OK && p->needs_end)
+            st = bad(p, HEARTH_ERROR_UNSUPPORTED, "the first character of the mark behind the text");
+    }
     if (st == HEARTH_OK && p->n_group > 1) st = bad(p, HEARTH_ERROR_FORMAT, "a group is not closed");
     if (st == HEARTH_OK) {
         end_alternative(p);

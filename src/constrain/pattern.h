@@ -10,7 +10,8 @@ typedef struct hth_pattern_lengths {
 } hth_pattern_lengths;
 
 /* Adds the contents of all JSON strings that an expression matches; anywhere in the string, unless ^ and $ say more. With
- * an `end`, which is a character, they are no JSON but the texts themselves, without that character.
+ * an `end`, which is a character, they are no JSON but the texts themselves, without that character; an expression that
+ * asks for it is UNSUPPORTED.
  * Supported: characters, escapes, classes, groups, alternatives, quantifiers, ^ and $ at the ends of the alternatives
  * of the whole expression. UNSUPPORTED names what is not: look-around, back references, \b, \p. FORMAT: bad syntax.
  * Other failures are the grammar's. */

@@ -79,7 +79,7 @@ static hearth_status open_format(const hearth_model *model, const hth_chat_forma
     return HEARTH_OK;
 }
 
-/* What calls and reasoning look like by the text of a template. */
+/* Finds the forms of calls and reasoning by the text of a template. */
 static void detect(hearth_chat *chat, hth_str source)
 {
     const hth_reasoning_marks *reasoning = hth_reasoning_detect(source);
@@ -198,7 +198,7 @@ static hth_str text_or_empty(const char *text)
     return text ? (hth_str){text, strlen(text)} : (hth_str){"", 0};
 }
 
-/* What renders a request. */
+/* One of the two renders a request. */
 typedef struct renderer {
     const hth_template *template; /* NULL: format renders */
     const hth_chat_format *format;

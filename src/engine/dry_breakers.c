@@ -48,28 +48,45 @@ static void add(breakers *b, int32_t token, const hth_ids *tail)
     b->n++;
 }
 
-/* The text goes on behind this token: with tokens of its rest. */
-static void add_rest(breakers *b, const hth_tokenizer *t, int32_t token, hth_str rest)
+/* A text, and the tokens of its ends, which are made once: tens of thousands of tokens end with a beginning of it. */
+typedef struct breaker_text {
+    const hth_tokenizer *tokenizer;
+    hth_str text;
+    hth_ids tails[MAX_TEXT]; /* behind the first i bytes */
+    bool is_made[MAX_TEXT];
+} breaker_text;
+
+/* NULL: *b says why. */
+static const hth_ids *tail_behind(breakers *b, breaker_text *t, size_t n)
 {
-    hth_ids tail = {0};
-    b->st = hth_tokenize(t, rest.bytes, rest.n, 0, &tail, NULL, b->err);
-    if (tail.n > MAX_TAIL) tail.n = MAX_TAIL;
-    if (b->st == HEARTH_OK) add(b, token, &tail);
-    hth_ids_free(&tail);
+    hth_ids *tail = &t->tails[n];
+    if (t->is_made[n]) return tail;
+    b->st = hth_tokenize(t->tokenizer, t->text.bytes + n, t->text.n - n, 0, tail, NULL, b->err);
+    if (b->st != HEARTH_OK) return NULL;
+    if (tail->n > MAX_TAIL) tail->n = MAX_TAIL;
+    t->is_made[n] = true;
+    return tail;
 }
 
-static void add_token(breakers *b, const hth_tokenizer *t, int32_t token, hth_str text)
+/* A token that has the whole text has it before its end, so that no end of it was added. */
+static void add_token(breakers *b, breaker_text *t, int32_t token)
 {
     hth_str word;
-    word.bytes = hth_token_piece(t, token, true, &word.n);
-    if (hth_str_has(word, text)) {
-        add(b, token, &(hth_ids){0});
-        return;
-    }
+    word.bytes = hth_token_piece(t->tokenizer, token, true, &word.n);
     for (size_t at = 0; at < word.n && b->st == HEARTH_OK; at++) {
-        const size_t n = word.n - at < text.n ? word.n - at : text.n;
-        if (memcmp(word.bytes + at, text.bytes, n) == 0) add_rest(b, t, token, (hth_str){text.bytes + n, text.n - n});
+        const size_t n = word.n - at < t->text.n ? word.n - at : t->text.n;
+        if (word.bytes[at] != *t->text.bytes || memcmp(word.bytes + at, t->text.bytes, n) != 0) continue;
+        const hth_ids none = {0}, *tail = n == t->text.n ? &none : tail_behind(b, t, n);
+        if (tail) add(b, token, tail);
+        if (n == t->text.n) return;
     }
+}
+
+static void add_text(breakers *b, const hth_tokenizer *tokenizer, int32_t n_vocab, hth_str text)
+{
+    breaker_text t = {.tokenizer = tokenizer, .text = text};
+    for (int32_t id = 0; id < n_vocab && b->st == HEARTH_OK; id++) add_token(b, &t, id);
+    for (size_t i = 0; i < MAX_TEXT; i++) hth_ids_free(&t.tails[i]);
 }
 
 static int compare(const void *a, const void *b)
@@ -92,7 +109,7 @@ hearth_status hth_engine_use_dry(const hearth_model *m, const hearth_sampler_opt
     for (size_t i = 0; i < n_text && b.st == HEARTH_OK; i++) {
         hth_str text = {texts[i], strnlen(texts[i], MAX_TEXT)};
         if (text.n == 0) b.st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "dry_breakers[%zu] is empty", i);
-        for (int32_t id = 0; id < hth_sampler_n_vocab(s) && b.st == HEARTH_OK; id++) add_token(&b, m->tokenizer, id, text);
+        else add_text(&b, m->tokenizer, hth_sampler_n_vocab(s), text);
     }
     if (b.n > 1) qsort(b.at, b.n, sizeof *b.at, compare);
     if (b.st == HEARTH_OK) b.st = hth_sampler_use_dry(s, (size_t)capacity, b.at, b.n, err);

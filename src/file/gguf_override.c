@@ -1,9 +1,11 @@
 /* Values of the metadata that the caller gives instead of the file's: hearth_model_options.overrides. They are put into
  * the first part's pairs before anything reads these, so that all readers, and the identity of sessions, see them as
  * if the file had them. */
+#include "base/decimal.h"
 #include "file/gguf_int.h"
 
 #include <errno.h>
+#include <float.h>
 #include <stdlib.h>
 
 typedef struct override {
@@ -61,15 +63,16 @@ static hearth_status set_integer(const override *o, hth_gguf_value *v, bool is_n
 static hearth_status set_float(const override *o, hth_gguf_value *v, bool is_new, char *raw, const char *text,
                                hearth_error *err)
 {
-    char *end;
-    double number = strtod(o->value, &end);
-    float narrow = (float)number;
+    hth_decimal decimal;
     uint32_t word;
     uint64_t wide;
-    if (end == o->value || *end || number - number != 0.0)
-        return fail(text, "expected a number behind float:", err);
+    if (!hth_decimal_read(o->value, strlen(o->value), &decimal)) /* in any locale */
+        return fail(text, "expected a number behind float:, as 0.5 or 1e6", err);
     if (is_new) v->type = HTH_GGUF_F32;
     if (!is_float_type(v->type)) return fail(text, "the file's value is no f32 or f64", err);
+    const double number = hth_decimal_double(&decimal), most = v->type == HTH_GGUF_F32 ? (double)FLT_MAX : DBL_MAX;
+    if (!(number >= -most && number <= most)) return fail(text, "the number is too large for the type of the value", err);
+    const float narrow = (float)number;
     memcpy(&word, &narrow, sizeof word);
     memcpy(&wide, &number, sizeof wide);
     set_scalar(v, raw, v->type == HTH_GGUF_F32 ? word : wide);

@@ -34,7 +34,7 @@ hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *op
  * tokens. MEMORY. */
 hearth_status hth_sampler_use_dry(hearth_sampler *sampler, size_t capacity, const struct hth_dry_breaker *breakers, size_t n,
                                   hearth_error *err);
-/* What a token is drawn from. */
+/* A token is drawn from these candidates. */
 typedef struct hth_sample_choice {
     hth_sample_candidate *c; /* [n], best first, in the sampler's memory until its next call */
     size_t n;

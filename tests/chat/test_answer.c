@@ -80,12 +80,11 @@ static hth_answer_options options_of(const char *template_text, bool with_tools,
 }
 
 /* In parts of `size` bytes; 0: of random sizes. */
-static hearth_status divide(const hth_answer_options *o, const char *text, size_t size, uint64_t seed)
+static hearth_status divide_bytes(const hth_answer_options *o, const char *text, size_t n, size_t size, uint64_t seed)
 {
     hth_answer *a;
     hearth_error err;
     seen *s = o->user;
-    size_t n = strlen(text);
     hearth_status st = hth_answer_open(o, &a, &err);
     if (st != HEARTH_OK) return st;
     for (size_t at = 0, part; at < n && st == HEARTH_OK; at += part) {
@@ -98,6 +97,11 @@ static hearth_status divide(const hth_answer_options *o, const char *text, size_
     s->text[s->n] = '\0';
     hth_answer_close(a);
     return st;
+}
+
+static hearth_status divide(const hth_answer_options *o, const char *text, size_t size, uint64_t seed)
+{
+    return divide_bytes(o, text, strlen(text), size, seed);
 }
 
 typedef struct answer_case {
@@ -130,6 +134,9 @@ static const answer_case cases[] = {
     {"hermes, arguments as a text", HERMES, true, false,
      "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": \\\"\\u00e4\\\\n\\\"}\"}</tool_call>",
      "C[f]A[{\"a\": \"\xC3\xA4\\n\"}]"},
+    {"hermes, a pair of escapes in a text", HERMES, true, false,
+     "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": \\\"\\ud83d\\ude00 \\ud83d \\ude00\\\"}\"}</tool_call>",
+     "C[f]A[{\"a\": \"\xF0\x9F\x98\x80 \xEF\xBF\xBD \xEF\xBF\xBD\"}]"},
     {"hermes, no JSON", HERMES, true, false, "<tool_call>\nfind(1)</tool_call>x",
      "T[<tool_call>\nfind(1)</tool_call>x]"},
     {"hermes, words about marks", HERMES, true, false, "Use <tool_call> to call.\n\n`</tool_call>` ends.",
@@ -241,6 +248,9 @@ static const answer_case cases[] = {
      "C[x.y]A[{\"list\": [\"a\",\"b\\n\"], \"o\": {\"k\": -1.5}}]C[h]A[{}]T[Done]"},
     {"lfm2, types", LFM2, true, false, "<|tool_call_start|>[find(text=007, n=\"12\", any='''a\n'b' \\'c\\'''', 5)]<|tool_call_end|>",
      "C[find]A[{\"text\": \"007\", \"n\": \"12\", \"any\": \"a\\n'b' 'c'\"}]"},
+    {"lfm2, escapes", LFM2, true, false,
+     "<|tool_call_start|>[find(any=\"\\ud83d\\ude00 \\ud83d\\n \\u00zz\")]<|tool_call_end|>",
+     "C[find]A[{\"any\": \"\xF0\x9F\x98\x80 \xEF\xBF\xBD\\n u00zz\"}]"},
     {"lfm2, JSON", LFM2, true, false,
      "<|tool_call_start|>[{\"name\": \"find\", \"arguments\": {\"text\": \"a\"}}, {\"name\": \"g\", \"arguments\": {}}]<|tool_call_end|>",
      "C[find]A[{\"text\": \"a\"}]C[g]A[{}]"},
@@ -339,6 +349,22 @@ TEST(answers_may_end_anywhere)
                 options_of(cases[i].template_text, cases[i].with_tools, cases[i].in_reasoning, &s);
             CHECK(divide(&o, part, 3, 0) == HEARTH_OK);
         }
+}
+
+/* A vocabulary of bytes has a token for NUL, which ends no C string here. */
+TEST(arguments_may_hold_a_nul)
+{
+    static const char list[] = "<|tool_call_start|>[f(a=[x\0y, 'a\0', \0])]<|tool_call_end|>",
+                      element[] = "<tool_call><function=f><parameter=a>[\0, 1]</parameter></function></tool_call>";
+    seen s;
+    for (size_t size = 0; size < 8; size++) {
+        hth_answer_options o = options_of(LFM2, true, false, &s);
+        CHECK(divide_bytes(&o, list, sizeof list - 1, size, size) == HEARTH_OK);
+        CHECK_TEXT(s.text, "C[f]A[{\"a\": [\"x\\u0000y\",\"a\\u0000\",\"\\u0000\"]}]");
+        o = options_of(CODER, true, false, &s);
+        CHECK(divide_bytes(&o, element, sizeof element - 1, size, size) == HEARTH_OK);
+        CHECK_TEXT(s.text, "C[f]A[{\"a\": [\"\\u0000\",1]}]");
+    }
 }
 
 TEST(answers_survive_allocations_that_fail)

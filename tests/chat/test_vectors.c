@@ -293,6 +293,15 @@ static void expect_family(const char *name, const char *turns, const char *usual
     }
 }
 
+TEST(variables_that_cannot_be_read_are_named)
+{
+    const hth_chat_format *f = hth_chat_format_find(word("qwen3"));
+    const hth_template_input in = {.variables = word("{")};
+    hth_rendered r;
+    CHECK_FAILS(hth_chat_format_render(f, &in, &r, err), HEARTH_ERROR_FORMAT, "chat format qwen3: variables: no JSON");
+    CHECK_INT(hth_chat_format_render(f, &in, &r, NULL), HEARTH_ERROR_FORMAT);
+}
+
 #define CHATML_TURNS \
     "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n"
 #define CHATML_GEN "<|im_start|>assistant\n"

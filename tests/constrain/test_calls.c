@@ -568,6 +568,50 @@ TEST(other_constraints_begin_behind_reasoning)
     hth_token_trie_close(trie);
 }
 
+TEST(what_stands_one_by_one_is_what_the_object_names)
+{
+    static const char list[] = "[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"allOf\":[{\"required\":[\"b\"]}],"
+                               "\"properties\":{\"a\":{}},\"required\":[\"a\",\"z\"]}}}]",
+                      spaced[] = "[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"a b\":{}}}}}]";
+    static const char *const templates[] = {"<function= <parameter=", "<|tool_call> <tool_call|>", HERMES};
+    hth_token_trie *trie = open_trie();
+    for (size_t i = 0; i < 3; i++) {
+        const hth_constraint_context context = {.calls = hth_call_format_detect((hth_str){templates[i], strlen(templates[i])})};
+        hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_CALLS, .text = list, .n = strlen(list)};
+        hearth_constraint *k = NULL;
+        CHECK_OK(hth_constraint_open(trie, &o, &context, &k, err));
+        const char *notes = hearth_constraint_get_notes(k);
+        CHECK_INT(strstr(notes, "#/0/function/parameters/allOf: ") != NULL && strstr(notes, "#/0/function/parameters/required/1: "), i < 2);
+        CHECK(!strstr(notes, "required/0"));
+        hearth_constraint_close(k);
+        o.text = spaced, o.n = strlen(spaced);
+        if (i == 1) CHECK_FAILS(hth_constraint_open(trie, &o, &context, &k, err), HEARTH_ERROR_UNSUPPORTED, "argument 'a b'|form of calls");
+    }
+    hth_token_trie_close(trie);
+}
+
+/* A text of such a pattern has the character with which the mark behind it begins. */
+TEST(patterns_with_the_beginning_of_a_mark_are_left_to_the_client)
+{
+#define TAGGED(STRICT)                                                                                                     \
+    "[{\"function\":{\"name\":\"f\"," STRICT "\"parameters\":{\"type\":\"object\",\"properties\":{\"t\":{\"type\":"             \
+    "\"string\",\"pattern\":\"^<[a-z]+>$\"}},\"required\":[\"t\"]}}}]"
+    static const char call[] = "<tool_call>\n<function=f>\n<parameter=t>\n<b>\n</parameter>\n</function>\n</tool_call>";
+    const hth_constraint_context context = {.calls = hth_call_format_detect((hth_str){"<function= <parameter=", 22})};
+    hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_CALLS, .text = TAGGED(""), .n = strlen(TAGGED(""))};
+    hth_token_trie *trie = open_trie();
+    hearth_constraint *k = NULL;
+    size_t at = 0, n;
+    CHECK_OK(hth_constraint_open(trie, &o, &context, &k, err));
+    while (k && call[at] && hearth_constraint_accept(k, token_at(call + at, &n), NULL) == HEARTH_OK) at += n;
+    CHECK_INT(at, sizeof call - 1);
+    CHECK(strstr(hearth_constraint_get_notes(k), "pattern: ") != NULL);
+    hearth_constraint_close(k);
+    o.text = TAGGED("\"strict\":true,"), o.n = strlen(o.text);
+    CHECK_FAILS(hth_constraint_open(trie, &o, &context, &k, err), HEARTH_ERROR_UNSUPPORTED, "pattern: |mark behind the text");
+    hth_token_trie_close(trie);
+}
+
 /* References begin at the parameters, in forms of elements too. */
 TEST(arguments_as_elements_follow_references)
 {

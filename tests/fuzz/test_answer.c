@@ -101,6 +101,7 @@ TEST(seeded_answers_pass_the_target)
             const char *piece = pieces[test_random_below(&r, N_PIECE)];
             memcpy(text + n, piece, strlen(piece));
             n += strlen(piece);
+            if (test_random_below(&r, 30) == 0) text[n++] = '\0';
         }
         FREED uint8_t *exact = malloc(n);
         memcpy(exact, text, n);

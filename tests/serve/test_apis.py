@@ -194,6 +194,20 @@ def paths_of_llama_cpp_continue_texts_and_fill_gaps():
             filled = s.post("/infill", {**gap, **more}).json()
             same = s.post("/completion", {**ask, "prompt": prompt}).json()
             check(filled["content"] == same["content"] and filled["tokens_evaluated"] == len(prompt), more, filled, same)
+        # as llama.vim and llama.vscode ask; their sampler for gaps is left out
+        editor = {**gap, "id_slot": 0, "n_indent": 4, "top_k": 1, "top_p": 0.9, "samplers": ["top_k", "top_p", "infill"], "cache_prompt": True,
+                  "t_max_prompt_ms": 500, "t_max_predict_ms": 100000, "response_fields": ["content", "timings/prompt_n"]}
+        filled = s.post("/infill", editor)
+        check(filled.status == 200 and filled.json()["content"] == s.post("/infill", {**gap, "temperature": 0}).json()["content"], filled.raw)
+        lines = {"prompt": "Once", "n_predict": 40, "temperature": 0, "grammar": 'root ::= [a-z]* "\\n" [a-z]* "\\n" [a-z]*'}
+        for ms, n_line in (-1, None), (0, None), (10**6, None):
+            check(s.post("/completion", {**lines, "t_max_predict_ms": ms}).json()["content"] == s.post("/completion", lines).json()["content"], ms)
+        rows = {"prompt": "Once", "n_predict": 200, "temperature": 0, "grammar": 'root ::= ("abcdefgh" "\\n"){12}'}
+        late, whole = (s.post("/completion", {**rows, **more}).json() for more in ({"t_max_predict_ms": 1}, {}))
+        check(late["stop_type"] == "limit" and late["content"].endswith("h\n") and whole["content"].startswith(late["content"]) and
+              len(late["content"]) < len(whole["content"]), late, whole)
+        for ms in 0.5, -2, "1":
+            check(s.post("/completion", {**lines, "t_max_predict_ms": ms}).error()["param"] == "t_max_predict_ms", ms)
         for path, body, param in (("/infill", {**gap, "input_extra": [{"filename": "x"}]}, "input_extra[0].text"), ("/infill", {**gap, "input_prefix": 3}, "input_prefix"),
                                   ("/completion", {**ask, "return_tokens": True}, "return_tokens"), ("/completion", {**ask, "n_predict": -3}, "n_predict"),
                                   ("/completion", {"n_predict": 1}, "prompt")):

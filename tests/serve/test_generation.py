@@ -596,10 +596,10 @@ def what_is_wrong_is_named():
 
 
 # Fields that would change the answer, of the protocols of others; a value that changes nothing.
-NOT_OFFERED = {"guided_regex": ("a+", ""), "stop_regex": ("a", ""), "samplers": (["top_k", "temperature"], "edskypmxt"), "tfs_z": (0.9, 1.0), "top_a": (0.1, 0.0),
+NOT_OFFERED = {"guided_regex": ("a+", ""), "stop_regex": ("a", ""), "samplers": (["temperature", "top_k"], "edskypmxt"), "tfs_z": (0.9, 1.0), "top_a": (0.1, 0.0),
                "no_repeat_ngram_size": (2, 0), "guidance_scale": (1.5, 1), "negative_prompt": ("x", ""), "lora": ([{"id": 0, "scale": 1}], []),
                "chat_template": ("{{ messages }}", None), "documents": ([{"text": "x"}], []), "modalities": (["text", "audio"], ["text"]), "do_sample": (False, True),
-               "skip_special_tokens": (False, True), "include_stop_str_in_output": (True, False), "banned_tokens": (["a"], []), "t_max_predict_ms": (10, 0),
+               "skip_special_tokens": (False, True), "include_stop_str_in_output": (True, False), "banned_tokens": (["a"], []),
                "suffix": ("x", ""), "max_new_tokens": (3, None)}
 MISPLACED = {"/v1/chat/completions": {"options": ({"num_predict": 1}, {}), "format": ("json", ""), "system": ("x", ""), "best_of": (2, 1), "echo": (True, False),
                                       "stop_sequences": (["a"], [])},
@@ -628,6 +628,21 @@ def what_would_change_the_answer_is_refused_by_name_in_each_api():
             for path, body in ("/v1/chat/completions", ask), ("/v1/responses", {"input": "a"}):
                 made = s.post(path, {**body, name: 2}).json()["usage"]
                 check(made.get("completion_tokens", made.get("output_tokens")) == 2, path, name, made)
+        # of samplers some can be named, in the usual order; the others are off
+        hot = {"seed": 3, "temperature": 5, "top_k": 0, "top_p": 1, "min_p": 0, "n_predict": 6}
+        for path, body in ("/v1/completions", asked()), ("/completion", {"prompt": "Once"}):
+            def text(**more):
+                made = s.post(path, {**body, **hot, **more}).json()
+                return made["content"] if "content" in made else made["choices"][0]["text"]
+            greedy = text(temperature=0)
+            for samplers in ["top_k", "temperature"], "kt", "k", ["top_k", "top_p"]:
+                check(text(samplers=samplers, top_k=1) == greedy, path, samplers)
+            for samplers in ["temperature"], "t", "edsypmxt":
+                check(text(samplers=samplers, top_k=1) == text(samplers=samplers) != greedy, path, samplers)
+            check(text(samplers=[]) == text() and text(samplers=["top_k"]) == text(temperature=1), path)
+        for samplers in "tk", ["top_k", "other"], ["infill"], "kz", [3], 7, {"top_k": 1}:
+            answer = s.post("/completion", {"prompt": "a", "samplers": samplers})
+            check(answer.status == 400 and answer.error()["param"] == "samplers", samplers, answer.raw)
         inner = s.post("/api/chat", {**ask, "options": {"num_predict": 1, "tfs_z": 0.5}})
         check(inner.status == 400 and "options.tfs_z: " in inner.raw.decode(), inner.raw)
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "serve/api/choice.h"
 
+#include "base/clock.h"
 #include "common/sampling.h"
 #include "engine/engine.h"
 
@@ -163,10 +164,21 @@ static void stop_by(choice *c, const hth_stop *stop)
     c->stop = stop;
 }
 
+/* The text has grown from n bytes on. */
+static void stop_late(choice *c, size_t n)
+{
+    const generation *g = c->generation;
+    if (g->max_line_ns == 0 || c->is_stopped || c->text.n <= n || !memchr(c->text.bytes + n, '\n', c->text.n - n)) return;
+    if (hth_clock_ns() - g->first_ns < g->max_line_ns) return;
+    stop_by(c, NULL);
+    c->is_late = !c->stop;
+}
+
 void choice_take(choice *c, int32_t token, const float *logits)
 {
     generation *g = c->generation;
     hearth_error why;
+    const size_t n_text = c->text.n;
     const hth_stop *stop = stop_of_token(g, token);
     c->n_generated++;
     if (stop) {
@@ -178,6 +190,7 @@ void choice_take(choice *c, int32_t token, const float *logits)
         g->is_broken = true;
     if (c->n_part > 0 ? c->parts[c->n_part - 1].kind == HEARTH_ANSWER_REASONING : g->in_reasoning)
         c->n_reasoning++;
+    stop_late(c, n_text);
 }
 
 void choice_end(choice *c, finish_reason why)
@@ -189,7 +202,7 @@ void choice_end(choice *c, finish_reason why)
     c->drops_text = why == FINISH_LENGTH && w->field && w->kind == HEARTH_CONSTRAINT_CALLS && !w->schema && !w->or_object;
     if (!c->is_stopped && hearth_answer_finish(c->answer, &err) != HEARTH_OK) g->is_broken = true;
     if (!c->is_stopped) release_text(c, c->text.n);
-    if (c->is_stopped) why = FINISH_STOP;
+    if (c->is_stopped) why = c->is_late ? FINISH_LENGTH : FINISH_STOP;
     c->finish = why == FINISH_STOP && c->n_call > 0 ? FINISH_CALLS : why;
     if (g->is_streaming && !g->is_broken && g->format->end_choice) g->format->end_choice(c);
 }

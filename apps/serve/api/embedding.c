@@ -118,18 +118,15 @@ bool embedding_is_possible(fields *f, const embedding *m)
     return !info.gpu;
 }
 
-bool embedding_check_inputs(fields *f, const embedding *m, const char *field)
+bool embedding_check_input(fields *f, const embedding *m, const char *field, size_t i)
 {
-    for (size_t i = 0; i < m->inputs.n; i++) {
-        if (m->inputs.at[i].n == 0) return fields_fail(f, field, "[%zu] has no tokens", i);
-        if (m->inputs.at[i].n > served_model_n_ctx(m->served)) {
-            fields_fail(f, field, "[%zu] has %zu tokens; the context has %u", i, m->inputs.at[i].n,
-                        served_model_n_ctx(m->served));
-            f->problem->code = "context_length_exceeded";
-            return false;
-        }
-    }
-    return true;
+    const size_t n = m->inputs.at[i].n;
+    const uint32_t n_ctx = served_model_n_ctx(m->served);
+    if (n == 0) return fields_fail(f, field, "[%zu] has no tokens", i);
+    if (n <= n_ctx) return true;
+    fields_fail(f, field, "[%zu] has %zu tokens; the context has %u", i, n, n_ctx);
+    f->problem->code = "context_length_exceeded";
+    return false;
 }
 
 void embedding_start(embedding *m, bool ok, problem *p)

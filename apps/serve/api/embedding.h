@@ -26,10 +26,10 @@ struct embedding {
 /* Reads the body of a call: *f is its document, *p says of all that follows what is wrong. size: of the struct that begins
  * with the embedding, whose other members are zero. NULL: the call was ended. */
 embedding *embedding_make(served_model *served, call *c, size_t size, fields *f, problem *p);
-/* Whether the device and the kind of the model allow it, and each input has tokens and fits into a context; field: of the
- * inputs. */
+/* Whether the device of the model allows it. */
 bool embedding_is_possible(fields *f, const embedding *m);
-bool embedding_check_inputs(fields *f, const embedding *m, const char *field);
+/* Whether the i-th input has tokens and fits into a context; field: of the inputs. */
+bool embedding_check_input(fields *f, const embedding *m, const char *field, size_t i);
 /* Adds the task; ok false, or no room for it: ends the call by *p. */
 void embedding_start(embedding *m, bool ok, problem *p);
 

@@ -88,7 +88,9 @@ static bool read_all(fields *f, embedding *m, const char *field)
     if (!m->as_base64 && strcmp(encoding, "float") != 0)
         return fields_fail(f, "encoding_format", "float or base64 is expected");
     m->n_dim = (uint32_t)n_dim;
-    return embedding_check_inputs(f, m, field);
+    for (size_t i = 0; i < m->inputs.n; i++)
+        if (!embedding_check_input(f, m, field, i)) return false;
+    return true;
 }
 
 static void run(served_model *served, call *c, const char *field, void (*write)(json *j, const embedding *m))

@@ -76,6 +76,7 @@ struct choice {
     logprobs probs;
     const hth_stop *stop; /* the stop string that was found; NULL: none */
     bool is_stopped, has_progress;
+    bool is_late; /* stopped at the end of a line (max_line_ns) */
     bool drops_text, has_dropped; /* of a call that was cut: what came of it is no text */
     uint32_t n_evaluated;         /* of the prompt, as a stream was told; has_progress: it was */
     hearth_draft_stats draft;
@@ -97,6 +98,8 @@ struct generation {
     uint32_t max_token, n_choice; /* for each prompt */
     bool ignore_end, is_stream, include_usage, echo;
     bool prompt_only; /* no token is wanted: the prompt is evaluated for those that follow, or scored */
+    bool fills_gap;   /* the text belongs between two others: clients name a sampler for that, which is left out */
+    uint64_t max_line_ns; /* a line that ends later, counted from the first token, is the last one; 0: none is too late */
     bool goes_on;     /* the answer goes on with a text: it may begin with a space */
     bool each_progress, each_timings; /* a stream tells of the prompt; each part has the timings so far */
     bool is_plain;                    /* of Ollama's API: a text, not a message */
@@ -132,7 +135,7 @@ void sampling_read(generation *g, fields *f);
 void sampling_write(json *j, const hearth_sampler_options *o);
 void stops_read(generation *g, fields *f, const char *name);
 bool length_read(generation *g, fields *f, const char *name);
-/* That number by any of the names that clients of OpenAI and llama.cpp give it. */
+/* Reads that number by any of the names that clients of OpenAI and llama.cpp give it. */
 bool lengths_read(generation *g, fields *f);
 /* return_progress and timings_per_token of llama.cpp's server. */
 bool progress_read(generation *g, fields *f);

@@ -1,5 +1,6 @@
 /* Reads the fields of a request for text that are the same in all APIs: sampling, length, stop strings, stream. */
 #define _GNU_SOURCE
+#include "common/sampling.h"
 #include "serve/api/generation.h"
 #include "serve/api/refused_fields.h"
 
@@ -43,6 +44,42 @@ static void read_breakers(generation *g, fields *f)
     g->sampler.dry_breakers = g->breakers, g->sampler.n_dry_breaker = list->n;
 }
 
+/* Adds a sampler to a list as sampling_keep takes it. */
+static bool add_sampler(const generation *g, buffer *list, const char *name)
+{
+    if (g->fills_gap && strcmp(name, "infill") == 0) return true;
+    return buffer_add(list, name, strlen(name)) && buffer_add(list, ";", 1);
+}
+
+static const char *sampler_of_letter(char c)
+{
+    static const char letters[] = "edskypmxt"; /* of sampler_names */
+    const char *at = c ? strchr(letters, c) : NULL;
+    return at ? sampler_names[at - letters] : "?";
+}
+
+/* The samplers that are used, as llama.cpp has them: a list, or letters. None is as if the field were missing. */
+static void read_samplers(generation *g, fields *f)
+{
+    const hth_json *v = fields_value(f, "samplers");
+    const hth_json_kind kind = hth_json_kind_of(v);
+    buffer list = {0};
+    bool ok = true;
+    if (!v || !fields_ok(f)) return;
+    if (kind != HTH_JSON_TEXT && kind != HTH_JSON_ARRAY) {
+        fields_fail(f, "samplers", "an array of names, or a text of letters, is expected");
+        return;
+    }
+    for (size_t i = 0; ok && kind == HTH_JSON_TEXT && i < v->text.n; i++)
+        ok = add_sampler(g, &list, sampler_of_letter(v->text.bytes[i]));
+    for (const hth_json *one = hth_json_first(v); ok && one; one = one->next)
+        ok = add_sampler(g, &list, hth_json_text(one) ? hth_json_text(one) : "?");
+    const char *why = ok && list.n > 0 ? sampling_keep(&g->sampler, list.bytes) : NULL;
+    if (why) fields_fail(f, "samplers", "%s", why);
+    if (!ok) fields_no_memory(f);
+    free(list.bytes);
+}
+
 void sampling_read(generation *g, fields *f)
 {
     hearth_sampler_options *o = &g->sampler;
@@ -70,6 +107,7 @@ void sampling_read(generation *g, fields *f)
     read_int(f, "top_k", -1, INT32_MAX, &o->top_k);
     read_int(f, "repeat_last_n", -1, INT32_MAX, &o->repeat_last_n);
     read_breakers(g, f);
+    read_samplers(g, f);
     if (o->top_k < 0) o->top_k = 0; /* off */
     if (o->top_n_sigma < 0.0f) o->top_n_sigma = 0.0f;
     if (o->dry_base > 0.0f && o->dry_base < 1.0f) o->dry_multiplier = o->dry_base = 0.0f; /* off, as in llama.cpp */
@@ -192,6 +230,13 @@ bool lengths_read(generation *g, fields *f)
            length_read(g, f, "max_completion_tokens");
 }
 
+/* llama.cpp's limit of time, which ends an answer at the end of a line. */
+static void read_line_limit(generation *g, fields *f)
+{
+    int64_t ms = 0;
+    if (fields_int(f, "t_max_predict_ms", -1, INT32_MAX, &ms) && ms > 0) g->max_line_ns = (uint64_t)ms * 1000000;
+}
+
 bool generation_read(generation *g, fields *f)
 {
     static const refused_field others[] = {
@@ -207,6 +252,7 @@ bool generation_read(generation *g, fields *f)
     sampling_read(g, f);
     read_biases(f, g);
     lengths_read(g, f);
+    read_line_limit(g, f);
     if (fields_int(f, "n", 1, MAX_CHOICES, &n_choice)) g->n_choice = (uint32_t)n_choice;
     fields_bool(f, "ignore_eos", &g->ignore_end);
     stops_read(g, f, "stop");

@@ -243,6 +243,7 @@ void infill_run(void *user, call *c)
     generation *g = generation_make(served, c, &llama_completion_format, &f, &p);
     if (!g) return;
     gap_prompt l = {.served = served, .f = &f};
+    g->fills_gap = true;
     bool ok = read_options(g, &f) && make_prompt(&f, &l);
     if (ok && !prompt_list_add(&g->prompts, l.at, l.n, NULL, 0)) ok = fields_no_memory(&f);
     else if (!ok) hth_free(l.at);

@@ -1,4 +1,4 @@
-/* The table of fields that no API offers, and the two of them whose values decide. */
+/* The table of fields that no API offers, and the one whose values decide. */
 #include "serve/api/refused_fields.h"
 
 static bool is_usual(const refused_field *r, const hth_json *v)
@@ -19,7 +19,7 @@ bool fields_refuse(fields *f, const refused_field *list)
     return fields_ok(f);
 }
 
-/* Of what an answer consists: texts alone. */
+/* An answer consists of texts alone. */
 static bool refuse_modalities(fields *f)
 {
     const hth_json *list;
@@ -27,19 +27,6 @@ static bool refuse_modalities(fields *f)
     for (const hth_json *v = hth_json_first(list); v; v = v->next)
         if (!hth_json_is_word(v, "text")) return fields_fail(f, "modalities", "only text is supported");
     return true;
-}
-
-/* The order of samplers is fixed. It is that of llama.cpp, whose clients send it as a list or by letters. */
-static bool refuse_order(fields *f)
-{
-    static const char *const order[] = {"penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"};
-    const hth_json *v = fields_value(f, "samplers");
-    if (!v || hth_json_is_word(v, "edskypmxt")) return fields_ok(f);
-    size_t n = hth_json_kind_of(v) == HTH_JSON_ARRAY ? v->n : 0;
-    bool is_same = n == sizeof order / sizeof *order;
-    for (const hth_json *one = hth_json_first(v); is_same && one; one = one->next)
-        is_same = hth_json_is_word(one, order[one->index]);
-    return is_same || fields_fail(f, "samplers", "another order is not supported; a sampler is off where its value is neutral");
 }
 
 bool fields_refuse_common(fields *f)
@@ -75,7 +62,6 @@ bool fields_refuse_common(fields *f)
         {"no_stop_trim", NULL, false},
         {"skip_special_tokens", NULL, true},
         {"truncate_prompt_tokens", NULL, false},
-        {"t_max_predict_ms", "max_tokens", false},
         {"do_sample", "temperature 0", true},
         {"penalty_alpha", NULL, false},
         {"no_repeat_ngram_size", "dry_multiplier", false},
@@ -94,5 +80,5 @@ bool fields_refuse_common(fields *f)
         {"documents", "a message", false},
         {NULL, NULL, false},
     };
-    return fields_refuse(f, common) && refuse_modalities(f) && refuse_order(f);
+    return fields_refuse(f, common) && refuse_modalities(f);
 }

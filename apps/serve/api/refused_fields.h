@@ -13,7 +13,7 @@ typedef struct refused_field {
 
 /* False: the request has one of them. The list ends with a row without a name. */
 bool fields_refuse(fields *f, const refused_field *list);
-/* Those that no API has: of the protocols of OpenAI, vLLM, SGLang, TGI, KoboldCpp, text-generation-webui, llama.cpp. */
+/* Refuses the fields that no API here has, of the protocols of OpenAI, vLLM, SGLang, TGI, KoboldCpp, text-generation-webui, llama.cpp. */
 bool fields_refuse_common(fields *f);
 
 #endif

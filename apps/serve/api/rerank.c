@@ -71,6 +71,9 @@ static void write_jina(json *j, const embedding *m)
 
 /* ---- requests -------------------------------------------------------------------------------------------- */
 
+/* Bytes of the query with all documents: it is evaluated with each of them, so that it counts as often. */
+enum { MAX_QUERIES = 16 << 20 };
+
 /* A document is a text, or an object with one. */
 static bool read_document(fields *f, const char *name, const hth_json *v, const char **text, size_t *n)
 {
@@ -95,6 +98,9 @@ static bool read_documents(fields *f, rerank *r, const char *name)
     if (!fields_need_text(f, "query", &query, &n_query) || !fields_need_array(f, name, &list)) return false;
     if (hth_json_count(list) < 1 || hth_json_count(list) > MAX_INPUTS)
         return fields_fail(f, name, "%zu documents; 1 to %d are taken", hth_json_count(list), MAX_INPUTS);
+    if (n_query > MAX_QUERIES / hth_json_count(list))
+        return fields_fail(f, "query", "%zu bytes, for each of %zu documents; %d MiB together are taken: send fewer documents", n_query,
+                           hth_json_count(list), MAX_QUERIES >> 20);
     for (const hth_json *v = hth_json_first(list); v; v = v->next) {
         if (!read_document(f, name, v, &text, &n_text)) return false;
         if (hearth_tokenize_pair(r->base.served->model, query, n_query, text, n_text, &ids, &n, &err) !=
@@ -103,6 +109,7 @@ static bool read_documents(fields *f, rerank *r, const char *name)
             return false;
         }
         if (!prompt_list_add(&r->base.inputs, ids, n, text, n_text)) return fields_no_memory(f);
+        if (!embedding_check_input(f, &r->base, name, r->base.inputs.n - 1)) return false;
     }
     return true;
 }
@@ -123,17 +130,17 @@ static bool read_all(fields *f, rerank *r)
 {
     int64_t top_n = MAX_INPUTS;
     const char *name = r->base.is_array ? "texts" : "documents";
-    if (!refuse_others(f) || !fields_int(f, "top_n", 1, INT32_MAX, &top_n) ||
+    if (!served_model_is_reranker(r->base.served)) {
+        problem_set(f->problem, 400, "",
+                    "this model is no reranker: its file has no head that scores pairs of texts (docs/serving.md)");
+        return false;
+    }
+    if (!embedding_is_possible(f, &r->base) || !refuse_others(f) || !fields_int(f, "top_n", 1, INT32_MAX, &top_n) ||
         !fields_bool(f, r->base.is_array ? "return_text" : "return_documents", &r->with_texts) ||
         !read_documents(f, r, name))
         return false;
     r->top_n = (size_t)top_n;
-    if (served_model_is_reranker(r->base.served))
-        return embedding_is_possible(f, &r->base) && embedding_check_inputs(f, &r->base, name);
-    problem_set(
-        f->problem, 400, "",
-        "this model is no reranker: its file has no head that scores pairs of texts (docs/serving.md)");
-    return false;
+    return true;
 }
 
 void rerank_run(void *user, call *c)

@@ -31,7 +31,7 @@ typedef struct access_rules {
 /* Adds the keys of a file, one a line; lines that are empty or begin with # count as none. Only its owner may be
  * able to read the file. ARGUMENT, IO: no key was added. */
 hearth_status access_read_keys(access_rules *a, const char *path, hearth_error *err);
-/* Those that the service manager passes as the credential hearth-keys ($CREDENTIALS_DIRECTORY), if it does. */
+/* Adds the keys that the service manager passes as the credential hearth-keys ($CREDENTIALS_DIRECTORY), if it does. */
 hearth_status access_read_credential(access_rules *a, hearth_error *err);
 /* Adds a key from `where`, named in messages. A key has 1 to ACCESS_MAX_KEY printable bytes. */
 hearth_status access_add_key(access_rules *a, const char *key, size_t n, const char *where,
