@@ -565,7 +565,7 @@ def what_is_wrong_is_named():
                  ("mirostat", 3), ("xtc_probability", 1.5), ("dry_multiplier", -1), ("dry_sequence_breakers", [1]), ("dry_sequence_breakers", [""]),
                  ("dry_sequence_breakers", ["a"] * 65), ("dry_penalty_last_n", -2), ("top_n_sigma", "x"),
                  ("guided_regex", "a+"), ("guided_choice", ["a"]), ("guided_grammar", "root ::= x"), ("structured_outputs", {"choice": ["a"]}),
-                 ("functions", [{"name": "f"}]), ("function_call", "auto"), ("ebnf", "x"), ("stop_token_ids", [1]), ("min_tokens", 3)))]
+                 ("functions", [{"name": "f"}]), ("function_call", {"name": "f"}), ("ebnf", "x"), ("stop_token_ids", [1]), ("min_tokens", 3)))]
     with Server("-t", "1", "-c", "64", model=story_with_template()) as s:
         for more, param in wrong:
             answer = s.post("/v1/completions", asked(**more))
@@ -600,7 +600,7 @@ NOT_OFFERED = {"guided_regex": ("a+", ""), "stop_regex": ("a", ""), "samplers": 
                "no_repeat_ngram_size": (2, 0), "guidance_scale": (1.5, 1), "negative_prompt": ("x", ""), "lora": ([{"id": 0, "scale": 1}], []),
                "chat_template": ("{{ messages }}", None), "documents": ([{"text": "x"}], []), "modalities": (["text", "audio"], ["text"]), "do_sample": (False, True),
                "skip_special_tokens": (False, True), "include_stop_str_in_output": (True, False), "banned_tokens": (["a"], []),
-               "suffix": ("x", ""), "max_new_tokens": (3, None)}
+               "suffix": ("x", ""), "function_call": ({"name": "f"}, "none"), "truncate_prompt_tokens": (5, -1), "max_new_tokens": (3, None)}
 MISPLACED = {"/v1/chat/completions": {"options": ({"num_predict": 1}, {}), "format": ("json", ""), "system": ("x", ""), "best_of": (2, 1), "echo": (True, False),
                                       "stop_sequences": (["a"], [])},
              "/v1/completions": {"options": ({"num_predict": 1}, {}), "format": ("json", ""), "best_of": (2, 1)},

@@ -157,8 +157,8 @@ static bool read_variables(fields *f, chat_variables *v)
 void chat_run(void *user, call *c)
 {
     static const refused_field others[] = {
-        {"echo", "/v1/completions", false},
-        {NULL, NULL, false},
+        {"echo", "/v1/completions", 0},
+        {NULL, NULL, 0},
     };
     served_model *served = user;
     fields f;

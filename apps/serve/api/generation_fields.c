@@ -240,12 +240,12 @@ static void read_line_limit(generation *g, fields *f)
 bool generation_read(generation *g, fields *f)
 {
     static const refused_field others[] = {
-        {"best_of", NULL, true},
-        {"system", "a message of the role system", false},
-        {"format", "response_format", false},
-        {"options", "the fields of this API", false},
-        {"stop_sequences", "stop", false},
-        {NULL, NULL, false},
+        {"best_of", NULL, 1},
+        {"system", "a message of the role system", 0},
+        {"format", "response_format", 0},
+        {"options", "the fields of this API", 0},
+        {"stop_sequences", "stop", 0},
+        {NULL, NULL, 0},
     };
     int64_t n_choice = 1;
     fields_refuse(f, others);

@@ -354,14 +354,14 @@ static bool read_format(fields *f, generation *g)
 static bool read_options(fields *f, generation *g)
 {
     static const refused_field others[] = {
-        {"response_format", "output_format", false},
-        {"json_schema", "output_format", false},
-        {"guided_json", "output_format", false},
-        {"grammar", NULL, false},
-        {"stop", "stop_sequences", false},
-        {"logit_bias", NULL, false},
-        {"n", NULL, true},
-        {NULL, NULL, false},
+        {"response_format", "output_format", 0},
+        {"json_schema", "output_format", 0},
+        {"guided_json", "output_format", 0},
+        {"grammar", NULL, 0},
+        {"stop", "stop_sequences", 0},
+        {"logit_bias", NULL, 0},
+        {"n", NULL, 1},
+        {NULL, NULL, 0},
     };
     sampling_read(g, f);
     stops_read(g, f, "stop_sequences");

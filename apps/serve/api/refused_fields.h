@@ -8,7 +8,7 @@
 typedef struct refused_field {
     const char *name;
     const char *instead; /* what is offered in its place, or NULL */
-    bool one_is_usual;   /* 1 and true ask for nothing, not 0, false and what is empty */
+    int usual;           /* the number that asks for nothing, of bool values 0 or 1; with 0 also what is empty */
 } refused_field;
 
 /* False: the request has one of them. The list ends with a row without a name. */

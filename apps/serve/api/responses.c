@@ -423,16 +423,16 @@ static bool read_effort(fields *f, chat_variables *v)
 static bool read_options(fields *f, generation *g, chat_variables *v)
 {
     static const refused_field others[] = {
-        {"response_format", "text.format", false},
-        {"json_schema", "text.format", false},
-        {"guided_json", "text.format", false},
-        {"grammar", NULL, false},
-        {"messages", "input", false},
-        {"system", "instructions", false},
-        {"logit_bias", NULL, false},
-        {"n", NULL, true},
-        {"prompt", "input", false},
-        {NULL, NULL, false},
+        {"response_format", "text.format", 0},
+        {"json_schema", "text.format", 0},
+        {"guided_json", "text.format", 0},
+        {"grammar", NULL, 0},
+        {"messages", "input", 0},
+        {"system", "instructions", 0},
+        {"logit_bias", NULL, 0},
+        {"n", NULL, 1},
+        {"prompt", "input", 0},
+        {NULL, NULL, 0},
     };
     const hth_json *text, *format_in = NULL;
     int64_t n_top = 0;
