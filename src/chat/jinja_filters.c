@@ -214,7 +214,7 @@ static bool read_number(hth_jinja *j, hth_jinja_text *t, double *f, int64_t *i, 
 {
     const char *p = hth_jinja_bytes(j, t), *end = p ? p + t->n : NULL;
     *whole = false;
-    if (!p) return false;
+    if (!p || !hth_jinja_count_bytes(j, t->n)) return false;
     p = skip_blanks(p, end);
     while (end > p && (unsigned char)end[-1] <= ' ') end--;
     bool minus = p < end && *p == '-';

@@ -239,7 +239,7 @@ static bool equal_lists(hth_jinja *j, const hth_jinja_list *a, const hth_jinja_l
 {
     *equal = a->n == b->n;
     for (size_t i = 0; i < a->n && *equal; i++)
-        if (!hth_jinja_equal(j, &a->v[i], &b->v[i], equal)) return false;
+        if (!hth_jinja_count_steps(j, i % 16 == 15) || !hth_jinja_equal(j, &a->v[i], &b->v[i], equal)) return false;
     return true;
 }
 
@@ -302,7 +302,7 @@ static bool compare_lists(hth_jinja *j, const hth_jinja_list *a, const hth_jinja
                           int *order)
 {
     for (size_t i = 0; i < a->n && i < b->n; i++)
-        if (!hth_jinja_compare(j, &a->v[i], &b->v[i], fold, order) || *order != 0)
+        if (!hth_jinja_count_steps(j, i % 16 == 15) || !hth_jinja_compare(j, &a->v[i], &b->v[i], fold, order) || *order != 0)
             return j->status == HEARTH_OK;
     *order = a->n < b->n ? -1 : a->n > b->n;
     return true;

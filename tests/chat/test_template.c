@@ -417,6 +417,24 @@ static void refused_repeated(const char *before, const char *piece, size_t n, co
     refused(text, HEARTH_ERROR_UNSUPPORTED, says);
 }
 
+/* Operations count the bytes and elements that they read: a million of any of them end in seconds. */
+TEST(what_reads_long_values_counts_what_it_reads)
+{
+    static const char *const reads[] = {"s|int == 3", "s|float == 3", "a == b", "a < b"};
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++) {
+        char source[300];
+        hth_rendered r;
+        snprintf(source, sizeof source,
+                 "{%% set s = '9' * 4000000 %%}{%% set a = range(9000)|list %%}{%% set b = range(9000)|list %%}"
+                 "{%% for x in range(300) %%}{%% for y in range(300) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}{%% endfor %%}",
+                 reads[i]);
+        hearth_error why = {0};
+        CHECK_INT(render(source, &plain, &r, &why), HEARTH_ERROR_UNSUPPORTED);
+        CHECK(strstr(why.message, "nodes were evaluated") != NULL);
+        hth_rendered_free(&r);
+    }
+}
+
 TEST(sources_are_limited)
 {
     char *text = repeated("", "a", HTH_TEMPLATE_MAX_SOURCE, "");
