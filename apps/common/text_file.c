@@ -26,10 +26,12 @@ bool is_empty_or_begins(const char *path, const char *text)
     return !failed && (n == 0 || (n == length && memcmp(head, text, n) == 0));
 }
 
-bool text_file_open(text_file *f, const char *path)
+bool text_file_open(text_file *f, const char *path, bool is_private)
 {
     *f = (text_file){0};
-    if (hth_atomic_writer_open(&f->sink, path, &f->err) != HEARTH_OK) return false;
+    hearth_status st = is_private ? hth_atomic_writer_open_private(&f->sink, path, &f->err)
+                                  : hth_atomic_writer_open(&f->sink, path, &f->err);
+    if (st != HEARTH_OK) return false;
     f->out = fopencookie(f, "w", (cookie_io_functions_t){.write = write_some});
     if (!f->out) hth_fail_memory(&f->err, BUFSIZ, "writing a file");
     return f->out != NULL;

@@ -17,8 +17,8 @@ typedef struct text_file {
 /* Whether a file is empty or begins with this text; false if it cannot be read. */
 bool is_empty_or_begins(const char *path, const char *text);
 
-/* False: failed; f->err is the error. */
-bool text_file_open(text_file *f, const char *path);
+/* False: failed; f->err is the error. is_private: only its owner may read the file. */
+bool text_file_open(text_file *f, const char *path, bool is_private);
 /* Renames the file to its final name, unless there was an error. */
 bool text_file_finish(text_file *f);
 /* Removes an unfinished file; frees. */

@@ -99,7 +99,7 @@ bool transcript_save(const transcript *t, const char *path)
 {
     text_file f;
     if (!may_replace(path)) return false;
-    if (text_file_open(&f, path)) write_messages(t, f.out);
+    if (text_file_open(&f, path, true)) write_messages(t, f.out);
     bool ok = text_file_finish(&f) || report(&f.err) == 0;
     text_file_close(&f);
     return ok;

@@ -104,6 +104,7 @@ def answers_do_not_depend_on_what_was_kept():
     """The third answer is that of a fresh program that loads the first two turns."""
     path = os.path.join(FOLDER, "turns.jsonl")
     out, _ = pipe(f"Once\nThe dog\n/save {path}\nThe cat\n", "-n", "10", "--greedy")
+    check(stat.S_IMODE(os.stat(path).st_mode) == 0o600, "others can read the conversation")
     fresh, _ = pipe(f"/load {path}\nThe cat\n", "-n", "10", "--greedy")
     check(out.endswith(fresh) and len(fresh) > 10, repr(out), repr(fresh))
 

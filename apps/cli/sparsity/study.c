@@ -53,7 +53,7 @@ typedef bool write_fn(const study_report *r, FILE *out);
 static bool write_file(const study_report *r, write_fn *write, const char *path)
 {
     text_file f;
-    if (text_file_open(&f, path) && !write(r, f.out))
+    if (text_file_open(&f, path, false) && !write(r, f.out))
         f.err = (hearth_error){.status = HEARTH_ERROR_MEMORY, .message = "out of memory for the report"};
     bool ok = text_file_finish(&f) || report(&f.err) == 0;
     text_file_close(&f);
