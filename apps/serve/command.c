@@ -277,7 +277,10 @@ static hearth_status list_models(const args *a, const chat_format *format, model
 static int check_prefix(const char *prefix)
 {
     size_t n = prefix ? strlen(prefix) : 0;
-    bool is_path = n > 1 && *prefix == '/' && prefix[n - 1] != '/' && n < ROUTE_MAX_PATH / 2;
+    bool is_path = n > 1 && *prefix == '/' && prefix[n - 1] != '/' && n < ROUTE_MAX_PATH / 2 && !strstr(prefix, "//") &&
+                   !strstr(prefix, "/.");
+    bool hides = prefix && (strcmp(prefix, "/v1") == 0 || strcmp(prefix, "/api") == 0);
+    if (hides) return usage_error("--api-prefix %s: it would hide the API's own paths below %s; another path is expected", prefix, prefix);
     if (!prefix || (is_path && !strpbrk(prefix, "?#% "))) return 0;
     return usage_error(
         "--api-prefix %.100s: a path as /llm is expected, with a slash at its beginning and none at its end",

@@ -152,8 +152,10 @@ def paths_may_begin_with_a_prefix():
         check(s.get("/llm/x").body == s.get("/").body, "without a slash at the end")
         check(s.get("/llm/v1/models").status == 404 and s.get("/llm/xx/v1/models").status == 404, "another prefix")
         check(s.post("/llm/x/v1/messages", {}).json()["type"] == "error", "the form of errors")
-    for wrong in ("llm", "/llm/", "/l m", "/llm?x", "/", ""):
+    for wrong in ("llm", "/llm/", "/l m", "/llm?x", "/", "", "/../x", "/a//b", "/./a"):
         bad(2, "as /llm is expected", "serve", MODEL, "--api-prefix", wrong, "--check")
+    for wrong in "/v1", "/api":
+        bad(2, "it would hide the API's own paths", "serve", MODEL, "--api-prefix", wrong, "--check")
 
 
 @case
