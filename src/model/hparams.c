@@ -166,7 +166,7 @@ static hearth_status check_is_model(hth_hparams_reader *r)
                     hth_gguf_path(r->file));
 }
 
-/* What the architecture alone decides, for those who compute. */
+/* Copies what the architecture alone decides, so that those who compute do not read its rules. */
 static void copy_rules(hth_hparams *h)
 {
     const hth_arch *a = h->arch;

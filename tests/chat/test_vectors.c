@@ -268,8 +268,8 @@ TEST(other_formats_follow_their_description)
                   "<|tool|>\nT</s>\n<|assistant|>\n");
 }
 
-/* What each family writes for a conversation with a call, whose result is T, in both ways of thinking. The texts are what
- * the templates published with these models write around texts. */
+/* Checks what a family writes for a conversation with the result T of a call, in both ways of thinking. The expected texts
+ * are what the templates published with these models write around messages. */
 static void expect_family(const char *name, const char *turns, const char *usual, const char *thinks, const char *answers)
 {
     static const char *const variables[] = {"", "{\"enable_thinking\": true}", "{\"enable_thinking\": false}"};

@@ -198,7 +198,7 @@ static int blocks(const char *name, const char *path)
 
 static void add(struct llama_sampler *chain, struct llama_sampler *one) { llama_sampler_chain_add(chain, one); }
 
-/* As common_sampler_init adds them by default. */
+/* The order is that of common_sampler_init by default. */
 static struct llama_sampler *make_chain(const struct llama_vocab *vocab, const sampler_case *c)
 {
     static const char *breakers[] = {"\n", ":", "\"", "*"};

@@ -1,4 +1,4 @@
-/* What Hearth draws tokens from, for tests/peers/samplers.py.
+/* Prints the tokens that Hearth draws from, for tests/peers/samplers.py.
  *
  *     sampler VOCAB CASES THEIRS OUT
  *
