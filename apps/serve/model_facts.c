@@ -32,7 +32,7 @@ static hearth_status take(model_facts *f, const hth_gguf *file, const hth_model 
     const hth_str name = text_of(file, "general.name"),
                   chat_template = text_of(file, "tokenizer.chat_template");
     model_facts_free(f);
-    *f = (model_facts){.architecture = h->arch->name,
+    *f = (model_facts){.architecture = h->architecture,
                        .type = hub_main_type(file),
                        .name = strndup(name.bytes ? name.bytes : "", name.n),
                        .is_reranker = hth_model_is_reranker(m),

@@ -420,7 +420,7 @@ static void write_meaning(packing *w)
     const char *name = h->arch->norm == HTH_NORM_RMS ? "rms_epsilon" : "epsilon";
     char key[80];
     if (!hth_gguf_is_powerinfer(w->in)) return;
-    snprintf(key, sizeof key, "%s.attention.layer_norm_%s", h->arch->name, name);
+    snprintf(key, sizeof key, "%s.attention.layer_norm_%s", h->architecture, name);
     hth_gguf_writer_float(w->packer.out, key, HTH_GGUF_F32, (double)h->norm_eps);
     const char *activation = hth_activation_name(h->activation);
     hth_gguf_writer_text(w->packer.out, "hearth.ffn.activation", activation, strlen(activation));

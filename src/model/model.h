@@ -76,7 +76,7 @@ typedef struct hth_expert_sizes {
 } hth_expert_sizes;
 
 typedef struct hth_hparams {
-    const hth_arch *arch;      /* only src/model reads it */
+    const hth_arch *arch;      /* rules for reading a file; steps read none */
     const char *architecture;  /* general.architecture */
     uint32_t n_layer, d_model, n_vocab;
     uint32_t n_block; /* in the file: the layers, then those that predict further tokens (hth_mtp_input) */

@@ -35,7 +35,7 @@ uint64_t tensor_n_weight(const hth_gguf_tensor *t) { return t->dim[0] * t->dim[1
 const hth_gguf_value *reranker_labels(const hth_model *model)
 {
     char key[80];
-    snprintf(key, sizeof key, "%s.classifier.output_labels", model->hparams.arch->name);
+    snprintf(key, sizeof key, "%s.classifier.output_labels", model->hparams.architecture);
     const hth_gguf_value *v = hth_gguf_find(model->file, key);
     return v && v->type == HTH_GGUF_ARRAY && v->element_type == HTH_GGUF_TEXT ? v : NULL;
 }

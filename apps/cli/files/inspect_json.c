@@ -117,7 +117,7 @@ static void json_model(json *j, const facts *f)
     const char *const *modes = sparsity_modes(m, &exact);
     hth_active_weights active = hth_model_count_active(m);
     json_open(j, "model", '{');
-    json_word(j, "architecture", h->arch->name);
+    json_word(j, "architecture", h->architecture);
     json_uint(j, "n_layer", h->n_layer);
     if (h->n_block > h->n_layer) {
         json_uint(j, "n_mtp_block", h->n_block - h->n_layer);

@@ -263,7 +263,7 @@ static void print_model(const facts *f)
     if (f->model) {
         const hth_hparams *h = &f->model->hparams;
         label("architecture");
-        printf("%s: %u layers, width %u, vocabulary %u, trained for %u positions\n", h->arch->name,
+        printf("%s: %u layers, width %u, vocabulary %u, trained for %u positions\n", h->architecture,
                h->n_layer, h->d_model, h->n_vocab, h->n_ctx_train);
         print_attention(f->model);
         print_other_mixers(f->model);
