@@ -256,10 +256,9 @@ void ollama_generate_run(void *user, call *c)
     generation *g = generation_make(served, c, &ollama_format, &f, &p);
     if (!g) return;
     g->is_plain = true;
-    bool ok = fields_text(&f, "prompt", &text, &n) && fields_text(&f, "system", &system, &n_system) &&
-              fields_bool(&f, "raw", &raw) && read_all(&f, g, &v);
-    fields_refuse(&f, others);
-    images_refuse(&f);
+    if (fields_text(&f, "prompt", &text, &n) && fields_text(&f, "system", &system, &n_system) && fields_bool(&f, "raw", &raw) &&
+        read_all(&f, g, &v) && fields_refuse(&f, others))
+        images_refuse(&f);
     if (fields_ok(&f) && n == 0) {
         answer_loaded(g);
         return;

@@ -78,7 +78,6 @@ bool fields_refuse_common(fields *f)
         {"lora", NULL, 0},
         {"chat_template", "the option --template of the server", 0},
         {"documents", "a message", 0},
-        {"n_indent", NULL, 0},
         {"post_sampling_probs", NULL, 0},
         {"response_fields", NULL, 0},
         {NULL, NULL, 0},

@@ -208,8 +208,7 @@ static bool check_key(connection *c, const head *h)
         connection_reply(c, &out);
         return false;
     }
-    if (!is_right)
-        connection_refuse(c, 401, "", has_key ? "the API key is wrong" : "an API key is needed: Authorization: Bearer KEY");
+    if (!is_right) connection_refuse(c, 401, "", "an API key is needed: Authorization: Bearer KEY");
     return is_right;
 }
 
