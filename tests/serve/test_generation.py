@@ -603,7 +603,7 @@ NOT_OFFERED = {"guided_regex": ("a+", ""), "stop_regex": ("a", ""), "samplers": 
                "no_repeat_ngram_size": (2, 0), "guidance_scale": (1.5, 1), "negative_prompt": ("x", ""), "lora": ([{"id": 0, "scale": 1}], []),
                "chat_template": ("{{ messages }}", None), "documents": ([{"text": "x"}], []), "modalities": (["text", "audio"], ["text"]), "do_sample": (False, True),
                "skip_special_tokens": (False, True), "include_stop_str_in_output": (True, False), "banned_tokens": (["a"], []),
-               "suffix": ("x", ""), "post_sampling_probs": (True, False), "response_fields": (["content"], []), "function_call": ({"name": "f"}, "none"), "truncate_prompt_tokens": (5, -1), "max_new_tokens": (3, None)}
+               "suffix": ("x", ""), "post_sampling_probs": (True, False), "function_call": ({"name": "f"}, "none"), "truncate_prompt_tokens": (5, -1), "max_new_tokens": (3, None)}
 MISPLACED = {"/v1/chat/completions": {"options": ({"num_predict": 1}, {}), "format": ("json", ""), "system": ("x", ""), "best_of": (2, 1), "echo": (True, False),
                                       "stop_sequences": (["a"], [])},
              "/v1/completions": {"options": ({"num_predict": 1}, {}), "format": ("json", ""), "best_of": (2, 1)},
