@@ -65,7 +65,7 @@ static void set_signals(void)
 static const struct {
     const char *words, *command;
 } aliases[] = {{"ls", "list"}, {"show info", "inspect"}, {"remove delete", "rm"}, {"download get", "pull"},
-               {"generate cli llama-cli", "run"}, {"server start llama-server", "serve"}};
+               {"generate cli llama-cli", "run"}, {"server start llama-server", "serve"}, {"llama-bench", "bench"}};
 
 static const command *find_command(const char *name)
 {

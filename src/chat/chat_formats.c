@@ -152,10 +152,12 @@ static const hth_chat_format formats[] = {
 
 /* Other names that people give a format. */
 static const char *const others[][2] = {
-    {"deepseek-r1", "deepseek3"}, {"devstral", "ministral-3"}, {"gemma2", "gemma"}, {"gemma3", "gemma"}, {"glm-4", "chatglm4"},
-    {"glm-4.6", "glm-4.5"}, {"hermes", "chatml"}, {"llama3.2", "llama3.1"}, {"llama3.3", "llama3.1"},
+    {"deepseek-r1", "deepseek3"}, {"deepseek-v3", "deepseek3"}, {"devstral", "ministral-3"}, {"gemma2", "gemma"},
+    {"gemma3", "gemma"}, {"glm-4", "chatglm4"}, {"glm-4.6", "glm-4.5"}, {"granite-3.3", "granite"},
+    {"granite-4", "granite-4.0"}, {"hermes", "chatml"}, {"llama3.2", "llama3.1"}, {"llama3.3", "llama3.1"},
     {"mistral-nemo", "mistral-v3-tekken"}, {"mistral-small", "mistral-v7-tekken"}, {"mistral-v11", "ministral-3"},
-    {"qwen2", "chatml"}, {"qwen2.5", "chatml"}, {"qwen3.6", "qwen3.5"}, {"qwq", "qwen3.5"},
+    {"nemotron", "nemotron-3"}, {"qwen2", "chatml"}, {"qwen2.5", "chatml"}, {"qwen3.6", "qwen3.5"}, {"qwq", "qwen3.5"},
+    {"smollm2", "chatml"}, {"yi", "chatml"},
 };
 
 /* Ordered rules: the first rule whose texts all occur decides. A rule without a format recognises a template that

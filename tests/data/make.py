@@ -22,7 +22,7 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 sys.dont_write_bytecode = True
 
 if importlib.util.find_spec("numpy") is None:
-    sys.exit("make.py: this Python has no numpy (Debian's package: python3-numpy)")
+    sys.exit(f"make.py: this Python, {sys.executable}, has no numpy; Debian's package python3-numpy is for /usr/bin/python3")
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STAMP = "made.json"

@@ -499,6 +499,7 @@ def it_listens_on_a_unix_socket():
     with Server(unix=path) as s:
         check(s.get("/health").status == 200, "in place of a socket that was left")
     bad(1, "no socket is there", "serve", "--check", "--unix-socket", scratch("file", b""))
+    bad(1, "no such file or directory", "serve", "--check", "--unix-socket", scratch("missing") + "/s")
     bad(1, "more than 107", "serve", "--check", "--unix-socket", scratch("a" * 110))
 
 

@@ -163,7 +163,7 @@ def biases_and_figures_count():
         ids = {w: s.post("/tokenize", {"content": STORY + w}).json()["tokens"][-1] for w in (first, second)}
         banned = s.post("/v1/completions", asked(max_tokens=1, temperature=0, logit_bias={str(ids[first]): -100})).json()
         check(banned["choices"][0]["text"] == second, plain, banned)
-        for wrong in ({"x": 1}, {"-1": 1}, {"99999999": 1}, {"1": 101}, {"1": "a"}, {"": 1}, {"1 ": 1}):
+        for wrong in ([5], [[5]], [[5, 1, 2]], [[-1, 1]], [["a", True]], [[5, 101]], [[None, 1]], [["a " * 2000, 1]], {"x": 1}, {"-1": 1}, {"99999999": 1}, {"1": 101}, {"1": "a"}, {"": 1}, {"1 ": 1}):
             answer = s.post("/v1/completions", asked(logit_bias=wrong))
             check(answer.status == 400 and answer.error()["param"] == "logit_bias", wrong, answer.raw)
         s.post("/v1/completions", asked(max_tokens=10, temperature=0))
@@ -175,6 +175,9 @@ def biases_and_figures_count():
         check(int(figures["hearth_inter_token_seconds_count"]) == 9, figures)
         check(int(figures['hearth_generated_tokens_per_request_bucket{le="1"}']) == 2, figures)
         check(figures['hearth_request_seconds_bucket{le="+Inf"}'] == figures["hearth_request_seconds_count"], figures)
+        for listed in [[ids[first], False]], [[ids[first], -100], [ids[second], 0.5]], [[first, False]]:
+            answer = s.post("/v1/completions", asked(max_tokens=1, temperature=0, logit_bias=listed)).json()
+            check(answer["choices"][0]["text"] == second, listed, answer)
 
 
 @case
@@ -600,11 +603,11 @@ NOT_OFFERED = {"guided_regex": ("a+", ""), "stop_regex": ("a", ""), "samplers": 
                "no_repeat_ngram_size": (2, 0), "guidance_scale": (1.5, 1), "negative_prompt": ("x", ""), "lora": ([{"id": 0, "scale": 1}], []),
                "chat_template": ("{{ messages }}", None), "documents": ([{"text": "x"}], []), "modalities": (["text", "audio"], ["text"]), "do_sample": (False, True),
                "skip_special_tokens": (False, True), "include_stop_str_in_output": (True, False), "banned_tokens": (["a"], []),
-               "suffix": ("x", ""), "function_call": ({"name": "f"}, "none"), "truncate_prompt_tokens": (5, -1), "max_new_tokens": (3, None)}
+               "suffix": ("x", ""), "post_sampling_probs": (True, False), "function_call": ({"name": "f"}, "none"), "truncate_prompt_tokens": (5, -1), "max_new_tokens": (3, None)}
 MISPLACED = {"/v1/chat/completions": {"options": ({"num_predict": 1}, {}), "format": ("json", ""), "system": ("x", ""), "best_of": (2, 1), "echo": (True, False),
                                       "stop_sequences": (["a"], [])},
              "/v1/completions": {"options": ({"num_predict": 1}, {}), "format": ("json", ""), "best_of": (2, 1)},
-             "/v1/messages": {"response_format": ({"type": "json_object"}, None), "grammar": ('root ::= "a"', ""), "stop": (["a"], []), "n": (2, 1)},
+             "/v1/messages": {"mcp_servers": ([{"type": "url"}], []), "container": ("x", ""), "response_format": ({"type": "json_object"}, None), "grammar": ('root ::= "a"', ""), "stop": (["a"], []), "n": (2, 1)},
              "/v1/responses": {"response_format": ({"type": "json_object"}, None), "logit_bias": ({"5": 1}, {}), "prompt": ({"id": "x"}, {}),
                                "messages": ([{"role": "user", "content": "a"}], [])}}
 
@@ -643,6 +646,12 @@ def what_would_change_the_answer_is_refused_by_name_in_each_api():
         for samplers in "tk", ["top_k", "other"], ["infill"], "kz", [3], 7, {"top_k": 1}:
             answer = s.post("/completion", {"prompt": "a", "samplers": samplers})
             check(answer.status == 400 and answer.error()["param"] == "samplers", samplers, answer.raw)
+        check(s.post("/completion", {"prompt": "a", "n_predict": -2, "max_tokens": 1}).status == 200, "no limit")
+        foo = s.post("/v1/messages", {**ask, "max_tokens": 1, "thinking": {"type": "foo"}})
+        check(foo.status == 400 and "thinking.type: " in foo.error()["message"], foo.raw)
+        for name, value in ("context", [1, 2]), ("template", "{{ .Prompt }}"):
+            generate = s.post("/api/generate", {"prompt": "a", "stream": False, "options": {"num_predict": 1}, name: value})
+            check(generate.status == 400 and f"{name}: " in generate.raw.decode(), generate.raw)
         inner = s.post("/api/chat", {**ask, "options": {"num_predict": 1, "tfs_z": 0.5}})
         check(inner.status == 400 and "options.tfs_z: " in inner.raw.decode(), inner.raw)
 

@@ -94,8 +94,10 @@ def wrong_requests_are_refused_with_the_field():
                             ({"return_documents": 1}, "return_documents"), ({"texts": ["a"], "return_text": 1}, "return_text"),
                             ({"texts": ["a"], "raw_scores": True}, "raw_scores"), ({"max_tokens_per_doc": 9}, "max_tokens_per_doc"),
                             ({"truncate_prompt_tokens": 9}, "truncate_prompt_tokens"), ({"documents": ["a", "dog " * 500]}, "documents")):
-            answer = s.post("/v1/rerank", {**right, **more})
+            answer = s.post("/v1/rerank", {**right, **({"documents": None} if "texts" in more else {}), **more})
             check(answer.status == 400 and answer.error()["param"] == param, more, answer.raw)
+        both = s.post("/v1/rerank", {**right, "texts": ["a"]})
+        check(both.status == 400 and both.error()["param"] == "documents", both.raw)
         long = s.post("/v1/rerank", {**right, "documents": ["a", "dog " * 500]}).error()
         check(long["code"] == "context_length_exceeded" and "[1] has " in long["message"] and "the context has 256" in long["message"], long)
         began = time.monotonic()

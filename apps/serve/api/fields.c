@@ -64,6 +64,8 @@ bool fields_need_kind(fields *f, const char *name, hth_json_kind kind, const hth
 {
     hth_json_kind found = hth_json_kind_of(v);
     if (found == kind) return true;
+    if (kind == HTH_JSON_INTEGER && found == HTH_JSON_REAL && (v->real >= 9.2e18 || v->real <= -9.2e18))
+        return fields_fail(f, name, "whole numbers of at most 19 digits are taken, not %g", v->real);
     if (kind == HTH_JSON_INTEGER && found == HTH_JSON_REAL)
         return fields_fail(f, name, "%s is expected, not %g", json_kind_words(kind), v->real);
     return fields_fail(f, name, "%s is expected, not %s", json_kind_words(kind), json_kind_words(found));

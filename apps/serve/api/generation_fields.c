@@ -131,45 +131,78 @@ enum { MAX_BIASES = 1024 };
 
 typedef struct bias_list {
     fields *f;
-    hearth_logit_bias *at;
+    const served_model *served;
+    hearth_logit_bias at[MAX_BIASES];
     size_t n;
-    uint32_t n_vocab;
 } bias_list;
 
-/* -100 bans the token. */
-static bool add_bias(bias_list *l, const hth_json *value)
+static bool add_bias(bias_list *l, int64_t id, float bias)
 {
-    const char *key = value->key.bytes;
-    char *end;
-    unsigned long long id = strtoull(key, &end, 10);
-    if (*key < '0' || *key > '9' || *end || id >= l->n_vocab)
-        return fields_fail(l->f, "logit_bias", "%.40s is no id from 0 to %u", key, l->n_vocab - 1);
-    double x = hth_json_is_number(value) ? value->real : 1000.0;
-    if (!(x >= -100.0 && x <= 100.0))
-        return fields_fail(l->f, "logit_bias", "numbers from -100 to 100 are expected");
-    l->at[l->n++] =
-        (hearth_logit_bias){.id = (int32_t)id, .bias = x <= -100.0 ? -__builtin_inff() : (float)x};
+    uint32_t n_vocab = l->served->info.n_vocab;
+    if (id < 0 || id >= (int64_t)n_vocab)
+        return fields_fail(l->f, "logit_bias", "the vocabulary has the ids 0 to %u, not %lld", n_vocab - 1, (long long)id);
+    if (l->n == MAX_BIASES) return fields_fail(l->f, "logit_bias", "at most %d tokens are taken", MAX_BIASES);
+    l->at[l->n++] = (hearth_logit_bias){.id = (int32_t)id, .bias = bias};
     return true;
+}
+
+/* -100 bans a token, and so does llama.cpp's false. */
+static bool read_bias(bias_list *l, const hth_json *v, float *bias)
+{
+    double x = hth_json_is_number(v) ? v->real : hth_json_kind_of(v) == HTH_JSON_BOOL && !v->integer ? -100.0 : 1000.0;
+    *bias = x <= -100.0 ? -__builtin_inff() : (float)x;
+    return (x >= -100.0 && x <= 100.0) || fields_fail(l->f, "logit_bias", "numbers from -100 to 100 are expected");
+}
+
+/* OpenAI's form: {"ID": BIAS}. */
+static bool add_member(bias_list *l, const hth_json *v)
+{
+    const char *key = v->key.bytes;
+    char *end;
+    float bias;
+    unsigned long long id = strtoull(key, &end, 10);
+    if (*key < '0' || *key > '9' || *end || id > INT32_MAX)
+        return fields_fail(l->f, "logit_bias", "%.40s is no id from 0 to %u", key, l->served->info.n_vocab - 1);
+    return read_bias(l, v, &bias) && add_bias(l, (int64_t)id, bias);
+}
+
+/* llama.cpp's form: [ID, BIAS], or [TEXT, BIAS] for each token of a text. */
+static bool add_pair(bias_list *l, const hth_json *v)
+{
+    const hth_json *of = hth_json_first(v), *value = of ? of->next : NULL;
+    float bias;
+    hearth_error err;
+    int32_t *ids;
+    size_t n;
+    bool is_text = hth_json_kind_of(of) == HTH_JSON_TEXT;
+    if (hth_json_kind_of(v) != HTH_JSON_ARRAY || v->n != 2 || (!is_text && of->kind != HTH_JSON_INTEGER))
+        return fields_fail(l->f, "logit_bias", "[%u]: an id or a text, and a number are expected", v->index);
+    if (!read_bias(l, value, &bias)) return false;
+    if (!is_text) return add_bias(l, of->integer, bias);
+    if (hearth_tokenize(l->served->model, of->text.bytes, of->text.n, 0, &ids, &n, &err) != HEARTH_OK)
+        return fields_fail(l->f, "logit_bias", "[%u]: %s", v->index, err.message);
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++) ok = add_bias(l, ids[i], bias);
+    hearth_free(ids);
+    return ok;
 }
 
 static void read_biases(fields *f, generation *g)
 {
-    const hth_json *object;
-    bias_list l = {.f = f, .n_vocab = g->served->info.n_vocab};
-    if (!fields_object(f, "logit_bias", &object) || !object) return;
-    size_t n = hth_json_count(object);
-    if (n > MAX_BIASES) {
-        fields_fail(f, "logit_bias", "%zu tokens; at most %d are taken", n, MAX_BIASES);
-        return;
-    }
-    g->biases = l.at = calloc(n + 1, sizeof *l.at);
-    if (!l.at) {
+    const hth_json *all = fields_value(f, "logit_bias");
+    bias_list l = {.f = f, .served = g->served};
+    bool is_list = hth_json_kind_of(all) == HTH_JSON_ARRAY;
+    if (!all || (!is_list && !fields_need_kind(f, "logit_bias", HTH_JSON_OBJECT, all))) return;
+    for (const hth_json *v = hth_json_first(all); v; v = v->next)
+        if (!(is_list ? add_pair(&l, v) : add_member(&l, v))) return;
+    if (l.n == 0) return;
+    g->biases = malloc(l.n * sizeof *l.at);
+    if (!g->biases) {
         fields_no_memory(f);
         return;
     }
-    for (const hth_json *v = hth_json_first(object); v; v = v->next)
-        if (!add_bias(&l, v)) return;
-    g->sampler.bias = l.at, g->sampler.n_bias = l.n;
+    memcpy(g->biases, l.at, l.n * sizeof *l.at);
+    g->sampler.bias = g->biases, g->sampler.n_bias = l.n;
 }
 
 /* ---- stop strings ---------------------------------------------------------------------------------------- */
@@ -218,8 +251,9 @@ bool progress_read(generation *g, fields *f)
 bool length_read(generation *g, fields *f, const char *name)
 {
     int64_t n = 0;
-    if (!fields_int(f, name, -1, UINT32_MAX, &n)) return false;
-    if (fields_value(f, name)) g->max_token = n > 0 ? (uint32_t)n : 0, g->prompt_only = n == 0; /* -1: no limit */
+    const int64_t least = strcmp(name, "n_predict") == 0 ? -2 : -1; /* both: no limit */
+    if (!fields_int(f, name, least, UINT32_MAX, &n)) return false;
+    if (fields_value(f, name)) g->max_token = n > 0 ? (uint32_t)n : 0, g->prompt_only = n == 0;
     return true;
 }
 

@@ -333,7 +333,10 @@ static bool read_thinking(fields *f, chat_variables *v)
     if (!fields_object(f, "thinking", &object) || !object) return fields_ok(f);
     fields inner = {.object = object, .path = "thinking", .problem = f->problem};
     if (!fields_need_word(&inner, "type", &type)) return false;
-    v->thinking = strcmp(type, "disabled") == 0 ? NO_THINK : THINK;
+    bool thinks = strcmp(type, "enabled") == 0 || strcmp(type, "adaptive") == 0;
+    if (!thinks && strcmp(type, "disabled") != 0)
+        return fields_fail(&inner, "type", "enabled, adaptive or disabled is expected, not %.40s", type);
+    v->thinking = thinks ? THINK : NO_THINK;
     return true;
 }
 
@@ -361,6 +364,8 @@ static bool read_options(fields *f, generation *g)
         {"stop", "stop_sequences", 0},
         {"logit_bias", NULL, 0},
         {"n", NULL, 1},
+        {"mcp_servers", "tools", 0},
+        {"container", NULL, 0},
         {NULL, NULL, 0},
     };
     sampling_read(g, f);

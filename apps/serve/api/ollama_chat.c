@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "serve/api/ollama.h"
+#include "serve/api/refused_fields.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -238,6 +239,12 @@ static void start_raw(generation *g, const char *text, size_t n_text, problem *p
 
 void ollama_generate_run(void *user, call *c)
 {
+    static const refused_field others[] = {
+        {"suffix", "/infill", 0},
+        {"context", "/api/chat", 0},
+        {"template", "raw, or the option --template of the server", 0},
+        {NULL, NULL, 0},
+    };
     served_model *served = user;
     fields f;
     problem p;
@@ -249,15 +256,9 @@ void ollama_generate_run(void *user, call *c)
     generation *g = generation_make(served, c, &ollama_format, &f, &p);
     if (!g) return;
     g->is_plain = true;
-    bool ok = fields_text(&f, "prompt", &text, &n) && fields_text(&f, "system", &system, &n_system) &&
-              fields_bool(&f, "raw", &raw) && read_all(&f, g, &v);
-    if (ok && fields_value(&f, "suffix")) {
-        const char *suffix = "";
-        size_t n_suffix = 0;
-        if (fields_text(&f, "suffix", &suffix, &n_suffix) && n_suffix > 0)
-            fields_fail(&f, "suffix", "is not supported");
-    }
-    images_refuse(&f);
+    if (fields_text(&f, "prompt", &text, &n) && fields_text(&f, "system", &system, &n_system) && fields_bool(&f, "raw", &raw) &&
+        read_all(&f, g, &v) && fields_refuse(&f, others))
+        images_refuse(&f);
     if (fields_ok(&f) && n == 0) {
         answer_loaded(g);
         return;

@@ -32,12 +32,13 @@ static bool add_ids(fields *f, const served_model *served, const char *name, con
     int32_t *ids = hth_alloc(n, sizeof *ids);
     if (!ids) return fields_no_memory(f);
     for (const hth_json *v = hth_json_first(array); v; v = v->next) {
-        int64_t id = v->kind == HTH_JSON_INTEGER ? v->integer : -1;
-        if (id < 0 || id >= (int64_t)n_vocab) {
+        bool is_id = v->kind == HTH_JSON_INTEGER && v->integer >= 0 && v->integer < (int64_t)n_vocab;
+        if (!is_id) {
             hearth_free(ids);
-            return fields_fail(f, name, "[%u] is no id from 0 to %u", v->index, n_vocab - 1);
+            if (v->kind != HTH_JSON_INTEGER) return fields_fail(f, name, "[%u]: an id is expected, not %s", v->index, json_kind_words(v->kind));
+            return fields_fail(f, name, "[%u]: the vocabulary has the ids 0 to %u, not %lld", v->index, n_vocab - 1, (long long)v->integer);
         }
-        ids[v->index] = (int32_t)id;
+        ids[v->index] = (int32_t)v->integer;
     }
     return prompt_list_add(out, ids, n, NULL, 0) || fields_no_memory(f);
 }

@@ -78,6 +78,7 @@ bool fields_refuse_common(fields *f)
         {"lora", NULL, 0},
         {"chat_template", "the option --template of the server", 0},
         {"documents", "a message", 0},
+        {"post_sampling_probs", NULL, 0},
         {NULL, NULL, 0},
     };
     if (hth_json_kind_of(fields_value(f, "function_call")) == HTH_JSON_OBJECT) /* a word chooses among functions that are not there */

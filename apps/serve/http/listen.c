@@ -211,6 +211,11 @@ hearth_status server_listen_unix(server *s, const char *path, hearth_error *err)
     if (!error) error = uv_listen(&l->io.stream, BACKLOG, on_connection);
     if (error) {
         drop_listener(s);
+        const char *slash = strrchr(path, '/'); /* libuv says EACCES of a folder that is missing */
+        struct stat info;
+        char folder[sizeof((struct sockaddr_un *)0)->sun_path];
+        snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+        if (slash > path && stat(folder, &info) != 0) error = -errno;
         return hth_fail(err, HEARTH_ERROR_IO, "--unix-socket %s: %s", path, uv_strerror(error));
     }
     char shown[160];

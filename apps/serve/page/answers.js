@@ -119,7 +119,8 @@ async function generate(answer) {
   showList();
   updateComposer();
   showContext();
-  announce(answer.problem || "The answer is complete.");
+  const ends = {length: "The answer " + END_WORDS.length + ".", stopped: "The answer was stopped."};
+  announce(answer.problem || ends[answer.end] || "The answer is complete.");
 }
 
 function endByProblem(run, problem) {
