@@ -1,109 +1,10 @@
-/* The attention block of a layer, and the rotation (RoPE) of its queries and keys. step.c calls it once per layer.
- * A work unit is a group of tokens at one KV head; in long contexts, one split of its positions. A token's bits
- * depend only on the positions that it sees. */
+/* HEADS and ATTEND of softmax attention. A work unit is a group of tokens at one KV head; in long contexts, one split of
+ * its positions. A token's bits depend only on the positions that it sees. */
 #include "forward/forward_int.h"
 
 #include "kernels/vector/math.h"
 
-#include <assert.h>
 #include <string.h>
-
-/* ---- rotation --------------------------------------------------------------------------- */
-
-static double clamp01(double x) { return x < 0.0 ? 0.0 : x > 1.0 ? 1.0 : x; }
-
-static double ceil_of(double x)
-{
-    double n = (double)(int64_t)x;
-    return n < x ? n + 1.0 : n;
-}
-
-/* The pair index whose wavelength fits r times into the original context (Peng et al. 2023, YaRN, section 3.2). */
-static double pair_of_rotations(const hth_rope *rope, double r)
-{
-    const double two_pi = 6.283185307179586477;
-    return rope->n_rot * hth_log_d(rope->n_ctx_original / (two_pi * r)) / (2.0 * hth_log_d(rope->base));
-}
-
-/* Weight of pair i's unscaled frequency under YaRN, 0 to 1; the rest is scaled. */
-static double yarn_keep(const hth_rope *rope, uint32_t i)
-{
-    double low = pair_of_rotations(rope, rope->beta_fast), high = pair_of_rotations(rope, rope->beta_slow);
-    low = low < 0.0 ? 0.0 : (double)(int64_t)low;
-    high = ceil_of(high);
-    if (high > rope->n_rot - 1.0) high = rope->n_rot - 1.0;
-    double width = high - low < 0.001 ? 0.001 : high - low;
-    return 1.0 - clamp01((i - low) / width);
-}
-
-/* Whether pair i has the position of the text. */
-static bool has_position(const hth_rope *rope, uint32_t i)
-{
-    const uint32_t *n = rope->sections;
-    uint32_t all = n[0] + n[1] + n[2] + n[3];
-    if (rope->section_rule == HTH_SECTIONS_NONE || all == 0) return true;
-    uint32_t at = i % all;
-    if (rope->section_rule == HTH_SECTIONS_BLOCKS) return at < n[0] + n[1] + n[2];
-    return at < 3 * n[at % 3];
-}
-
-static void fill_frequencies(const hth_rope *rope, const float *factors, double *frequency)
-{
-    for (uint32_t i = 0; i < rope->n_rot / 2; i++) {
-        double theta = has_position(rope, i) ? hth_pow_d(rope->base, -2.0 * i / rope->n_rot) : 0.0;
-        if (factors) theta /= (double)factors[i];
-        double keep = rope->scaling == HTH_SCALING_YARN ? yarn_keep(rope, i) : 0.0;
-        frequency[i] = keep * theta + (1.0 - keep) * (theta / rope->factor);
-    }
-}
-
-void hth_fwd_rope_init(hth_step *s)
-{
-    const hth_rope *rope = &s->model->hparams.rope;
-    size_t n_pair = hth_fwd_max_pair(&s->model->hparams);
-    const float *factors = s->model->rope_factors, *far = s->model->rope_factors_long;
-    fill_frequencies(rope, factors, s->frequency);
-    fill_frequencies(rope, far ? far : factors, s->frequency + n_pair);
-    if (s->n_table == 2) {
-        hth_rope near = *rope;
-        near.n_rot = rope->window_n_rot;
-        bool unscaled = s->model->hparams.rope.window_unscaled;
-        if (rope->window_base > 0.0) near.base = rope->window_base;
-        if (unscaled) near.scaling = HTH_SCALING_NONE, near.factor = 1.0, factors = far = NULL;
-        fill_frequencies(&near, factors, s->frequency + 2 * n_pair);
-        fill_frequencies(&near, far ? far : factors, s->frequency + 3 * n_pair);
-    }
-    s->rope_scale = (float)rope->magnitude;
-}
-
-/* The table entries of one token. The length of its cache selects the frequency factors, so that all its keys
- * rotate alike. */
-static void rope_table_row(void *arg, size_t i_row, uint32_t i_thread)
-{
-    (void)i_thread;
-    hth_step *s = arg;
-    const hth_rope *rope = &s->model->hparams.rope;
-    const hth_batch_token *token = &s->tokens[i_row];
-    size_t max_pair = hth_fwd_max_pair(&s->model->hparams),
-           far = token->seq->options.n_ctx > rope->n_ctx_original ? max_pair : 0;
-    for (uint32_t t = 0; t < s->n_table; t++) {
-        size_t n_pair = (t > 0 ? rope->window_n_rot : rope->n_rot) / 2;
-        const double *frequency = s->frequency + t * 2 * max_pair + far;
-        float scale = t > 0 && s->model->hparams.rope.window_unscaled ? 1.0f : s->rope_scale;
-        size_t at = (t * (size_t)s->n_tok_max + i_row) * max_pair;
-        for (size_t i = 0; i < n_pair; i++) {
-            double sin_d, cos_d;
-            hth_sincos_d(token->position * frequency[i], &sin_d, &cos_d);
-            s->cosine[at + i] = (float)cos_d * scale;
-            s->sine[at + i] = (float)sin_d * scale;
-        }
-    }
-}
-
-void hth_fwd_rope_tables(hth_step *s)
-{
-    if (s->model->hparams.rope.n_rot > 0) hth_pool_add(s->pool, rope_table_row, s, 0, s->n_tok);
-}
 
 /* ---- groups of tokens ------------------------------------------------------------------------ */
 
@@ -133,15 +34,22 @@ void hth_fwd_group(hth_step *s)
     }
 }
 
-/* ---- the attention block ------------------------------------------------------------------- */
+/* ---- queries, keys and values ------------------------------------------------------------------ */
 
 typedef struct attention_job {
-    hth_step *s;
+    const hth_step *s;
+    const hth_op *op;
     const hth_attention *attn;
-    uint32_t i_layer;
+    const float *q;              /* [n_tok][n_head][d_head] */
+    float *y;                    /* its shape */
     size_t first_split, n_split; /* of the wave */
     bool is_first, is_last;
 } attention_job;
+
+static const hth_attention *attention_of(const hth_step *s, const hth_op *op)
+{
+    return &s->model->layers[op->layer].attn;
+}
 
 static hearth_kv_type kv_type_of(const hth_batch_token *token) { return hth_kv_pool_type(token->seq->pool); }
 
@@ -168,42 +76,37 @@ static void norm_head(const hth_step *s, const hth_norm *norm, size_t d, uint32_
 }
 
 /* Normalises and rotates n_head heads of one token, in place. */
-static void prepare_heads(const attention_job *job, size_t i_row, const hth_norm *norm, uint32_t n_head,
-                          float *x)
+static void prepare_heads(const hth_step *s, const hth_attention *a, size_t i_row, const hth_norm *norm,
+                          uint32_t n_head, float *x)
 {
-    hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
-    uint32_t i_table = hth_fwd_i_table(h, job->attn);
-    size_t d = job->attn->d_head, n_pair = (i_table > 0 ? h->rope.window_n_rot : h->rope.n_rot) / 2;
-    size_t at = (i_table * (size_t)s->n_tok_max + i_row) * hth_fwd_max_pair(h);
-    if (!job->attn->rotates) n_pair = 0;
+    const hth_rope_row angles = hth_fwd_rope_row_of(s, hth_fwd_i_table(h, a), i_row);
+    size_t d = a->d_head, n_pair = a->rotates ? angles.n_pair : 0;
     if (h->qkv_limit != 0.0f) clamp(x, n_head * d, h->qkv_limit);
     if (norm->weight && h->qk_norm == HTH_QK_NORM_ALL)
         s->k->rms_norm(x, norm->weight, n_head * d, 1.0f / (float)(n_head * d), h->norm_eps, x);
     hth_rope_fn *rotate = h->rope.kind == HTH_ROPE_NEOX ? s->k->rope_neox : s->k->rope_interleaved;
     for (uint32_t i = 0; i < n_head; i++, x += d) {
         if (!h->qk_norm_after) norm_head(s, norm, d, i, x);
-        if (n_pair > 0) rotate(x, s->cosine + at, s->sine + at, n_pair);
+        if (n_pair > 0) rotate(x, angles.cosine, angles.sine, n_pair);
         if (h->qk_norm_after) norm_head(s, norm, d, i, x);
     }
 }
 
 /* A token's queries and gates, which alternate head by head. */
-static void split_gate(hth_step *s, const hth_attention *a, size_t i_row)
+static void split_gate(const hth_attention *a, const float *from, float *q, float *gate)
 {
-    size_t d = a->d_head, n_q = a->n_head * d;
-    const float *from = s->q_gate + i_row * 2 * n_q;
-    float *q = s->q + i_row * n_q, *gate = s->attn_gate + i_row * n_q;
+    size_t d = a->d_head;
     for (size_t i = 0; i < a->n_head; i++, from += 2 * d) {
         memcpy(q + i * d, from, d * sizeof *q);
         memcpy(gate + i * d, from + d, d * sizeof *gate);
     }
 }
 
-void hth_fwd_quantize_queries(hth_step *s, const hth_attention *a, size_t i_row)
+void hth_fwd_quantize_queries(const hth_step *s, const float *q, size_t n_q, size_t i_row)
 {
-    size_t n_q = a->n_head * a->d_head, at = i_row * n_q, block = at / HTH_ACT_BLOCK;
-    s->k->quant_act(s->q + at, n_q, s->q_q8 + at, s->q_d + block, s->q_sum + block);
+    size_t at = i_row * n_q, block = at / HTH_ACT_BLOCK;
+    s->k->quant_act(q + at, n_q, s->q_q8 + at, s->q_d + block, s->q_sum + block);
 }
 
 float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_row)
@@ -224,43 +127,59 @@ static void widen(float *to, const float *from, size_t n_head, size_t d, size_t 
 }
 
 /* Prepares a token's keys and values, and stores them in the cache. */
-static void store_token(const attention_job *job, size_t i_row, float *k, float *v)
+static void store_token(const hth_step *s, const hth_op *op, const hth_attention *a, size_t i_row)
 {
-    hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
-    const hth_attention *a = job->attn;
     const hth_batch_token *token = &s->tokens[i_row];
+    float *k = hth_fwd_row(s, op->out[1], i_row), *v = hth_fwd_row(s, op->out[2], i_row);
     size_t d = a->d_head, n_kv = a->n_head_kv * d;
     if (a->values_are_keys) memcpy(v, k, n_kv * sizeof *v);
-    if (a->d_value > 0) widen(v, s->attn_out + i_row * a->v.n_row, a->n_head_kv, d, a->d_value);
+    if (a->d_value > 0) widen(v, hth_fwd_row(s, op->in[2], i_row), a->n_head_kv, d, a->d_value);
     if (h->value_scale != 0.0f) s->k->scale(v, h->value_scale, n_kv, v);
-    prepare_heads(job, i_row, &a->k_norm, a->n_head_kv, k);
+    prepare_heads(s, a, i_row, &a->k_norm, a->n_head_kv, k);
     if (h->qkv_limit != 0.0f) clamp(v, n_kv, h->qkv_limit);
     for (size_t i = 0; h->norms_values && i < n_kv; i += d)
         s->k->rms_norm(v + i, s->model->ones, d, 1.0f / (float)d, h->norm_eps, v + i);
-    hth_sequence_store(token->seq, s->k, job->i_layer, token->position, k, v);
+    hth_sequence_store(token->seq, s->k, op->layer, token->position, k, v);
 }
+
+typedef struct heads_job {
+    const hth_step *s;
+    const hth_op *op;
+} heads_job;
 
 /* Prepares the queries and keys of a group of tokens, and stores its keys and values in the cache. */
 static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
 {
     (void)i_thread;
-    const attention_job *job = arg;
-    hth_step *s = job->s;
-    const hth_attention *a = job->attn;
+    const heads_job *job = arg;
+    const hth_step *s = job->s;
+    const hth_op *op = job->op;
+    const hth_attention *a = attention_of(s, op);
     const hth_row_group *group = &s->groups[i_group];
-    size_t d = a->d_head, n_kv = a->n_head_kv * d, n_q = a->n_head * d;
-    bool own = a->kv_layer == job->i_layer;
+    size_t n_q = a->n_head * a->d_head;
     for (size_t i = group->first; i < group->first + group->n; i++) {
-        float *k = s->kv + i * n_kv, *v = s->kv + (s->n_tok + i) * n_kv, *q = s->q + i * n_q;
-        if (a->q_has_gate) split_gate(s, a, i);
-        prepare_heads(job, i, &a->q_norm, a->n_head, q);
-        float factor = hth_fwd_temperature(s, a, i);
+        float *q = hth_fwd_row(s, op->out[0], i), factor = hth_fwd_temperature(s, a, i);
+        if (a->q_has_gate) split_gate(a, hth_fwd_row(s, op->in[0], i), q, hth_fwd_row(s, op->out[3], i));
+        prepare_heads(s, a, i, &a->q_norm, a->n_head, q);
         if (factor != 1.0f) s->k->scale(q, factor, n_q, q);
-        if (own) store_token(job, i, k, v);
-        if (kv_type_of(&s->tokens[i]) == HEARTH_KV_Q8_0) hth_fwd_quantize_queries(s, a, i);
+        if (hth_fwd_has(op->out[1])) store_token(s, op, a, i);
+        if (kv_type_of(&s->tokens[i]) == HEARTH_KV_Q8_0)
+            hth_fwd_quantize_queries(s, hth_fwd_row(s, op->out[0], 0), n_q, i);
     }
 }
+
+hearth_status hth_fwd_heads(hth_step *s, const hth_op *op, hearth_error *err)
+{
+    heads_job job = {s, op};
+    switch (s->model->layers[op->layer].mixer) {
+    case HTH_MIXER_LATENT: return hth_fwd_heads_latent(s, op, err);
+    case HTH_MIXER_COMPRESSED: return hth_fwd_heads_compressed(s, op, err);
+    default: hth_pool_add(s->pool, rotate_and_store, &job, sizeof job, s->n_group); return HEARTH_OK;
+    }
+}
+
+/* ---- attention -------------------------------------------------------------------------------------- */
 
 /* Where the chunk of a token begins: what comes before does not exist for it. Groups lie within chunks. */
 static uint32_t first_position(const hth_attention *a, const hth_batch_token *token)
@@ -290,7 +209,7 @@ static uint32_t n_unit_of_group(const attention_job *job) { return n_unit_of_kv(
 static hth_attn attend_job(const attention_job *job, const hth_row_group *group, uint32_t i_unit,
                            uint32_t i_thread)
 {
-    hth_step *s = job->s;
+    const hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
     const hth_batch_token *token = &s->tokens[group->first];
     uint32_t i_kv = i_unit / n_unit_of_kv(job), n_shared = n_shared_of(job), size = n_head_of_unit(job),
@@ -309,7 +228,7 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
         .n_head = n_shared - i_shared < size ? n_shared - i_shared : size,
         .n_pos = (size_t)token->position + 1 - first,
         .window = job->attn->window,
-        .q = s->q + at,
+        .q = job->q + at,
         .q_q8 = {.q = s->q_q8 + at, .d = s->q_d + at / HTH_ACT_BLOCK, .sum = s->q_sum + at / HTH_ACT_BLOCK},
         .q_stride = n_head * d,
         .scale = h->score_scale,
@@ -325,11 +244,12 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
 static void attend_group(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const attention_job *job = arg;
-    hth_step *s = job->s;
+    const hth_step *s = job->s;
     uint32_t n_unit = n_unit_of_group(job);
     const hth_row_group *group = &s->groups[i_unit / n_unit];
     hth_attn attend = attend_job(job, group, (uint32_t)(i_unit % n_unit), i_thread);
-    hth_attn_all_splits(s->k, kv_type_of(&s->tokens[group->first]), &attend, NULL, s->attn_out + (attend.q - s->q));
+    hth_attn_all_splits(s->k, kv_type_of(&s->tokens[group->first]), &attend, NULL,
+                        job->y + (attend.q - job->q));
 }
 
 /* ---- one split at a time ------------------------------------------------------------------- */
@@ -338,12 +258,12 @@ static void attend_group(void *arg, size_t i_unit, uint32_t i_thread)
 static void attend_split(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const attention_job *job = arg;
-    hth_step *s = job->s;
+    const hth_step *s = job->s;
     uint32_t n_unit = n_unit_of_group(job);
     size_t i_wave = i_unit % job->n_split, i_heads = i_unit / job->n_split;
     const hth_row_group *group = &s->groups[i_heads / n_unit];
     hth_attn attend = attend_job(job, group, (uint32_t)(i_heads % n_unit), i_thread);
-    size_t i_split = job->first_split + i_wave, at = (size_t)(attend.q - s->q) / attend.d_head;
+    size_t i_split = job->first_split + i_wave, at = (size_t)(attend.q - job->q) / attend.d_head;
     at += i_wave * s->n_tok * job->attn->n_head;
     attend.values = s->split_values + at * attend.d_head;
     attend.partials = s->split_partials + at;
@@ -360,9 +280,9 @@ static void merge_wave(void *arg, size_t i_head, uint32_t i_thread)
 {
     (void)i_thread;
     const attention_job *job = arg;
-    hth_step *s = job->s;
+    const hth_step *s = job->s;
     size_t d = job->attn->d_head, n_head = (size_t)s->n_tok * job->attn->n_head;
-    float *y = s->attn_out + i_head * d;
+    float *y = job->y + i_head * d;
     hth_attn_partial *total = &s->split_totals[i_head];
     if (job->is_first) *total = (hth_attn_partial){0};
     for (size_t i = 0, at = i_head; i < job->n_split; i++, at += n_head)
@@ -391,7 +311,7 @@ static void find_splits(const attention_job *job, size_t *first, size_t *end)
 
 static void attend_all(attention_job *job)
 {
-    hth_step *s = job->s;
+    const hth_step *s = job->s;
     size_t first, end, n_unit = (size_t)s->n_group * n_unit_of_group(job);
     find_splits(job, &first, &end);
     if (s->n_tok > HTH_SPLIT_ROWS || end - first == 1) {
@@ -409,79 +329,23 @@ static void attend_all(attention_job *job)
     }
 }
 
-/* Multiplies the results of a token's heads y[n_head][d_head] by their gates. */
-static void gate_heads(const hth_step *s, const hth_attention *a, size_t i_row, float *y)
+/* Queues of all tokens; latent attention has made its queries since HEADS. */
+static void quantize_row(void *arg, size_t t, uint32_t i_thread)
 {
-    size_t d = a->d_head, n = a->n_head * d, n_gate = a->q_has_gate ? n : a->gate.n_row;
-    float *gate = s->attn_gate + i_row * n_gate;
-    bool softplus = s->model->hparams.gate_softplus;
-    if (softplus) s->k->softplus(gate, n_gate, gate);
-    if (softplus && n_gate == n) {
-        s->k->mul(gate, y, n, y);
-        return;
-    }
-    if (n_gate == n) {
-        s->k->gate_sigmoid(gate, y, n, y);
-        return;
-    }
-    if (!softplus) s->k->sigmoid(gate, n_gate, gate);
-    for (size_t h = 0; h < n_gate; h++) s->k->scale(y + h * d, gate[h], d, y + h * d);
+    const attention_job *job = arg;
+    (void)i_thread;
+    if (kv_type_of(&job->s->tokens[t]) == HEARTH_KV_Q8_0)
+        hth_fwd_quantize_queries(job->s, job->q, (size_t)job->attn->n_head * job->attn->d_head, t);
 }
 
-static void gate_row(const void *arg, size_t t)
+hearth_status hth_fwd_attend(hth_step *s, const hth_op *op, hearth_error *err)
 {
-    const hth_fwd_layer_arg *g = arg;
-    const hth_attention *a = &g->layer->attn;
-    gate_heads(g->s, a, t, g->s->attn_out + t * a->n_head * a->d_head);
-}
-
-/* Puts the results of heads together, whose ends are zero where values are narrow. Queries are no longer needed. */
-static void narrow_row(const void *arg, size_t t)
-{
-    const hth_fwd_layer_arg *g = arg;
-    const hth_attention *a = &g->layer->attn;
-    size_t n_head = a->n_head, d = a->d_head, d_value = a->d_value;
-    const float *from = g->s->attn_out + t * n_head * d;
-    float *to = g->s->q + t * n_head * d_value;
-    for (size_t i = 0; i < n_head; i++) memcpy(to + i * d_value, from + i * d, d_value * sizeof *to);
-}
-
-void hth_fwd_attend(hth_step *s, const hth_attention *a, uint32_t i_layer)
-{
-    attention_job job = {.s = s, .attn = a, .i_layer = i_layer};
+    const hth_attention *a = attention_of(s, op);
+    attention_job job = {
+        .s = s, .op = op, .attn = a, .q = hth_fwd_row(s, op->in[0], 0), .y = hth_fwd_row(s, op->out[0], 0)};
+    hth_mixer_kind kind = s->model->layers[op->layer].mixer;
+    if (kind == HTH_MIXER_COMPRESSED) return hth_fwd_attend_compressed(s, op, err);
+    if (kind == HTH_MIXER_LATENT) hth_pool_add(s->pool, quantize_row, &job, sizeof job, s->n_tok);
     attend_all(&job);
-}
-
-hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
-{
-    (void)err;
-    const hth_layer *l = &s->model->layers[i_layer];
-    const hth_attention *a = &l->attn;
-    size_t n_kv = (size_t)a->n_head_kv * a->d_head;
-    const hth_norm *norm = l->mixer_norm.weight ? &l->mixer_norm : &l->ffn_norm;
-    hth_fwd_norm_rows rows = {s, norm, s->x, s->x_norm};
-    hth_fusion fusion = {.prepare = hth_fwd_norm_row, .prepare_arg = &rows};
-    bool is_gated = a->q_has_gate || a->gate.n_row > 0, is_narrow = a->d_value > 0;
-    const hth_output all[] = {{.matrix = &a->q, .bias = a->q_bias, .y = a->q_has_gate ? s->q_gate : s->q},
-                              {.matrix = &a->k, .bias = a->k_bias, .y = s->kv},
-                              {.matrix = &a->v, .bias = a->v_bias, .y = is_narrow ? s->attn_out : s->kv + s->n_tok * n_kv},
-                              {.matrix = &a->gate, .y = s->attn_gate}};
-    hth_output outputs[4];
-    size_t n_output = 0;
-    for (int i = 0; i < 4; i++)
-        if (all[i].matrix->n_row > 0) outputs[n_output++] = all[i];
-    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, outputs, n_output, &fusion);
-
-    /* All new keys must be in the cache before any token reads it. */
-    attention_job job = {.s = s, .attn = a, .i_layer = i_layer};
-    hth_pool_add(s->pool, rotate_and_store, &job, sizeof job, s->n_group);
-    attend_all(&job);
-
-    hth_output o = {.matrix = &a->o, .bias = a->o_bias, .y = s->block_out, .add_to = add_to};
-    assert(!(is_gated && is_narrow)); /* no architecture has both */
-    hth_fwd_layer_arg g = {.s = s, .layer = l};
-    hth_fusion prepared = {.prepare = is_narrow ? narrow_row : gate_row, .prepare_arg = &g};
-    hth_product_add(s->k, s->pool, &s->act_q8, is_narrow ? s->q : s->attn_out, s->n_tok, &o, 1,
-                    is_gated || is_narrow ? &prepared : NULL);
     return HEARTH_OK;
 }

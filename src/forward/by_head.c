@@ -1,13 +1,12 @@
-/* Products by head: the vectors of each head times a matrix of its own, for all tokens of a step. latent.c and
- * compressed.c call it. */
+/* Products by head: the vectors of each head times a matrix of its own, for all tokens of a step. */
 #include "forward/forward_int.h"
 
 #include <string.h>
 
 /* Row i of a wave is token i mod height of head i / height; rows behind the tokens are padding. */
 typedef struct wave_arg {
-    const hth_by_head *of;
-    const hth_head_rows *rows;
+    const hth_step *s;
+    const hth_op *op;
     uint32_t first_head;
     uint32_t unused[3];
 } wave_arg;
@@ -16,47 +15,57 @@ _Static_assert(sizeof(wave_arg) == HTH_PREPARE_SIZE, "what a product prepares wi
 static void gather(const void *arg, size_t i)
 {
     const wave_arg *w = arg;
-    const hth_head_rows *r = w->rows;
-    size_t t = i % w->of->height, head = w->first_head + i / w->of->height;
-    if (t < w->of->n_tok)
-        memcpy(r->x + i * r->d_in, r->from + (t * w->of->n_head + head) * r->from_head, r->d_in * sizeof *r->x);
+    const hth_by_head *b = &w->s->by_head;
+    const hth_op_by_head *p = &w->op->by_head;
+    size_t t = i % b->height, head = w->first_head + i / b->height;
+    float *x = b->forms[p->form].x;
+    if (t < b->n_tok)
+        memcpy(x + i * p->d_in, hth_fwd_row(w->s, w->op->in[0], t) + head * p->from_head,
+               p->d_in * sizeof *x);
 }
 
 static void scatter(void *arg, size_t i, uint32_t i_thread)
 {
     const wave_arg *w = arg;
-    const hth_head_rows *r = w->rows;
-    size_t t = i % w->of->height, head = w->first_head + i / w->of->height;
+    const hth_by_head *b = &w->s->by_head;
+    const hth_op_by_head *p = &w->op->by_head;
+    size_t t = i % b->height, head = w->first_head + i / b->height;
+    const float *y = b->forms[p->form].y;
     (void)i_thread;
-    if (t < w->of->n_tok)
-        memcpy(r->to + (t * w->of->n_head + head) * r->to_head, r->y + i * r->d_out, r->d_out * sizeof *r->y);
+    if (t < b->n_tok)
+        memcpy(hth_fwd_row(w->s, w->op->out[0], t) + head * p->to_head, y + i * p->d_out,
+               p->d_out * sizeof *y);
 }
 
-void hth_fwd_multiply_heads(hth_step *s, const hth_head_rows *r, const hth_matrix *m)
+hearth_status hth_fwd_by_head(hth_step *s, const hth_op *op, hearth_error *err)
 {
     const hth_by_head *b = &s->by_head;
-    hth_output out = {.matrix = m, .y = r->y};
+    const hth_op_by_head *p = &op->by_head;
+    hth_output out = {.matrix = p->matrix, .y = b->forms[p->form].y};
+    (void)err;
     for (uint32_t head = 0; head < b->n_head; head += b->n_wave) {
         uint32_t n = b->n_head - head < b->n_wave ? b->n_head - head : b->n_wave;
-        wave_arg arg = {.of = b, .rows = r, .first_head = head};
+        wave_arg arg = {.s = s, .op = op, .first_head = head};
         hth_fusion fusion = {.prepare = gather, .prepare_arg = &arg};
-        hth_product_slices_add(s->k, s->pool, &s->act_q8, r->x, &r->waves[head / b->n_wave], &out, 1, &fusion);
+        hth_product_slices_add(s->k, s->pool, &s->act_q8, b->forms[p->form].x,
+                               &b->forms[p->form].waves[head / b->n_wave], &out, 1, &fusion);
         hth_pool_add(s->pool, scatter, &arg, sizeof arg, n * b->height);
     }
+    return HEARTH_OK;
 }
 
 /* The waves of a step are the same in all layers. Units read them while later layers are queued. */
-static void set_waves(const hth_by_head *b, hth_head_rows *r)
+static void set_waves(hth_by_head *b, hth_by_head_form form)
 {
-    for (uint32_t head = 0, i = 0; r->waves && head < b->n_head; head += b->n_wave, i++) {
+    for (uint32_t head = 0, i = 0; b->forms[form].waves && head < b->n_head; head += b->n_wave, i++) {
         uint32_t n = b->n_head - head < b->n_wave ? b->n_head - head : b->n_wave;
-        r->waves[i] = (hth_submatrices){b->slices + head, n, r->d_out, n * b->height, false, b->slice_of};
+        b->forms[form].waves[i] =
+            (hth_submatrices){b->slices + head, n, b->forms[form].d_out, n * b->height, false, b->slice_of};
     }
 }
 
 void hth_fwd_by_head_begin(hth_step *s)
 {
-    hth_head_rows *const all[] = {&s->latent.queries, &s->latent.values, &s->compressed.groups};
     hth_by_head *b = &s->by_head;
     if (!b->slices) return;
     b->n_tok = s->n_tok;
@@ -66,5 +75,5 @@ void hth_fwd_by_head_begin(hth_step *s)
         b->slices[i] = (hth_submatrix){i, i % b->n_wave * b->height, s->n_tok};
     for (uint32_t i = 0; i < b->n_wave * b->height; i++)
         b->slice_of[i] = i % b->height < s->n_tok ? i / b->height : UINT32_MAX;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) set_waves(b, all[i]);
+    for (hth_by_head_form f = 0; f < HTH_N_BY_HEAD; f++) set_waves(b, f);
 }

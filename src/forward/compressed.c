@@ -1,6 +1,5 @@
-/* Compressed attention (hth_compressed): each token attends to the positions of its window and to the complete blocks of
- * earlier positions, with one softmax over both. A block is a key and a value, which the token that completes it stores.
- * step.c calls it once per layer of that kind. */
+/* HEADS, COMPRESS and ATTEND of compressed attention (hth_compressed): each token attends to the positions of its window and to the complete blocks of
+ * earlier positions, with one softmax over both. A block is a key and a value, which the token that completes it stores. */
 #include "forward/forward_int.h"
 
 #include "kernels/vector/math.h"
@@ -8,10 +7,15 @@
 #include <string.h>
 
 typedef struct compressed_job {
-    hth_step *s;
+    const hth_step *s;
+    const hth_op *op;
     const hth_layer *layer;
-    uint32_t i_layer;
 } compressed_job;
+
+static compressed_job job_of(const hth_step *s, const hth_op *op)
+{
+    return (compressed_job){s, op, &s->model->layers[op->layer]};
+}
 
 size_t hth_fwd_compressed_scratch(const hth_hparams *h)
 {
@@ -29,30 +33,31 @@ static void rotate(const hth_step *s, float *x, const float *cosine, const float
 }
 
 /* Layers without blocks rotate by the second table (hth_fwd_n_table). */
-static size_t table_at(const compressed_job *job, size_t t)
+static hth_rope_row angles_of(const compressed_job *job, size_t t)
 {
-    const hth_step *s = job->s;
-    size_t i_table = job->layer->compressed.n_tok > 0 ? 0 : 1;
-    return (i_table * s->n_tok_max + t) * hth_fwd_max_pair(&s->model->hparams);
+    return hth_fwd_rope_row_of(job->s, job->layer->compressed.n_tok > 0 ? 0 : 1, t);
 }
 
 static void prepare_token(void *arg, size_t t, uint32_t i_thread)
 {
     const compressed_job *job = arg;
-    hth_step *s = job->s;
+    const hth_step *s = job->s;
     const hth_attention *a = &job->layer->attn;
     const hth_hparams *h = &s->model->hparams;
-    size_t d = a->d_head, at = table_at(job, t);
-    float *key = s->kv + t * d, *q = s->q + t * a->n_head * d, inv_n = 1.0f / (float)d;
+    const hth_rope_row angles = angles_of(job, t);
+    size_t d = a->d_head;
+    float *key = hth_fwd_row(s, job->op->out[1], t), *q = hth_fwd_row(s, job->op->out[0], t),
+          inv_n = 1.0f / (float)d;
     (void)i_thread;
     s->k->rms_norm(key, job->layer->compressed.kv_norm, d, inv_n, h->norm_eps, key);
-    rotate(s, key, s->cosine + at, s->sine + at);
-    hth_sequence_store(s->tokens[t].seq, s->k, job->i_layer, s->tokens[t].position, key, key);
+    rotate(s, key, angles.cosine, angles.sine);
+    hth_sequence_store(s->tokens[t].seq, s->k, job->op->layer, s->tokens[t].position, key, key);
     for (size_t i = 0; i < a->n_head; i++) {
         s->k->rms_norm(q + i * d, s->model->ones, d, inv_n, h->norm_eps, q + i * d);
-        rotate(s, q + i * d, s->cosine + at, s->sine + at);
+        rotate(s, q + i * d, angles.cosine, angles.sine);
     }
-    if (hth_kv_pool_type(s->tokens[t].seq->pool) == HEARTH_KV_Q8_0) hth_fwd_quantize_queries(s, a, t);
+    if (hth_kv_pool_type(s->tokens[t].seq->pool) == HEARTH_KV_Q8_0)
+        hth_fwd_quantize_queries(s, q - t * a->n_head * d, a->n_head * d, t);
 }
 
 /* ---- blocks --------------------------------------------------------------------------------------------------- */
@@ -62,11 +67,14 @@ typedef struct partial_block {
     float *largest, *sum, *values;
 } partial_block;
 
-static partial_block part_at(float *state, size_t d) { return (partial_block){state, state + d, state + 2 * d}; }
+static partial_block part_at(float *state, size_t d)
+{
+    return (partial_block){state, state + d, state + 2 * d};
+}
 
 /* e[d] is scratch memory. */
-static void add_token(const hth_kernels *k, const partial_block *b, const float *score, const float *value, size_t d,
-                      float *e)
+static void add_token(const hth_kernels *k, const partial_block *b, const float *score, const float *value,
+                      size_t d, float *e)
 {
     for (size_t i = 0; i < d; i++) {
         float below = score[i] - b->largest[i];
@@ -86,8 +94,8 @@ static void add_token(const hth_kernels *k, const partial_block *b, const float 
 }
 
 /* Stores block i_block as a key and a value of its first position. scratch: [d] and two of [n_pair]. */
-static void store_block(const compressed_job *job, const partial_block *b, hth_sequence *seq, uint32_t i_block,
-                        float *scratch)
+static void store_block(const compressed_job *job, const partial_block *b, hth_sequence *seq,
+                        uint32_t i_block, float *scratch)
 {
     const hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
@@ -102,33 +110,33 @@ static void store_block(const compressed_job *job, const partial_block *b, hth_s
         cosine[i] = (float)cos_d * s->rope_scale, sine[i] = (float)sin_d * s->rope_scale;
     }
     rotate(s, scratch, cosine, sine);
-    hth_sequence_store(seq, s->k, h->n_layer + job->i_layer, i_block, scratch, scratch);
+    hth_sequence_store(seq, s->k, h->n_layer + job->op->layer, i_block, scratch, scratch);
 }
 
 /* Adds the tokens of a sequence to its blocks, in their order. */
 static void compress_run(void *arg, size_t i_run, uint32_t i_thread)
 {
     const compressed_job *job = arg;
-    hth_step *s = job->s;
+    const hth_step *s = job->s;
     const hth_compressed *c = &job->layer->compressed;
     const hth_row_group *run = &s->recurrent.runs[i_run];
     hth_sequence *seq = s->tokens[run->first].seq;
-    hth_state state = hth_sequence_state(seq, job->i_layer, HTH_STATE_STEP);
+    hth_state state = hth_sequence_state(seq, job->op->layer, HTH_STATE_STEP);
     size_t d = job->layer->attn.d_head, n_row = c->values.n_row, n_state = hth_compressed_state(c, d);
-    float *now = state.next, *kept, *scratch = s->compressed.scratch + i_thread * s->compressed.n_scratch;
+    float *now = state.next, *kept, *scratch = s->recurrent.scratch + i_thread * s->recurrent.n_scratch;
     partial_block block = part_at(now, d), later = part_at(now + 3 * d, d);
     memcpy(now, state.now, n_state * sizeof *now);
     for (size_t t = run->first; t < run->first + run->n; t++) {
         uint32_t p = s->tokens[t].position, at = p % c->n_tok;
-        const float *value = s->compressed.values + t * n_row;
-        float *score = s->compressed.scores + t * n_row;
+        const float *value = hth_fwd_row(s, job->op->in[0], t);
+        float *score = hth_fwd_row(s, job->op->out[0], t);
         s->k->add(score, c->position + at * n_row, n_row, score);
         if (at == 0 && c->overlaps) memcpy(now, now + 3 * d, 3 * d * sizeof *now);
         if (at == 0) memset(c->overlaps ? later.sum : block.sum, 0, d * sizeof *now);
         add_token(s->k, &block, score + n_row - d, value + n_row - d, d, scratch);
         if (c->overlaps) add_token(s->k, &later, score, value, d, scratch);
         if (at + 1 == c->n_tok) store_block(job, &block, seq, p / c->n_tok, scratch);
-        kept = hth_fwd_state_after(s, job->i_layer, t);
+        kept = hth_fwd_state_after(s, job->op->layer, t);
         if (kept && kept != now) memcpy(kept, now, n_state * sizeof *now);
     }
 }
@@ -136,10 +144,10 @@ static void compress_run(void *arg, size_t i_run, uint32_t i_thread)
 /* ---- attention ------------------------------------------------------------------------------------------------ */
 
 /* The arguments of some heads of a token, over n_pos entries of a cache. */
-static hth_attn attend_to(const compressed_job *job, size_t t, uint32_t first_head, uint32_t i_cache, size_t n_pos,
-                          uint32_t i_thread)
+static hth_attn attend_to(const compressed_job *job, size_t t, uint32_t first_head, uint32_t i_cache,
+                          size_t n_pos, uint32_t i_thread)
 {
-    hth_step *s = job->s;
+    const hth_step *s = job->s;
     const hth_attention *a = &job->layer->attn;
     hth_kv_head kv = hth_sequence_head(s->tokens[t].seq, i_cache, 0);
     size_t d = a->d_head, at = (t * a->n_head + first_head) * d;
@@ -153,8 +161,8 @@ static hth_attn attend_to(const compressed_job *job, size_t t, uint32_t first_he
         .n_row = 1,
         .n_head = left < HTH_UNIT_HEADS ? left : HTH_UNIT_HEADS,
         .n_pos = n_pos,
-        .window = i_cache == job->i_layer ? a->window : 0,
-        .q = s->q + at,
+        .window = i_cache == job->op->layer ? a->window : 0,
+        .q = hth_fwd_row(s, job->op->in[0], t) + first_head * d,
         .q_q8 = {.q = s->q_q8 + at, .d = s->q_d + at / HTH_ACT_BLOCK, .sum = s->q_sum + at / HTH_ACT_BLOCK},
         .q_stride = a->n_head * d,
         .scale = s->model->hparams.score_scale,
@@ -167,54 +175,51 @@ static hth_attn attend_to(const compressed_job *job, size_t t, uint32_t first_he
 static void rotate_back(const compressed_job *job, size_t t, float *y, size_t n_head, float *scratch)
 {
     const hth_step *s = job->s;
-    size_t at = table_at(job, t), n_pair = s->model->hparams.rope.n_rot / 2;
-    for (size_t i = 0; i < n_pair; i++) scratch[i] = -s->sine[at + i];
-    for (size_t i = 0; i < n_head; i++) rotate(s, y + i * job->layer->attn.d_head, s->cosine + at, scratch);
+    const hth_rope_row angles = angles_of(job, t);
+    size_t n_pair = s->model->hparams.rope.n_rot / 2;
+    for (size_t i = 0; i < n_pair; i++) scratch[i] = -angles.sine[i];
+    for (size_t i = 0; i < n_head; i++) rotate(s, y + i * job->layer->attn.d_head, angles.cosine, scratch);
 }
 
 static void attend_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const compressed_job *job = arg;
-    hth_step *s = job->s;
+    const hth_step *s = job->s;
     size_t n_unit = (job->layer->attn.n_head + HTH_UNIT_HEADS - 1) / HTH_UNIT_HEADS, t = i_unit / n_unit;
     uint32_t first = (uint32_t)(i_unit % n_unit) * HTH_UNIT_HEADS, n_tok = job->layer->compressed.n_tok;
     size_t n_seen = (size_t)s->tokens[t].position + 1, n_block = n_tok > 0 ? n_seen / n_tok : 0;
-    hth_attn window = attend_to(job, t, first, job->i_layer, n_seen, i_thread), blocks = {0};
+    hth_attn window = attend_to(job, t, first, job->op->layer, n_seen, i_thread), blocks = {0};
     if (n_block > 0)
-        blocks = attend_to(job, t, first, s->model->hparams.n_layer + job->i_layer, n_block, i_thread);
-    float *y = s->attn_out + (window.q - s->q);
-    hth_attn_all_splits(s->k, hth_kv_pool_type(s->tokens[t].seq->pool), &window, n_block > 0 ? &blocks : NULL, y);
-    rotate_back(job, t, y, window.n_head, s->compressed.scratch + i_thread * s->compressed.n_scratch);
+        blocks = attend_to(job, t, first, s->model->hparams.n_layer + job->op->layer, n_block, i_thread);
+    float *y = hth_fwd_row(s, job->op->out[0], t) + first * job->layer->attn.d_head;
+    hth_attn_all_splits(s->k, hth_kv_pool_type(s->tokens[t].seq->pool), &window, n_block > 0 ? &blocks : NULL,
+                        y);
+    rotate_back(job, t, y, window.n_head, s->recurrent.scratch + i_thread * s->recurrent.n_scratch);
 }
 
-/* ---- the block -------------------------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------------------------ */
 
-hearth_status hth_fwd_compressed(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
+hearth_status hth_fwd_heads_compressed(hth_step *s, const hth_op *op, hearth_error *err)
 {
+    compressed_job job = job_of(s, op);
     (void)err;
-    const hth_layer *layer = &s->model->layers[i_layer];
-    const hth_compressed *c = &layer->compressed;
-    hth_compressed_buffers *b = &s->compressed;
-    hth_fwd_norm_rows rows = {s, &layer->mixer_norm, s->x, s->x_norm};
-    hth_fusion fusion = {.prepare = hth_fwd_norm_row, .prepare_arg = &rows};
-    hth_output in[] = {{.matrix = &c->q_a, .y = b->q_a},
-                       {.matrix = &c->kv, .y = s->kv},
-                       {.matrix = &c->values, .y = b->values},
-                       {.matrix = &c->scores, .y = b->scores}};
-    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, in, c->n_tok > 0 ? 4 : 2, &fusion);
-    hth_output q = {.matrix = &c->q_b, .y = s->q};
-    hth_fwd_low_norm norm = {s, c->q_norm, b->q_a, c->q_a.n_row};
-    hth_fusion normed = {.prepare = hth_fwd_low_norm_row, .prepare_arg = &norm};
-    hth_product_add(s->k, s->pool, &s->act_q8, b->q_a, s->n_tok, &q, 1, &normed);
-
-    compressed_job job = {s, layer, i_layer};
     hth_pool_add(s->pool, prepare_token, &job, sizeof job, s->n_tok);
-    if (c->n_tok > 0) hth_pool_add(s->pool, compress_run, &job, sizeof job, s->recurrent.n_run);
-    size_t n_unit = (layer->attn.n_head + HTH_UNIT_HEADS - 1) / HTH_UNIT_HEADS;
-    hth_pool_add(s->pool, attend_unit, &job, sizeof job, s->n_tok * n_unit);
+    return HEARTH_OK;
+}
 
-    hth_fwd_multiply_heads(s, &b->groups, &c->o_a);
-    hth_output o = {.matrix = &layer->attn.o, .y = s->block_out, .add_to = add_to};
-    hth_product_add(s->k, s->pool, &s->act_q8, b->low, s->n_tok, &o, 1, NULL);
+hearth_status hth_fwd_compress(hth_step *s, const hth_op *op, hearth_error *err)
+{
+    compressed_job job = job_of(s, op);
+    (void)err;
+    hth_pool_add(s->pool, compress_run, &job, sizeof job, s->recurrent.n_run);
+    return HEARTH_OK;
+}
+
+hearth_status hth_fwd_attend_compressed(hth_step *s, const hth_op *op, hearth_error *err)
+{
+    compressed_job job = job_of(s, op);
+    size_t n_unit = (job.layer->attn.n_head + HTH_UNIT_HEADS - 1) / HTH_UNIT_HEADS;
+    (void)err;
+    hth_pool_add(s->pool, attend_unit, &job, sizeof job, s->n_tok * n_unit);
     return HEARTH_OK;
 }

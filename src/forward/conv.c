@@ -26,28 +26,38 @@ void *hth_fwd_state_after(const hth_step *s, uint32_t i_layer, size_t i_row)
     return token->states + hth_kv_pool_layer(token->seq->pool, i_layer)->states[HTH_STATE_STEP];
 }
 
+/* A convolution of a token, whose inputs before its run come from the layer's state. */
+typedef struct conv_rows {
+    const hth_conv *conv;
+    const hth_row_group *run;
+    const float *x,
+        *now; /* of the run's first token, and stride floats on; of the n_tap - 1 tokens before it */
+    size_t stride;
+} conv_rows;
+
 /* The input at token `at` of the run; below 0: before its first one. */
-static const float *input_at(const hth_conv_rows *job, const hth_row_group *run, const float *now, int64_t at)
+static const float *input_at(const conv_rows *c, int64_t at)
 {
-    const hth_conv *c = job->conv;
-    return at >= 0 ? job->x + (run->first + (size_t)at) * job->stride
-                   : now + (size_t)((int64_t)c->n_tap - 1 + at) * c->n_channel;
+    return at >= 0 ? c->x + (size_t)at * c->stride
+                   : c->now + (size_t)((int64_t)c->conv->n_tap - 1 + at) * c->conv->n_channel;
 }
 
-void hth_fwd_conv_row(const hth_conv_rows *job, size_t i_row)
+void hth_fwd_conv_row(const hth_step *s, const hth_op *op, size_t t)
 {
-    hth_step *s = job->s;
-    const hth_conv *c = job->conv;
-    const hth_row_group *run = &s->recurrent.runs[s->recurrent.run_of[i_row]];
-    hth_state state = hth_sequence_state(s->tokens[i_row].seq, job->i_layer, HTH_STATE_STEP);
+    const hth_conv *c = op->conv.conv;
+    const hth_row_group *run = &s->recurrent.runs[s->recurrent.run_of[t]];
+    hth_state state = hth_sequence_state(s->tokens[t].seq, op->layer, HTH_STATE_STEP);
+    const conv_rows from = {c, run, hth_fwd_row(s, op->in[0], run->first),
+                            (const float *)state.now + op->conv.state_at, hth_fwd_width(s, op->in[0])};
     const float *rows[HTH_MAX_TAP];
-    const float *now = (const float *)state.now + job->state_at;
-    int64_t at = (int64_t)(i_row - run->first), n_before = (int64_t)c->n_tap - 1;
-    for (int64_t j = 0; j <= n_before; j++) rows[j] = input_at(job, run, now, at - n_before + j);
-    s->k->conv(rows, c->taps, c->n_tap, c->n_channel, job->y + i_row * c->n_channel);
-    float *next = hth_fwd_state_after(s, job->i_layer, i_row);
+    float *y = hth_fwd_row(s, op->out[0], t), *next = hth_fwd_state_after(s, op->layer, t);
+    int64_t at = (int64_t)(t - run->first), n_before = (int64_t)c->n_tap - 1;
+    for (int64_t j = 0; j <= n_before; j++) rows[j] = input_at(&from, at - n_before + j);
+    s->k->conv(rows, c->taps, c->n_tap, c->n_channel, y);
+    if (c->bias) s->k->add(y, c->bias, c->n_channel, y);
+    if (op->conv.silu) s->k->activate[HTH_ACTIVATION_SILU](NULL, y, c->n_channel, y);
     if (!next) return;
-    next += job->state_at;
+    next += op->conv.state_at;
     for (int64_t j = 1; j <= n_before; j++, next += c->n_channel)
         memcpy(next, rows[j], c->n_channel * sizeof *next);
 }

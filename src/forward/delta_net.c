@@ -1,4 +1,4 @@
-/* Gated DeltaNet in chunks of HTH_CHUNK positions. step.c calls it once per layer of that kind.
+/* DELTA: gated DeltaNet in chunks of HTH_CHUNK positions; and its RATES.
  *
  * Let S be a head's state at the start of its chunk, and G_t the sum of the decays g of the chunk's tokens up to t.
  * The recurrence of hth_delta_net unrolls to
@@ -32,45 +32,17 @@ static size_t head_of(const hth_delta_net *n, size_t i_key, size_t i_shared)
     return n->alternates ? i_shared * n->n_head_key + i_key : i_key * n_shared + i_shared;
 }
 
-/* ---- inputs of a token ------------------------------------------------------------------------ */
-
-typedef struct delta_job {
-    hth_conv_rows conv;
-    const hth_delta_net *net;
-} delta_job;
-
-/* The rows of one tensor of old converters, by heads of keys: queries, keys, values of its heads, their gates. */
-static void split_joined(const delta_job *job, size_t i_row)
-{
-    const hth_delta_net *n = job->net;
-    hth_recurrent_buffers *r = &job->conv.s->recurrent;
-    size_t d = n->d, n_key = n->n_head_key, n_value = n->n_head / n_key * d, n_inner = n->n_head * d;
-    const float *x = r->joined + i_row * (2 * n_key * d + 2 * n_inner);
-    float *in = r->in + i_row * n->conv.n_channel, *gate = r->gate + i_row * n_inner;
-    for (size_t i = 0; i < n_key; i++, x += 2 * d + 2 * n_value) {
-        memcpy(in + i * d, x, d * sizeof *in);
-        memcpy(in + (n_key + i) * d, x + d, d * sizeof *in);
-        memcpy(in + 2 * n_key * d + i * n_value, x + 2 * d, n_value * sizeof *in);
-        memcpy(gate + i * n_value, x + 2 * d + n_value, n_value * sizeof *in);
-    }
-}
-
-static void split_row(void *arg, size_t i_row, uint32_t i_thread)
-{
-    (void)i_thread;
-    split_joined(arg, i_row);
-}
+/* ---- rates ------------------------------------------------------------------------------------ */
 
 /* beta and g of all heads. */
-static void make_rates(const delta_job *job, size_t i_row)
+void hth_fwd_rates_delta(const hth_step *s, const hth_op *op, size_t t)
 {
-    const hth_delta_net *n = job->net;
-    hth_step *s = job->conv.s;
+    const hth_delta_net *n = &s->model->layers[op->layer].delta_net;
     size_t n_head = n->n_head, n_shared = n_head / n->n_head_key;
     bool joined = n->decay.n_row == 0;
-    const float *beta = s->recurrent.rates + i_row * n_head * (joined ? 2 : 1),
-                *decay = joined ? beta + n_shared : s->recurrent.rates + (s->n_tok + i_row) * n_head;
-    float *to = s->recurrent.beta + i_row * n_head, *g = s->recurrent.decay + i_row * n_head;
+    const float *beta = hth_fwd_row(s, op->in[0], t),
+                *decay = joined ? beta + n_shared : hth_fwd_row(s, op->in[1], t);
+    float *to = hth_fwd_row(s, op->out[0], t), *g = hth_fwd_row(s, op->out[1], t);
     for (size_t i = 0; i < n_head; i++) {
         size_t at = joined ? i / n_shared * 2 * n_shared + i % n_shared : i;
         to[i] = beta[at];
@@ -79,26 +51,18 @@ static void make_rates(const delta_job *job, size_t i_row)
     s->k->sigmoid(to, n_head, to);
 }
 
-static void prepare_row(void *arg, size_t i_row, uint32_t i_thread)
-{
-    (void)i_thread;
-    const delta_job *job = arg;
-    const hth_delta_net *n = job->net;
-    hth_step *s = job->conv.s;
-    size_t d = n->d, n_channel = n->conv.n_channel;
-    float *y = job->conv.y + i_row * n_channel;
-    hth_fwd_conv_row(&job->conv, i_row);
-    s->k->activate[HTH_ACTIVATION_SILU](NULL, y, n_channel, y);
-    for (size_t i = 0; i < 2 * (size_t)n->n_head_key; i++) /* x / sqrt(sum of squares + eps) */
-        s->k->rms_norm(y + i * d, s->model->ones, d, 1.0f, s->model->hparams.norm_eps, y + i * d);
-    make_rates(job, i_row);
-}
-
 /* ---- tokens of a chunk ------------------------------------------------------------------------ */
+
+typedef struct delta_job {
+    const hth_step *s;
+    const hth_op *op;
+} delta_job;
 
 /* Tokens [first, first + n) of the step, which are [at, at + n) of a chunk, at one head of keys. */
 typedef struct piece {
-    const delta_job *job;
+    const hth_step *s;
+    const hth_op *op;
+    const hth_delta_net *net;
     size_t first, at, n, i_key;
     float *keys;                    /* of the chunk, with the heads' parts */
     float *by_key, *by_query;       /* [n][HTH_CHUNK] products with the chunk's keys */
@@ -107,16 +71,28 @@ typedef struct piece {
     float *weighted;                /* [d][HTH_CHUNK] keys of the chunk times factors */
 } piece;
 
-static const float *row_of(const piece *p, const float *rows, size_t t, size_t width)
+/* Row t of the piece, of an input. */
+static const float *row_of(const piece *p, int i_in, size_t t)
 {
-    return rows + (p->first + t) * width;
+    return hth_fwd_row(p->s, p->op->in[i_in], p->first + t);
 }
 
-/* y[n][n_col] = the piece's queries or keys times m[d][n_col]. */
+/* Queries or keys of row t, at the piece's head of keys; values at one of its heads. in[0] has them all. */
+static const float *query_of(const piece *p, size_t t) { return row_of(p, 0, t) + p->i_key * p->net->d; }
+static const float *key_of(const piece *p, size_t t)
+{
+    return query_of(p, t) + p->net->n_head_key * p->net->d;
+}
+static const float *value_of(const piece *p, size_t t, size_t i_head)
+{
+    return row_of(p, 0, t) + (2 * p->net->n_head_key + i_head) * p->net->d;
+}
+
+/* y[n][n_col] = x, the first of the piece's queries or keys, and those behind it, times m[d][n_col]. */
 static void multiply_rows(const piece *p, const float *x, const float *m, size_t n_col, float *y)
 {
-    const hth_delta_net *n = p->job->net;
-    hth_gemm g = {.a = row_of(p, x, 0, n->conv.n_channel),
+    const hth_delta_net *n = p->net;
+    hth_gemm g = {.a = x,
                   .b = m,
                   .y = y,
                   .a_row = n->conv.n_channel,
@@ -126,13 +102,13 @@ static void multiply_rows(const piece *p, const float *x, const float *m, size_t
                   .n_row = p->n,
                   .n_col = n_col,
                   .n_in = n->d};
-    p->job->conv.s->k->gemm(&g);
+    p->s->k->gemm(&g);
 }
 
 /* y[d] = y + the sum of factors[i] u[i] over n tokens. */
 static void add_tokens(const piece *p, const head_part *h, size_t n, float *y)
 {
-    size_t d = p->job->net->d;
+    size_t d = p->net->d;
     hth_gemm g = {.a = p->factors,
                   .b = h->u,
                   .y = y,
@@ -144,13 +120,13 @@ static void add_tokens(const piece *p, const head_part *h, size_t n, float *y)
                   .n_col = d,
                   .n_in = n,
                   .more = true};
-    p->job->conv.s->k->gemm(&g);
+    p->s->k->gemm(&g);
 }
 
 /* factors[i] = e^(G_t - G_i) products[i] for tokens up to t; products NULL: 1. */
 static void make_factors(const piece *p, const head_part *h, size_t t, const float *products)
 {
-    const hth_kernels *k = p->job->conv.s->k;
+    const hth_kernels *k = p->s->k;
     for (size_t i = 0; i <= t; i++) p->factors[i] = h->decay[t] - h->decay[i];
     k->exp(p->factors, t + 1, p->factors);
     if (products) k->mul(p->factors, products, t + 1, p->factors);
@@ -164,19 +140,17 @@ static float exp_of(const hth_kernels *k, float x)
 
 static void run_token(const piece *p, const head_part *h, size_t t, size_t i_head)
 {
-    const hth_delta_net *n = p->job->net;
-    hth_step *s = p->job->conv.s;
+    const hth_delta_net *n = p->net;
+    const hth_step *s = p->s;
     const hth_kernels *k = s->k;
-    const hth_recurrent_buffers *r = &s->recurrent;
     size_t d = n->d, at = p->at + t;
-    const float *value = row_of(p, r->conv, t, n->conv.n_channel) + (2 * n->n_head_key + i_head) * d;
-    float *u = h->u + at * d, *out = r->out + ((p->first + t) * n->n_head + i_head) * d;
-    float beta = row_of(p, r->beta, t, n->n_head)[i_head], g = row_of(p, r->decay, t, n->n_head)[i_head];
+    float *u = h->u + at * d, *out = hth_fwd_row(s, p->op->out[0], p->first + t) + i_head * d;
+    float beta = row_of(p, 1, t)[i_head], g = row_of(p, 2, t)[i_head];
     h->decay[at] = at > 0 ? h->decay[at - 1] + g : g;
     float decay = exp_of(k, h->decay[at]);
 
     k->scale(p->state_key + t * d, -decay, d, u);
-    k->add(value, u, d, u);
+    k->add(value_of(p, t, i_head), u, d, u);
     make_factors(p, h, at, p->by_key + t * HTH_CHUNK);
     k->scale(p->factors, -1.0f, at, p->factors);
     add_tokens(p, h, at, u);
@@ -191,8 +165,8 @@ static void run_token(const piece *p, const head_part *h, size_t t, size_t i_hea
 /* The state after the chunk; to may be h->state. */
 static void end_chunk(const piece *p, const head_part *h, float *to)
 {
-    size_t d = p->job->net->d, last = HTH_CHUNK - 1;
-    const hth_kernels *k = p->job->conv.s->k;
+    size_t d = p->net->d, last = HTH_CHUNK - 1;
+    const hth_kernels *k = p->s->k;
     k->scale(h->state, exp_of(k, h->decay[last]), d * d, to);
     make_factors(p, h, last, NULL);
     for (size_t i = 0; i < d; i++)
@@ -213,12 +187,11 @@ static void end_chunk(const piece *p, const head_part *h, float *to)
 
 static void run_piece(piece *p, float *next)
 {
-    const hth_delta_net *n = p->job->net;
-    const float *q = p->job->conv.s->recurrent.conv + p->i_key * n->d, *key = q + n->n_head_key * n->d;
+    const hth_delta_net *n = p->net;
+    const float *q = query_of(p, 0), *key = key_of(p, 0);
     size_t d = n->d, n_shared = n->n_head / n->n_head_key;
     for (size_t t = 0; t < p->n; t++)
-        for (size_t i = 0; i < d; i++)
-            p->keys[i * HTH_CHUNK + p->at + t] = row_of(p, key, t, n->conv.n_channel)[i];
+        for (size_t i = 0; i < d; i++) p->keys[i * HTH_CHUNK + p->at + t] = key_of(p, t)[i];
     multiply_rows(p, key, p->keys, HTH_CHUNK, p->by_key);
     multiply_rows(p, q, p->keys, HTH_CHUNK, p->by_query);
     for (size_t j = 0; j < n_shared; j++) {
@@ -240,17 +213,17 @@ static void run_piece(piece *p, float *next)
 static void run_head(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const delta_job *job = arg;
-    const hth_delta_net *n = job->net;
-    hth_step *s = job->conv.s;
+    const hth_step *s = job->s;
+    const hth_delta_net *n = &s->model->layers[job->op->layer].delta_net;
     const hth_recurrent_buffers *r = &s->recurrent;
     const hth_row_group *run = &r->runs[i_unit / n->n_head_key];
     const hth_batch_token *token = &s->tokens[run->first];
-    hth_state state = hth_sequence_state(token->seq, job->conv.i_layer, HTH_STATE_CHUNK);
+    hth_state state = hth_sequence_state(token->seq, job->op->layer, HTH_STATE_CHUNK);
     size_t d = n->d, i_key = i_unit % n->n_head_key, at = token->position % HTH_CHUNK;
     float *scratch = r->scratch + i_thread * r->n_scratch,
           *now = (float *)state.now + i_key * hth_delta_net_state(n),
           *next = (float *)state.next + i_key * hth_delta_net_state(n);
-    piece p = {.job = job, .i_key = i_key, .keys = now};
+    piece p = {.s = s, .op = job->op, .net = n, .i_key = i_key, .keys = now};
     p.by_key = scratch, p.by_query = p.by_key + HTH_CHUNK * HTH_CHUNK;
     p.state_key = p.by_query + HTH_CHUNK * HTH_CHUNK, p.state_query = p.state_key + HTH_CHUNK * d;
     p.weighted = p.state_query + HTH_CHUNK * d, p.factors = p.weighted + HTH_CHUNK * d;
@@ -298,46 +271,11 @@ void hth_fwd_delta_net_undo(hth_step *s)
     }
 }
 
-/* ---- the block --------------------------------------------------------------------------------- */
-
-/* Norms the outputs of a token's heads, and multiplies them by their gates. */
-static void gate_row(const void *arg, size_t i_row)
+hearth_status hth_fwd_delta(hth_step *s, const hth_op *op, hearth_error *err)
 {
-    const hth_fwd_layer_arg *g = arg;
-    const hth_delta_net *n = &g->layer->delta_net;
-    const hth_kernels *k = g->s->k;
-    size_t d = n->d, n_inner = n->n_head * d;
-    float *y = g->s->recurrent.out + i_row * n_inner;
-    for (size_t i = 0; i < n->n_head; i++)
-        k->rms_norm(y + i * d, n->norm, d, 1.0f / (float)d, g->s->model->hparams.norm_eps, y + i * d);
-    k->activate[HTH_ACTIVATION_SILU](g->s->recurrent.gate + i_row * n_inner, y, n_inner, y);
-}
-
-hearth_status hth_fwd_delta_net(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
-{
+    delta_job job = {s, op};
     (void)err;
-    const hth_layer *l = &s->model->layers[i_layer];
-    const hth_delta_net *n = &l->delta_net;
-    hth_recurrent_buffers *r = &s->recurrent;
-    bool joined = n->gate.n_row == 0, joined_rates = n->decay.n_row == 0;
-    hth_fwd_norm_rows rows = {s, &l->mixer_norm, s->x, s->x_norm};
-    hth_fusion fusion = {.prepare = hth_fwd_norm_row, .prepare_arg = &rows};
-    hth_output in[4] = {{.matrix = &n->qkv, .y = joined ? r->joined : r->in},
-                        {.matrix = &n->beta, .y = r->rates}};
-    size_t n_in = 2;
-    if (!joined) in[n_in++] = (hth_output){.matrix = &n->gate, .y = r->gate};
-    if (!joined_rates)
-        in[n_in++] = (hth_output){.matrix = &n->decay, .y = r->rates + (size_t)s->n_tok * n->n_head};
-    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, in, n_in, &fusion);
-
-    delta_job job = {{s, &n->conv, i_layer, r->in, n->conv.n_channel, r->conv, 0}, n};
-    if (joined) hth_pool_add(s->pool, split_row, &job, sizeof job, s->n_tok);
-    hth_pool_add(s->pool, prepare_row, &job, sizeof job, s->n_tok);
-    hth_pool_add(s->pool, run_head, &job, sizeof job, (size_t)r->n_run * n->n_head_key);
-
-    hth_output out = {.matrix = &n->out, .y = s->block_out, .add_to = add_to};
-    hth_fwd_layer_arg g = {.s = s, .layer = l};
-    hth_fusion gated = {.prepare = gate_row, .prepare_arg = &g};
-    hth_product_add(s->k, s->pool, &s->act_q8, r->out, s->n_tok, &out, 1, &gated);
+    hth_pool_add(s->pool, run_head, &job, sizeof job,
+                 (size_t)s->recurrent.n_run * s->model->layers[op->layer].delta_net.n_head_key);
     return HEARTH_OK;
 }

@@ -1,12 +1,13 @@
-/* Token embeddings, and learned position embeddings, to the residual stream, or in place of it what a block that
- * predicts a token further makes of them. step.c calls it first. */
+/* EMBED: rows of tables. The embeddings of tokens, with those of their positions; what a step has of tokens that a block
+ * predicts from; the embeddings of tokens for each layer (Gemma 3n, Gemma 4). */
 #include "forward/forward_int.h"
 
-/* A tied table may use the panel layout of the output head; block_out, unused at this point, holds an assembled
- * row. */
+#include <string.h>
+
+/* A tied table may use the panel layout of the output head. */
 static void unpack_row(hth_step *s, const hth_matrix *table, size_t i_row, float *x)
 {
-    s->k->unpack[table->type](hth_matrix_row(table, i_row, (uint8_t *)s->block_out), table->n_col, x);
+    s->k->unpack[table->type](hth_matrix_row(table, i_row, s->table_row), table->n_col, x);
 }
 
 /* Rows of all tokens, in their order. */
@@ -25,33 +26,14 @@ static hearth_status wait_for_rows(hth_step *s, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     for (int i = 0; i < HTH_N_TABLE; i++) {
-        hearth_status of_table = s->rows[i] ? hth_table_rows_wait(s->rows[i], st == HEARTH_OK ? err : NULL) : HEARTH_OK;
+        hearth_status of_table =
+            s->rows[i] ? hth_table_rows_wait(s->rows[i], st == HEARTH_OK ? err : NULL) : HEARTH_OK;
         if (st == HEARTH_OK) st = of_table;
     }
     return st;
 }
 
-/* Norms the embedding of a token, and what its step has for it, into the halves of a row. */
-static void norm_halves(void *step, size_t i, uint32_t i_thread)
-{
-    (void)i_thread;
-    const hth_step *s = step;
-    const hth_mtp_input *in = &s->model->mtp;
-    size_t d = s->model->hparams.d_model;
-    float *row = s->mtp_input + 2 * i * d;
-    hth_fwd_norm_row(&(hth_fwd_norm_rows){s, &in->embedding_norm, s->x + i * d, row}, 0);
-    hth_fwd_norm_row(&(hth_fwd_norm_rows){s, &in->hidden_norm, s->tokens[i].hidden, row + d}, 0);
-}
-
-/* The input of a block that predicts a token further. */
-static void join_hidden(hth_step *s)
-{
-    const hth_output to = {.matrix = &s->model->mtp.proj, .y = s->x};
-    hth_pool_add(s->pool, norm_halves, s, 0, s->n_tok);
-    hth_product_add(s->k, s->pool, &s->act_q8, s->mtp_input, s->n_tok, &to, 1, NULL);
-}
-
-hearth_status hth_fwd_embed(hth_step *s, hearth_error *err)
+static hearth_status embed_tokens(hth_step *s, const hth_op *op, hearth_error *err)
 {
     const hth_model *m = s->model;
     const hth_hparams *h = &m->hparams;
@@ -60,15 +42,57 @@ hearth_status hth_fwd_embed(hth_step *s, hearth_error *err)
     hearth_status st = wait_for_rows(s, err);
     if (st != HEARTH_OK) return st;
     for (uint32_t i = 0; i < s->n_tok; i++) {
-        float *x = s->x + i * d;
+        float *x = hth_fwd_row(s, op->out[0], i);
         if (rows) s->k->unpack[m->token_embd.type](hth_table_rows_get(rows, i), d, x);
         else unpack_row(s, &m->token_embd, (size_t)s->tokens[i].token, x);
         if (h->embedding_scale != 1.0f) s->k->scale(x, h->embedding_scale, d, x);
         if (m->position_embd.n_row == 0) continue;
-        unpack_row(s, &m->position_embd, (size_t)s->tokens[i].position + h->position_offset, s->x_norm);
-        s->k->add(x, s->x_norm, d, x);
+        unpack_row(s, &m->position_embd, (size_t)s->tokens[i].position + h->position_offset, s->position_row);
+        s->k->add(x, s->position_row, d, x);
     }
-    if (m->embedding_norm.weight) hth_fwd_norm(s, &m->embedding_norm, s->x, s->x, s->n_tok);
-    if (m->mtp.proj.n_row > 0) join_hidden(s);
+    return HEARTH_OK;
+}
+
+static void copy_hidden(hth_step *s, const hth_op *op)
+{
+    for (uint32_t i = 0; i < s->n_tok; i++)
+        memcpy(hth_fwd_row(s, op->out[0], i), s->tokens[i].hidden, s->model->hparams.d_model * sizeof(float));
+}
+
+/* ---- embeddings for layers ------------------------------------------------------------------------------------ */
+
+typedef struct layers_job {
+    const hth_step *s;
+    const hth_op *op;
+} layers_job;
+
+/* e = (norm(proj x / sqrt(d_model)) + sqrt(d) row) / sqrt(2), for each layer; the products are there. */
+static void join_token(void *arg, size_t t, uint32_t i_thread)
+{
+    const layers_job *job = arg;
+    const hth_step *s = job->s;
+    const hth_model *m = s->model;
+    const hth_hparams *h = &m->hparams;
+    size_t d = h->d_layer_embd, n = d * h->n_layer;
+    float *e = hth_fwd_row(s, job->op->out[0], t), *row = s->layer_embd.rows + i_thread * n;
+    uint8_t *bytes = s->layer_embd.bytes + i_thread * m->layer_embd.row_size;
+    const hth_table_rows *rows = s->rows[HTH_TABLE_LAYER_EMBEDDING];
+    const uint8_t *from = rows ? hth_table_rows_get(rows, (uint32_t)t)
+                               : hth_matrix_row(&m->layer_embd, (size_t)s->tokens[t].token, bytes);
+    s->k->unpack[m->layer_embd.type](from, n, row);
+    s->k->scale(row, s->layer_embd.root, n, row);
+    s->k->scale(e, s->layer_embd.inverse_root_model, n, e);
+    for (size_t i = 0; i < n; i += d)
+        s->k->rms_norm(e + i, m->layer_proj_norm, d, 1.0f / (float)d, h->norm_eps, e + i);
+    s->k->add(e, row, n, e);
+    s->k->scale(e, 0x1.6a09e6p-1f, n, e); /* 1 / sqrt(2) */
+}
+
+hearth_status hth_fwd_embed(hth_step *s, const hth_op *op, hearth_error *err)
+{
+    layers_job job = {s, op};
+    if (op->table == HTH_EMBED_TOKENS) return embed_tokens(s, op, err);
+    if (op->table == HTH_EMBED_HIDDEN) copy_hidden(s, op);
+    else hth_pool_add(s->pool, join_token, &job, sizeof job, s->n_tok);
     return HEARTH_OK;
 }

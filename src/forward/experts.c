@@ -1,4 +1,4 @@
-/* The mixture of experts of a layer: routes all tokens of a step, then computes by expert, so that the weights of each
+/* ROUTE, EXPERTS and SETTLE, the mixture of experts of a layer: routes all tokens of a step, then computes by expert, so that the weights of each
  * are read once, with its tokens side by side. A token's experts are parts of sums in Q31.32, each times its weight:
  * neither the order of experts nor the tokens beside it change a bit (docs/arithmetic.md 6).
  *
@@ -17,10 +17,9 @@ static uint32_t d_model_of(const hth_step *s) { return s->model->hparams.d_model
 
 typedef struct route_job {
     const hth_step *s;
+    const hth_op *op;
     const hth_router *router;
-    const float *x; /* [n_tok][d_model] */
-    size_t n_row;   /* experts of a unit */
-    uint32_t i_layer;
+    size_t n_row; /* experts of a unit */
 } route_job;
 
 static void logits_unit(void *arg, size_t i_unit, uint32_t i_thread)
@@ -30,44 +29,37 @@ static void logits_unit(void *arg, size_t i_unit, uint32_t i_thread)
     size_t d = d_model_of(job->s), per_token = (r->n_expert + job->n_row - 1) / job->n_row;
     size_t t = i_unit / per_token, first = i_unit % per_token * job->n_row, left = r->n_expert - first,
            n = left < job->n_row ? left : job->n_row;
-    float *y = job->s->experts.logits + t * r->n_expert + first;
+    float *y = hth_fwd_row(job->s, job->op->temp[0], t) + first;
     (void)i_thread;
-    job->s->k->dot_rows(r->weight + first * d, n, d, job->x + t * d, y);
+    job->s->k->dot_rows(r->weight + first * d, n, d, hth_fwd_row(job->s, job->op->in[0], t), y);
     if (r->bias) job->s->k->add(y, r->bias + first, n, y);
 }
 
 static void choose_unit(void *arg, size_t t, uint32_t i_thread)
 {
     const route_job *job = arg;
-    const hth_expert_buffers *b = &job->s->experts;
+    const hth_step *s = job->s;
     const hth_router *r = job->router;
-    uint32_t *chosen = b->chosen + t * r->n_used;
-    float *weights = b->weights + t * r->n_used;
-    hth_route(job->s->k, r, job->s->tokens[t].token, b->logits + t * r->n_expert, b->scores + i_thread * r->n_expert,
-              chosen, weights);
-    if (job->s->route) job->s->route(job->s->route_user, job->i_layer, job->s->n_tok_done + t, false, chosen);
+    uint32_t *chosen = (uint32_t *)hth_fwd_value(s, job->op->out[0]) + t * r->n_used;
+    float *weights = hth_fwd_row(s, job->op->out[1], t);
+    hth_route(s->k, r, s->tokens[t].token, hth_fwd_row(s, job->op->temp[0], t),
+              s->experts.scores + i_thread * r->n_expert, chosen, weights);
+    if (s->route) s->route(s->route_user, job->op->layer, s->n_tok_done + t, false, chosen);
     for (uint32_t i = 0; r->expert_scale && i < r->n_used; i++) weights[i] *= r->expert_scale[chosen[i]];
 }
 
-static void route(hth_step *s, uint32_t i_layer, const float *x)
-{
-    const hth_router *r = &s->model->layers[i_layer].experts.router;
-    route_job job = {s, r, x, ROUTER_UNIT / (d_model_of(s) * sizeof(float)) / 4 * 4 + 4, i_layer};
-    size_t per_token = (r->n_expert + job.n_row - 1) / job.n_row;
-    hth_pool_add(s->pool, logits_unit, &job, sizeof job, s->n_tok * per_token);
-    hth_pool_add(s->pool, choose_unit, &job, sizeof job, s->n_tok);
-}
-
 /* Sorts the pairs of all tokens by expert: those of expert e are [first[e], first[e + 1]). */
-static void sort_pairs(hth_step *s, const hth_router *r)
+static void sort_pairs(hth_step *s, const hth_router *r, hth_view chosen_view, hth_view weights_view)
 {
     hth_expert_buffers *b = &s->experts;
+    const uint32_t *chosen = hth_fwd_value(s, chosen_view);
+    const float *weights = hth_fwd_value(s, weights_view);
     size_t n_pair = (size_t)s->n_tok * r->n_used;
     memset(b->first, 0, (r->n_expert + 2) * sizeof *b->first);
-    for (size_t i = 0; i < n_pair; i++) b->first[b->chosen[i] + 2]++;
+    for (size_t i = 0; i < n_pair; i++) b->first[chosen[i] + 2]++;
     for (uint32_t e = 0; e < r->n_expert; e++) b->first[e + 2] += b->first[e + 1];
     for (size_t i = 0; i < n_pair; i++) /* first[e + 1] moves from the start of e to its end */
-        b->pairs[b->first[b->chosen[i] + 1]++] = (hth_expert_pair){(uint32_t)(i / r->n_used), b->weights[i]};
+        b->pairs[b->first[chosen[i] + 1]++] = (hth_expert_pair){(uint32_t)(i / r->n_used), weights[i]};
 }
 
 static bool is_streamed(const hth_step *s, uint32_t i_layer)
@@ -80,7 +72,8 @@ static void ask_for_chosen(hth_step *s, uint32_t i_layer)
 {
     const hth_streamed *from = s->streamed;
     hth_expert_buffers *b = &s->experts;
-    uint32_t n_expert = s->model->layers[i_layer].experts.router.n_expert, first_item = from->first_expert[i_layer];
+    uint32_t n_expert = s->model->layers[i_layer].experts.router.n_expert,
+             first_item = from->first_expert[i_layer];
     if (b->n_wanted > 0) return;
     for (uint32_t i = 0; i < n_expert; i++)
         if (b->first[i + 1] > b->first[i]) b->wanted[b->n_wanted++] = first_item + i;
@@ -88,14 +81,18 @@ static void ask_for_chosen(hth_step *s, uint32_t i_layer)
     hth_store_guess(from->store, NULL, 0); /* the guesses that were wrong are not read any more */
 }
 
-hearth_status hth_fwd_route_early(hth_step *s, uint32_t i_layer, hearth_error *err)
+hearth_status hth_fwd_route(hth_step *s, const hth_op *op, hearth_error *err)
 {
-    route(s, i_layer, s->x);
-    if (!is_streamed(s, i_layer)) return HEARTH_OK;
+    const hth_router *r = &s->model->layers[op->layer].experts.router;
+    route_job job = {s, op, r, ROUTER_UNIT / (d_model_of(s) * sizeof(float)) / 4 * 4 + 4};
+    size_t per_token = (r->n_expert + job.n_row - 1) / job.n_row;
+    hth_pool_add(s->pool, logits_unit, &job, sizeof job, s->n_tok * per_token);
+    hth_pool_add(s->pool, choose_unit, &job, sizeof job, s->n_tok);
+    if (!op->experts.early || !is_streamed(s, op->layer)) return HEARTH_OK;
     hth_pool_finish(s->pool);
     if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err);
-    sort_pairs(s, &s->model->layers[i_layer].experts.router);
-    ask_for_chosen(s, i_layer);
+    sort_pairs(s, r, op->out[0], op->out[1]);
+    ask_for_chosen(s, op->layer);
     return HEARTH_OK;
 }
 
@@ -126,6 +123,7 @@ static void gather_weighed(const void *arg, size_t i)
 
 typedef struct join_job {
     const hth_step *s;
+    int64_t *sums;
     uint32_t n_row; /* rows of the wave */
     bool weighed;   /* weights multiplied the inputs */
 } join_job;
@@ -143,19 +141,16 @@ static void join_unit(void *arg, size_t i_unit, uint32_t i_thread)
         const hth_expert_pair *p = &b->rows[i];
         if (p->token == UINT32_MAX) continue;
         job->s->k->scale(b->out + i * d + first, job->weighed ? 1.0f : p->weight, n, part);
-        if (!job->s->k->axpy_flush_chain(n, part, b->sums + p->token * d + first))
-            __atomic_store_n(&b->overflow[p->token], true, __ATOMIC_RELAXED);
+        int64_t *sums = job->sums + p->token * (d + 1);
+        if (!job->s->k->axpy_flush_chain(n, part, sums + first))
+            __atomic_store_n(&sums[d], 1, __ATOMIC_RELAXED);
     }
-}
-
-static void queue_join(hth_step *s, uint32_t n_row, bool weighed)
-{
-    join_job job = {s, n_row, weighed};
-    hth_pool_add(s->pool, join_unit, &job, sizeof job, (d_model_of(s) + JOIN_OUTPUTS - 1) / JOIN_OUTPUTS);
 }
 
 /* What a wave computes: slices of three matrices, or two. */
 typedef struct network {
+    const float *x;                     /* [n_tok][d_model] */
+    int64_t *sums;                      /* [n_tok][d_model + 1] */
     const hth_matrix *gate, *up, *down; /* gate may be absent */
     const hth_transposed_down *down_t;  /* instead of down, or NULL */
     const float *gate_bias, *up_bias, *down_bias;
@@ -198,20 +193,25 @@ static void run_wave(hth_step *s, const network *net)
     hth_submatrices in = {b->slices, b->n_slice, net->d_ff, b->n_row, one, b->slice_of},
                     out = {b->slices, b->n_slice, d_model_of(s), b->n_row, false, b->slice_of};
     const uint8_t *const *down_data = data_of(s, net, HTH_EXPERT_DOWN);
-    hth_output halves[2], down = {.matrix = net->down, .bias = net->down_bias, .y = b->out, .slice_data = down_data};
-    gather_arg g = {s->x_norm, b->x, b->rows, d_model_of(s)};
-    hth_fusion fusion = {.prepare = one ? NULL : net->weighs_input ? gather_weighed : gather,
+    hth_output halves[2],
+        down = {.matrix = net->down, .bias = net->down_bias, .y = b->out, .slice_data = down_data};
+    gather_arg g = {net->x, b->x, b->rows, d_model_of(s)};
+    hth_fusion fusion = {.prepare = one                 ? NULL
+                                    : net->weighs_input ? gather_weighed
+                                                        : gather,
                          .prepare_arg = &g,
                          .activate = s->k->activate[s->model->hparams.activation],
                          .limit = net->limit,
                          .hidden = b->hidden};
     size_t n_half = get_halves(s, net, halves);
-    hth_product_slices_add(s->k, s->pool, &s->act_q8, one ? s->x_norm : b->x, &in, halves, n_half, &fusion);
+    hth_product_slices_add(s->k, s->pool, &s->act_q8, one ? net->x : b->x, &in, halves, n_half, &fusion);
     if (net->down_t) {
-        hth_fwd_experts_down(s, net->down_t, down_data, net->d_ff);
+        hth_fwd_experts_down(s, net->down_t, down_data, net->d_ff, net->sums);
     } else {
         hth_product_slices_add(s->k, s->pool, &s->act_q8, b->hidden, &out, &down, 1, NULL);
-        queue_join(s, b->n_row, net->weighs_input);
+        join_job join = {s, net->sums, b->n_row, net->weighs_input};
+        hth_pool_add(s->pool, join_unit, &join, sizeof join,
+                     (d_model_of(s) + JOIN_OUTPUTS - 1) / JOIN_OUTPUTS);
     }
     hth_pool_finish(s->pool);
     b->n_slice = b->n_row = 0;
@@ -267,6 +267,13 @@ static void give_back(const hth_step *s, size_t *n_held)
     while (*n_held > 0) hth_store_give(s->streamed->store, s->experts.held[--*n_held]);
 }
 
+static const hth_op *route_of(const hth_step *s, uint32_t i_layer)
+{
+    const hth_op *op = &s->program->ops[s->program->first_of_layer[i_layer]];
+    while (op->kind != HTH_OP_ROUTE) op++;
+    return op;
+}
+
 /* Names the experts that the next layer would choose if this one added nothing to the residual stream. */
 static void guess_next(hth_step *s, uint32_t i_layer)
 {
@@ -274,12 +281,9 @@ static void guess_next(hth_step *s, uint32_t i_layer)
     hth_expert_buffers *b = &s->experts;
     uint32_t next = i_layer + 1;
     if (s->n_tok > 1 || next == s->model->hparams.n_layer || from->first_expert[next] == UINT32_MAX) return;
-    const hth_layer *l = &s->model->layers[next];
-    const hth_router *r = &l->experts.router;
-    const hth_norm *norm = r->norm.weight ? &r->norm : l->experts.norm.weight ? &l->experts.norm : &l->ffn_norm;
-    const hth_fwd_norm_rows rows = {s, norm, s->x, b->guess_x};
-    if (!r->reads_layer_input) hth_fwd_norm_row(&rows, 0);
-    s->k->dot_rows(r->weight, r->n_expert, d_model_of(s), r->reads_layer_input ? s->x : b->guess_x, b->guess_logits);
+    const hth_router *r = &s->model->layers[next].experts.router;
+    s->k->dot_rows(r->weight, r->n_expert, d_model_of(s),
+                   hth_fwd_guess_input(s, route_of(s, next), b->guess_x), b->guess_logits);
     if (r->bias) s->k->add(b->guess_logits, r->bias, r->n_expert, b->guess_logits);
     hth_route(s->k, r, s->tokens[0].token, b->guess_logits, b->scores, b->guess, b->guess_weights);
     if (s->route) s->route(s->route_user, next, s->n_tok_done, true, b->guess);
@@ -322,14 +326,26 @@ void hth_fwd_drop_wanted(hth_step *s)
     s->experts.n_wanted = 0;
 }
 
-static hearth_status run_chosen(hth_step *s, const hth_experts *e, uint32_t i_layer, hearth_error *err)
+static hearth_status run_chosen(hth_step *s, const hth_op *op, hearth_error *err)
 {
+    const hth_experts *e = &s->model->layers[op->layer].experts;
     bool joined = e->up.n_row == 0;
-    network net = {
-        &e->gate,    joined ? &e->gate : &e->up, &e->down, e->down_t.rows.n_row > 0 ? &e->down_t : NULL,
-        e->gate_bias, e->up_bias, e->down_bias, e->d_ff, joined ? 2 : 1, e->router.weighs_input,
-        e->limit, is_streamed(s, i_layer), {0}};
-    if (net.streamed) return run_streamed(s, i_layer, &net, err);
+    network net = {hth_fwd_row(s, op->in[0], 0),
+                   hth_fwd_value(s, op->out[0]),
+                   &e->gate,
+                   joined ? &e->gate : &e->up,
+                   &e->down,
+                   e->down_t.rows.n_row > 0 ? &e->down_t : NULL,
+                   e->gate_bias,
+                   e->up_bias,
+                   e->down_bias,
+                   e->d_ff,
+                   joined ? 2 : 1,
+                   e->router.weighs_input,
+                   e->limit,
+                   is_streamed(s, op->layer),
+                   {0}};
+    if (net.streamed) return run_streamed(s, op->layer, &net, err);
     for (uint32_t i = 0; i < e->router.n_expert; i++) add_expert(s, &net, i);
     run_wave(s, &net);
     return HEARTH_OK;
@@ -338,81 +354,58 @@ static hearth_status run_chosen(hth_step *s, const hth_experts *e, uint32_t i_la
 /* ---- the shared expert -------------------------------------------------------------------------------------- */
 
 /* The pairs of all tokens. */
-static void run_shared(hth_step *s, const hth_experts *e)
+static hearth_status run_shared(hth_step *s, const hth_op *op)
 {
+    const hth_experts *e = &s->model->layers[op->layer].experts;
     const hth_ffn *f = &e->shared;
-    const network net = {&f->gate, &f->up, &f->down, NULL, f->gate_bias, f->up_bias, f->down_bias, f->d_ff, 1,
-                         false, e->shared_limit, false, {0}};
+    const float *x = hth_fwd_row(s, op->in[0], 0);
+    const network net = {x,
+                         hth_fwd_value(s, op->out[0]),
+                         &f->gate,
+                         &f->up,
+                         &f->down,
+                         NULL,
+                         f->gate_bias,
+                         f->up_bias,
+                         f->down_bias,
+                         f->d_ff,
+                         1,
+                         false,
+                         e->shared_limit,
+                         false,
+                         {0}};
     hth_expert_buffers *b = &s->experts;
     size_t d = d_model_of(s);
     for (uint32_t t = 0; t < s->n_tok; t++) {
         float weight = e->shared_weight;
         if (e->shared_gate) {
-            s->k->dot_rows(e->shared_gate, 1, d, s->x_norm + t * d, &weight);
+            s->k->dot_rows(e->shared_gate, 1, d, x + t * d, &weight);
             s->k->sigmoid(&weight, 1, &weight);
         }
         b->pairs[t] = (hth_expert_pair){t, weight};
     }
     add_pairs(s, &net, 0, b->pairs, s->n_tok);
     run_wave(s, &net);
-}
-
-/* ---- the layer ---------------------------------------------------------------------------------------------- */
-
-typedef struct write_job {
-    const hth_step *s;
-    float *out, *add_to; /* out: the step may exchange its buffers before the units run */
-} write_job;
-
-static void write_unit(void *arg, size_t t, uint32_t i_thread)
-{
-    const write_job *job = arg;
-    const hth_step *s = job->s;
-    size_t d = d_model_of(s);
-    (void)i_thread;
-    hth_axpy_write(s->k, s->experts.sums + t * d, d, s->experts.overflow[t], NULL, job->out + t * d,
-                   job->add_to ? job->add_to + t * d : NULL);
-}
-
-/* Input and output of the experts are s->x_norm and s->block_out. */
-static hearth_status run_experts(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
-{
-    const hth_layer *l = &s->model->layers[i_layer];
-    const hth_experts *e = &l->experts;
-    hth_expert_buffers *b = &s->experts;
-    write_job job = {s, s->block_out, add_to};
-    const hth_router *r = &e->router;
-    const hth_norm *norm = e->norm.weight ? &e->norm : &l->ffn_norm;
-    if (r->norm.weight) {
-        hth_fwd_norm(s, &r->norm, s->x, s->x_norm, s->n_tok);
-        route(s, i_layer, s->x_norm);
-    }
-    if (!e->reads_stream_before) hth_fwd_norm(s, norm, s->x, s->x_norm, s->n_tok);
-    if (!r->reads_layer_input && !r->norm.weight) route(s, i_layer, s->x_norm);
-    hth_pool_finish(s->pool);
-    if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err); /* then nothing was chosen */
-    sort_pairs(s, &e->router);
-    memset(b->sums, 0, (size_t)s->n_tok * d_model_of(s) * sizeof *b->sums);
-    memset(b->overflow, 0, s->n_tok * sizeof *b->overflow);
-    hearth_status st = run_chosen(s, e, i_layer, err);
-    if (st != HEARTH_OK) return st;
-    if (e->shared.d_ff > 0) run_shared(s, e);
-    hth_pool_add(s->pool, write_unit, &job, sizeof job, s->n_tok);
     return HEARTH_OK;
 }
 
-static void exchange_input(hth_step *s)
+/* ---- operations ---------------------------------------------------------------------------------------------- */
+
+hearth_status hth_fwd_experts(hth_step *s, const hth_op *op, hearth_error *err)
 {
-    float *x = s->x_norm;
-    s->x_norm = s->kept;
-    s->kept = x;
+    if (op->experts.shared) return run_shared(s, op);
+    hth_pool_finish(s->pool);
+    if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err); /* then nothing was chosen */
+    sort_pairs(s, &s->model->layers[op->layer].experts.router, op->in[1], op->in[2]);
+    memset(hth_fwd_value(s, op->out[0]), 0, (size_t)s->n_tok * (d_model_of(s) + 1) * sizeof(int64_t));
+    return run_chosen(s, op, err);
 }
 
-hearth_status hth_fwd_experts(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
+/* The sums become floats. */
+void hth_fwd_settle_row(const hth_step *s, const hth_op *op, size_t t)
 {
-    bool before = s->model->layers[i_layer].experts.reads_stream_before;
-    if (before) exchange_input(s);
-    hearth_status st = run_experts(s, i_layer, add_to, err);
-    if (before) exchange_input(s);
-    return st;
+    size_t d = d_model_of(s);
+    const int64_t *sums = (const int64_t *)hth_fwd_value(s, op->in[0]) + t * (d + 1);
+    float *y = hth_fwd_row(s, op->adds ? op->temp[0] : op->out[0], t);
+    hth_axpy_write(s->k, sums, d, sums[d] != 0, NULL, y, op->adds ? hth_fwd_row(s, op->out[0], t) : NULL);
 }

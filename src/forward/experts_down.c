@@ -13,6 +13,7 @@ typedef struct down_job {
     const hth_transposed_down *down;
     const uint8_t *const *data; /* [n_slice] */
     uint32_t d_ff;
+    int64_t *sums; /* [n_tok][d_model + 1] */
 } down_job;
 
 static size_t n_scale_of(const down_job *job) { return hth_n_cluster(job->d_ff) + 1; }
@@ -90,25 +91,27 @@ static void add_unit(void *arg, size_t i_unit, uint32_t i_thread)
     const hth_matrix *m = &job->down->rows;
     const hth_type_info *info = hth_type_find((uint32_t)m->type);
     size_t first = i_unit * UNIT_OUTPUTS, left = m->n_col - first, at_byte = first / info->n_weight * info->size;
-    int32_t sums[UNIT_OUTPUTS] = {0}, offsets[UNIT_OUTPUTS / 16] = {0};
+    int32_t parts[UNIT_OUTPUTS] = {0}, offsets[UNIT_OUTPUTS / 16] = {0};
     float chain[UNIT_OUTPUTS] = {0};
     const hth_axpy_job d = {.row_size = m->row_size,
                             .n_out = left < UNIT_OUTPUTS ? left : UNIT_OUTPUTS,
-                            .sums = sums,
+                            .sums = parts,
                             .offsets = offsets,
                             .chain = chain};
     (void)i_thread;
     for (uint32_t i = 0; i < b->n_row; i++) {
         if (b->n_list[i] == 0) continue;
         hth_axpy_state state = {0};
-        add_row(job, i, d, at_byte, b->sums + b->rows[i].token * m->n_col + first, &state);
-        if (state.overflow) __atomic_store_n(&b->overflow[b->rows[i].token], true, __ATOMIC_RELAXED);
+        int64_t *sums = job->sums + b->rows[i].token * (m->n_col + 1);
+        add_row(job, i, d, at_byte, sums + first, &state);
+        if (state.overflow) __atomic_store_n(&sums[m->n_col], 1, __ATOMIC_RELAXED);
     }
 }
 
-void hth_fwd_experts_down(hth_step *s, const hth_transposed_down *down, const uint8_t *const *data, uint32_t d_ff)
+void hth_fwd_experts_down(hth_step *s, const hth_transposed_down *down, const uint8_t *const *data, uint32_t d_ff,
+                          int64_t *sums)
 {
-    down_job job = {s, down, data, d_ff};
+    down_job job = {s, down, data, d_ff, sums};
     hth_pool_add(s->pool, list_unit, &job, sizeof job, s->experts.n_row);
     hth_pool_add(s->pool, add_unit, &job, sizeof job, (down->rows.n_col + UNIT_OUTPUTS - 1) / UNIT_OUTPUTS);
 }

@@ -1,5 +1,5 @@
-/* The feed-forward network of one layer: selects the active neurons, computes them, and computes the down
- * projection into block_out. step.c calls it once per layer and batch. Exact selectors must give the bits of
+/* FFN: the feed-forward network of one layer: selects the active neurons, computes them, and computes the down
+ * projection. Exact selectors must give the bits of
  * `dense` on the same file: keep every sum in the order of docs/arithmetic.md. Work is queued; the queue is
  * finished before a list is made and before a probe reads values.
  *
@@ -26,49 +26,78 @@ static const float MIN_MAGNITUDE = 0x1p-149f;
 static size_t d_model_of(const hth_step *s) { return s->model->hparams.d_model; }
 static bool is_gated(const hth_ffn *f) { return f->gate.n_row > 0; }
 
+hth_ffn_values hth_fwd_ffn_values(const hth_step *s, const hth_op *op)
+{
+    return (hth_ffn_values){.residual = hth_fwd_row(s, op->in[1], 0),
+                            .input = hth_fwd_row(s, op->in[0], 0),
+                            .gate = hth_fwd_row(s, op->temp[1], 0),
+                            .up = hth_fwd_row(s, op->temp[2], 0),
+                            .hidden = hth_fwd_row(s, op->temp[3], 0),
+                            .out = hth_fwd_row(s, op->adds ? op->temp[0] : op->out[0], 0),
+                            .add_to = op->adds ? hth_fwd_row(s, op->out[0], 0) : NULL};
+}
+
+const hth_op *hth_fwd_ffn_op(const hth_step *s, uint32_t i_layer)
+{
+    return &s->program->ops[s->program->ffn_of_layer[i_layer]];
+}
+
+/* A network that is computed: all of a layer's neurons, or some. */
+typedef struct network {
+    hth_step *s;
+    const hth_op *op;
+    const hth_ffn *f;
+    hth_ffn_values v;
+} network;
+
+static network network_of(hth_step *s, const hth_op *op, const hth_ffn *f)
+{
+    return (network){s, op, f, hth_fwd_ffn_values(s, op)};
+}
+
 /* ---- neurons ---------------------------------------------------------------------------------- */
 
 /* One half of the FFN (gate or up) as a product: matrix, active list, and destination. */
-static hth_output half_of(const hth_step *s, const hth_ffn *f, bool gate, size_t i_row, hth_neuron_list active)
+static hth_output half_of(const network *n, bool gate, size_t i_row, hth_neuron_list active)
 {
+    const hth_ffn *f = n->f;
     return (hth_output){.matrix = gate ? &f->gate : &f->up,
                         .bias = gate ? f->gate_bias : f->up_bias,
                         .list = active.list,
                         .n_list = active.n,
-                        .y = (gate ? s->gate : s->up) + i_row * f->d_ff};
+                        .y = (gate ? n->v.gate : n->v.up) + i_row * f->d_ff};
 }
 
 /* Gate and up, or only the first or second of them, of the active neurons of n_tok tokens from token `first` on.
  * Results are compact: entry i belongs to list[i]. */
 enum { FIRST_HALF = 1, SECOND_HALF = 2, BOTH = FIRST_HALF | SECOND_HALF };
 
-static void compute_neurons(hth_step *s, const hth_ffn *f, int halves, size_t first, size_t n_tok,
-                            hth_neuron_list active)
+static void compute_neurons(const network *n, int halves, size_t first, size_t n_tok, hth_neuron_list active)
 {
+    hth_step *s = n->s;
     hth_output outputs[2];
-    size_t n = 0;
-    if (halves & FIRST_HALF) outputs[n++] = half_of(s, f, is_gated(f), first, active);
-    if (halves & SECOND_HALF && is_gated(f)) outputs[n++] = half_of(s, f, false, first, active);
-    if (n == 0) return;
-    const float *x = s->x_norm + first * d_model_of(s);
-    hth_product_add(s->k, s->pool, &s->act_q8, x, n_tok, outputs, n, NULL);
+    size_t k = 0;
+    if (halves & FIRST_HALF) outputs[k++] = half_of(n, is_gated(n->f), first, active);
+    if (halves & SECOND_HALF && is_gated(n->f)) outputs[k++] = half_of(n, false, first, active);
+    if (k == 0) return;
+    const float *x = n->v.input + first * d_model_of(s);
+    hth_product_add(s->k, s->pool, &s->act_q8, x, n_tok, outputs, k, NULL);
 }
 
-/* All neurons of all tokens in one fused pass, norm and activation included; no probe may read values in between.
+/* All neurons of all tokens in one fused pass, what makes their input and the activation included; no probe may read values in between.
  * false: a unit has no scratch memory for this many tokens. */
-static bool compute_hidden(hth_step *s, const hth_layer *l)
+static bool compute_hidden(const network *net)
 {
-    const hth_ffn *f = &l->ffn;
+    hth_step *s = net->s;
+    const hth_ffn *f = net->f;
     hth_output both[] = {{.matrix = &f->gate, .bias = f->gate_bias}, {.matrix = &f->up, .bias = f->up_bias}};
     const hth_output *outputs = is_gated(f) ? both : both + 1;
     size_t n = is_gated(f) ? 2 : 1;
-    hth_fwd_norm_rows rows = {s, &l->ffn_norm, s->x, s->x_norm};
-    hth_fusion fusion = {.prepare = hth_fwd_norm_row,
-                         .prepare_arg = &rows,
-                         .activate = s->k->activate[s->model->hparams.activation],
-                         .hidden = s->hidden};
+    hth_fwd_run run;
+    hth_fusion fusion = {.activate = s->k->activate[s->model->hparams.activation], .hidden = net->v.hidden};
     if (!hth_product_fits_scratch(s->n_tok, outputs, n)) return false;
-    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, outputs, n, &fusion);
+    hth_fwd_take_run(s, &run, &fusion);
+    hth_product_add(s->k, s->pool, &s->act_q8, net->v.input, s->n_tok, outputs, n, &fusion);
     return true;
 }
 
@@ -93,17 +122,18 @@ static void activate_unit(void *arg, size_t i_unit, uint32_t i_thread)
 }
 
 static void queue_activation(hth_step *s, hth_activation f, const float *gate, const float *up, size_t n,
-                           float *y)
+                             float *y)
 {
     activate_job job = {s->k->activate[f], gate, up, y, n};
     hth_pool_add(s->pool, activate_unit, &job, sizeof job, (n + ACTIVATE_UNIT - 1) / ACTIVATE_UNIT);
 }
 
 /* hidden of n values from offset `at` on. */
-static void activate(hth_step *s, const hth_ffn *f, size_t at, size_t n)
+static void activate(const network *net, size_t at, size_t n)
 {
-    queue_activation(s, s->model->hparams.activation, is_gated(f) ? s->gate + at : NULL, s->up + at, n,
-                   s->hidden + at);
+    const hth_ffn_values *v = &net->v;
+    queue_activation(net->s, net->s->model->hparams.activation, is_gated(net->f) ? v->gate + at : NULL,
+                     v->up + at, n, v->hidden + at);
 }
 
 /* ---- selection of active neurons --------------------------------------------------------------- */
@@ -131,11 +161,11 @@ bool hth_fwd_selects_by_half(const hth_step *s)
     return s->selector == HEARTH_SELECTOR_GATE || s->selector == HEARTH_SELECTOR_THRESHOLD;
 }
 
-hth_neuron_list hth_fwd_call_selector(hth_step *s, uint32_t i_layer, size_t i_row)
+hth_neuron_list hth_fwd_call_selector(hth_step *s, const hth_op *op, size_t i_row)
 {
     hth_pool_finish(s->pool);
     hth_alloc_assert_none(-1);
-    hth_neuron_list named = s->select(s->select_user, i_layer, s->x_norm + i_row * d_model_of(s));
+    hth_neuron_list named = s->select(s->select_user, op->layer, hth_fwd_row(s, op->in[0], i_row));
     hth_alloc_assert_none(1);
     return named;
 }
@@ -148,14 +178,16 @@ static bool all_are_candidates(const hth_step *s)
 
 /* The neurons of a token whose first half is computed: all; or those that the caller's selector names; or those of
  * the predictor, which is ignored if the caller has a selector. */
-static hth_neuron_list find_candidates(hth_step *s, uint32_t i_layer, const hth_ffn *f, size_t i_row)
+static hth_neuron_list find_candidates(const network *n, size_t i_row)
 {
+    hth_step *s = n->s;
+    const hth_ffn *f = n->f;
     if (all_are_candidates(s)) return (hth_neuron_list){NULL, f->d_ff};
-    if (s->select) return hth_fwd_call_selector(s, i_layer, i_row);
+    if (s->select) return hth_fwd_call_selector(s, n->op, i_row);
     hth_compact args = {.x = s->scores + i_row * f->d_ff,
-                     .n = f->d_ff,
-                     .threshold = f->predictor.threshold,
-                     .out_idx = s->list};
+                        .n = f->d_ff,
+                        .threshold = f->predictor.threshold,
+                        .out_idx = s->list};
     return (hth_neuron_list){s->list, (uint32_t)s->k->compact(&args)};
 }
 
@@ -167,11 +199,14 @@ static hth_neuron_list compact_listed(float *x, hth_neuron_list active)
 }
 
 /* Removes the neurons that their first half (at `half`) rules out. Compacts the values along with the list. */
-static hth_neuron_list filter_candidates(hth_step *s, uint32_t i_layer, const hth_ffn *f, size_t i_row, float *half,
-                           hth_neuron_list active)
+static hth_neuron_list filter_candidates(const network *n, size_t i_row, float *half, hth_neuron_list active)
 {
+    hth_step *s = n->s;
+    const hth_ffn *f = n->f;
     hth_compact args = {.x = half, .list = active.list, .n = active.n, .out_idx = s->list};
-    if (s->select) return hth_fwd_selects_by_half(s) ? compact_listed(half, hth_fwd_call_selector(s, i_layer, i_row)) : active;
+    if (s->select)
+        return hth_fwd_selects_by_half(s) ? compact_listed(half, hth_fwd_call_selector(s, n->op, i_row))
+                                          : active;
     if (s->selector == HEARTH_SELECTOR_THRESHOLD) {
         args.x = s->scores + i_row * f->d_ff;
         score_halves(s, half, f->d_ff, s->scores + i_row * f->d_ff);
@@ -200,16 +235,17 @@ static void scatter(float *x, hth_neuron_list active, size_t n)
 
 /* The input of down for token i_row: the neurons of `active` with a nonzero hidden value; with a caller's
  * selector, all those it named. */
-static void store_active(hth_step *s, const hth_ffn *f, const float *hidden, size_t i_row, hth_neuron_list active)
+static void store_active(hth_step *s, const hth_ffn *f, const float *hidden, size_t i_row,
+                         hth_neuron_list active)
 {
     int32_t *list = s->active_idx + i_row * f->d_ff;
     float *h = s->active_vals + i_row * f->d_ff;
     hth_compact args = {.x = hidden + i_row * f->d_ff,
-                     .list = active.list,
-                     .n = active.n,
-                     .threshold = s->select ? 0.0f : MIN_MAGNITUDE,
-                     .out_idx = list,
-                     .out_x = h};
+                        .list = active.list,
+                        .n = active.n,
+                        .threshold = s->select ? 0.0f : MIN_MAGNITUDE,
+                        .out_idx = list,
+                        .out_x = h};
     s->active_sets[i_row] = (hth_active_set){list, h, s->k->compact_abs(&args)};
 }
 
@@ -233,35 +269,46 @@ static void queue_active(hth_step *s, const hth_ffn *f, const float *hidden, siz
 }
 
 /* One token with its own lists. */
-static void compute_row(hth_step *s, uint32_t i_layer, const hth_ffn *f, size_t i_row)
+static void compute_row(const network *n, size_t i_row)
 {
+    hth_step *s = n->s;
+    const hth_ffn *f = n->f;
+    const hth_ffn_values *v = &n->v;
     size_t at = i_row * f->d_ff;
-    hth_neuron_list active = find_candidates(s, i_layer, f, i_row);
-    if (!all_are_candidates(s)) compute_neurons(s, f, FIRST_HALF, i_row, 1, active);
-    active = filter_candidates(s, i_layer, f, i_row, (is_gated(f) ? s->gate : s->up) + at, active);
-    compute_neurons(s, f, SECOND_HALF, i_row, 1, active);
-    activate(s, f, at, active.n);
+    hth_neuron_list active = find_candidates(n, i_row);
+    if (!all_are_candidates(s)) compute_neurons(n, FIRST_HALF, i_row, 1, active);
+    active = filter_candidates(n, i_row, (is_gated(f) ? v->gate : v->up) + at, active);
+    compute_neurons(n, SECOND_HALF, i_row, 1, active);
+    activate(n, at, active.n);
     hth_pool_finish(s->pool);
-    if (s->probe && is_gated(f)) scatter(s->gate + at, active, f->d_ff);
-    if (s->probe) scatter(s->up + at, active, f->d_ff);
-    if (s->probe || !hth_ffn_is_transposed(f)) scatter(s->hidden + at, active, f->d_ff);
-    else store_active(s, f, s->hidden, i_row, active);
+    if (s->probe && is_gated(f)) scatter(v->gate + at, active, f->d_ff);
+    if (s->probe) scatter(v->up + at, active, f->d_ff);
+    if (s->probe || !hth_ffn_is_transposed(f)) scatter(v->hidden + at, active, f->d_ff);
+    else store_active(s, f, v->hidden, i_row, active);
 }
 
 /* Each token with its own lists; full products are computed for all tokens at once. Requires normed inputs and a
  * predictor's scores. */
-static void compute_rows(hth_step *s, uint32_t i_layer, const hth_ffn *f)
+static void compute_rows(const network *n)
 {
-    if (all_are_candidates(s)) compute_neurons(s, f, FIRST_HALF, 0, s->n_tok, (hth_neuron_list){NULL, f->d_ff});
-    hth_pool_finish(s->pool);
-    for (size_t i = 0; i < s->n_tok; i++) compute_row(s, i_layer, f, i);
+    if (all_are_candidates(n->s))
+        compute_neurons(n, FIRST_HALF, 0, n->s->n_tok, (hth_neuron_list){NULL, n->f->d_ff});
+    hth_pool_finish(n->s->pool);
+    for (size_t i = 0; i < n->s->n_tok; i++) compute_row(n, i);
 }
 
-static void compute_by_lists(hth_step *s, uint32_t i_layer, const hth_layer *l)
+/* Scores of all neurons, if the selector has a predictor; requires normed inputs. */
+static void predict(const network *n)
 {
-    hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
-    if (s->selector == HEARTH_SELECTOR_PREDICTOR) hth_fwd_predict(s, &l->ffn, s->x, s->x_norm, s->n_tok, s->scores);
-    compute_rows(s, i_layer, &l->ffn);
+    if (n->s->selector == HEARTH_SELECTOR_PREDICTOR)
+        hth_fwd_predict(n->s, n->f, n->v.residual, n->v.input, n->s->n_tok, n->s->scores);
+}
+
+static void compute_by_lists(const network *n)
+{
+    hth_fwd_flush(n->s);
+    predict(n);
+    compute_rows(n);
 }
 
 /* ---- many tokens -------------------------------------------------------------------------------- */
@@ -269,6 +316,7 @@ static void compute_by_lists(hth_step *s, uint32_t i_layer, const hth_layer *l)
 typedef struct zero_job {
     const hth_step *s;
     const hth_ffn *f;
+    float *hidden;
 } zero_job;
 
 /* Sets to zero what the selector leaves out of token i. */
@@ -278,56 +326,62 @@ static void zero_inactive(void *arg, size_t i, uint32_t i_thread)
     const hth_step *s = job->s;
     const hth_ffn *f = job->f;
     const float *scores = s->scores + i * f->d_ff;
-    float *h = s->hidden + i * f->d_ff;
+    float *h = job->hidden + i * f->d_ff;
     (void)i_thread;
     if (s->selector == HEARTH_SELECTOR_PREDICTOR) {
         for (size_t j = 0; j < f->d_ff; j++) h[j] = scores[j] < f->predictor.threshold ? 0.0f : h[j];
     } else if (s->selector == HEARTH_SELECTOR_THRESHOLD) {
-        for (size_t j = 0; j < f->d_ff; j++) h[j] = __builtin_fabsf(scores[j]) < f->thresholds[j] ? 0.0f : h[j];
+        for (size_t j = 0; j < f->d_ff; j++)
+            h[j] = __builtin_fabsf(scores[j]) < f->thresholds[j] ? 0.0f : h[j];
     }
 }
 
 /* All neurons of all tokens; requires their normed inputs. */
-static void compute_all(hth_step *s, const hth_ffn *f)
+static void compute_all(const network *n)
 {
-    compute_neurons(s, f, BOTH, 0, s->n_tok, (hth_neuron_list){NULL, f->d_ff});
-    activate(s, f, 0, (size_t)s->n_tok * f->d_ff);
+    compute_neurons(n, BOTH, 0, n->s->n_tok, (hth_neuron_list){NULL, n->f->d_ff});
+    activate(n, 0, (size_t)n->s->n_tok * n->f->d_ff);
 }
 
 /* Zeroes what the selector leaves out of all tokens; requires a predictor's scores. */
-static void zero_inactive_rows(hth_step *s, const hth_ffn *f)
+static void zero_inactive_rows(const network *n)
 {
-    zero_job job = {s, f};
+    hth_step *s = n->s;
+    zero_job job = {s, n->f, n->v.hidden};
     bool scores_halves = s->selector == HEARTH_SELECTOR_THRESHOLD;
-    if (scores_halves) score_halves(s, is_gated(f) ? s->gate : s->up, (size_t)s->n_tok * f->d_ff, s->scores);
+    if (scores_halves)
+        score_halves(s, is_gated(n->f) ? n->v.gate : n->v.up, (size_t)s->n_tok * n->f->d_ff, s->scores);
     if (scores_halves || s->selector == HEARTH_SELECTOR_PREDICTOR)
         hth_pool_add(s->pool, zero_inactive, &job, sizeof job, s->n_tok);
 }
 
-static void compute_dense(hth_step *s, const hth_layer *l)
+static void compute_dense(const network *n)
 {
-    if (s->probe || s->selector == HEARTH_SELECTOR_THRESHOLD || !compute_hidden(s, l)) {
-        hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
-        compute_all(s, &l->ffn);
+    hth_step *s = n->s;
+    if (s->probe || s->unfused || s->selector == HEARTH_SELECTOR_THRESHOLD || !compute_hidden(n)) {
+        hth_fwd_flush(s);
+        compute_all(n);
     }
-    if (s->selector == HEARTH_SELECTOR_PREDICTOR) hth_fwd_predict(s, &l->ffn, s->x, s->x_norm, s->n_tok, s->scores);
-    zero_inactive_rows(s, &l->ffn);
+    predict(n);
+    zero_inactive_rows(n);
 }
 
 /* ---- the layer ------------------------------------------------------------------------------------ */
 
-static void call_probe(hth_step *s, uint32_t i_layer, const hth_ffn *f)
+static void call_probe(const network *n)
 {
-    hth_ffn_probe seen = {.i_layer = i_layer,
-                            .n_tok = s->n_tok,
-                            .d_model = d_model_of(s),
-                            .d_ff = f->d_ff,
-                            .residual = s->x,
-                            .input = s->x_norm,
-                            .gate = is_gated(f) ? s->gate : NULL,
-                            .up = s->up,
-                            .hidden = s->hidden,
-                            .pool = s->pool};
+    hth_step *s = n->s;
+    const hth_ffn *f = n->f;
+    hth_ffn_probe seen = {.i_layer = n->op->layer,
+                          .n_tok = s->n_tok,
+                          .d_model = d_model_of(s),
+                          .d_ff = f->d_ff,
+                          .residual = n->v.residual,
+                          .input = n->v.input,
+                          .gate = is_gated(f) ? n->v.gate : NULL,
+                          .up = n->v.up,
+                          .hidden = n->v.hidden,
+                          .pool = s->pool};
     hth_pool_finish(s->pool);
     if (hth_pool_is_cancelled(s->pool)) return;
     hth_alloc_assert_none(-1);
@@ -335,43 +389,43 @@ static void call_probe(hth_step *s, uint32_t i_layer, const hth_ffn *f)
     hth_alloc_assert_none(1);
 }
 
-/* block_out = down of hidden (or of its active set) for n_tok tokens; accumulated onto add_to where that is not
- * NULL. */
+/* y = down of hidden (or of its active set) for n_tok tokens; accumulated onto add_to where that is not NULL. */
 static void queue_down(hth_step *s, const hth_ffn *f, const float *hidden, size_t n_tok, const float *bias,
-                     float *add_to)
+                       float *y, float *add_to)
 {
     if (hth_ffn_is_transposed(f)) {
-        hth_axpy_output down = {.down_t = &f->down_t, .bias = bias, .y = s->block_out, .add_to = add_to};
+        hth_axpy_output down = {.down_t = &f->down_t, .bias = bias, .y = y, .add_to = add_to};
         hth_pool_finish(s->pool);
         hth_axpy_add(s->k, s->pool, &s->axpy_scratch, s->active_sets, n_tok, &down);
         return;
     }
     /* In file order the rows of down span all neurons; a block of zeros adds nothing to a row, so lists need no
      * separate down. */
-    hth_output down = {.matrix = &f->down, .bias = bias, .y = s->block_out, .add_to = add_to};
+    hth_output down = {.matrix = &f->down, .bias = bias, .y = y, .add_to = add_to};
     hth_product_add(s->k, s->pool, &s->act_q8, hidden, n_tok, &down, 1, NULL);
 }
 
-void hth_fwd_finish_hidden(hth_step *s, const hth_ffn *f)
+void hth_fwd_finish_hidden(hth_step *s, const hth_op *op)
 {
-    activate(s, f, 0, (size_t)s->n_tok * f->d_ff);
-    zero_inactive_rows(s, f);
+    network n = network_of(s, op, &s->model->layers[op->layer].ffn);
+    activate(&n, 0, (size_t)s->n_tok * n.f->d_ff);
+    zero_inactive_rows(&n);
 }
 
-hearth_status hth_fwd_ffn(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
+hearth_status hth_fwd_ffn(hth_step *s, const hth_op *op, hearth_error *err)
 {
     const hth_streamed *from = s->streamed;
-    if (from && from->pieces && from->pieces[i_layer].n_half > 0) return hth_fwd_ffn_streamed(s, i_layer, add_to, err);
-    if (from && from->bundles && from->bundles[i_layer].n > 0) return hth_fwd_ffn_bundles(s, i_layer, add_to, err);
-    const hth_layer *l = &s->model->layers[i_layer];
-    const hth_ffn *f = &l->ffn;
-    uint32_t dense_min = hth_ffn_is_transposed(f) ? DENSE_MIN_TOKENS_PACKED : DENSE_MIN_TOKENS;
+    network n = network_of(s, op, &s->model->layers[op->layer].ffn);
+    if (from && from->pieces && from->pieces[op->layer].n_half > 0) return hth_fwd_ffn_streamed(s, op, err);
+    if (from && from->bundles && from->bundles[op->layer].n > 0) return hth_fwd_ffn_bundles(s, op, err);
+    bool transposed = hth_ffn_is_transposed(n.f);
+    uint32_t dense_min = transposed ? DENSE_MIN_TOKENS_PACKED : DENSE_MIN_TOKENS;
     bool by_lists = s->select || (s->selector != HEARTH_SELECTOR_DENSE && s->n_tok < dense_min);
-    if (by_lists) compute_by_lists(s, i_layer, l);
-    else compute_dense(s, l);
-    if (s->probe) call_probe(s, i_layer, f);
-    if (hth_ffn_is_transposed(f) && (s->probe || !by_lists)) queue_active(s, f, s->hidden, s->n_tok);
-    queue_down(s, f, s->hidden, s->n_tok, f->down_bias, add_to);
+    if (by_lists) compute_by_lists(&n);
+    else compute_dense(&n);
+    if (s->probe) call_probe(&n);
+    if (transposed && (s->probe || !by_lists)) queue_active(s, n.f, n.v.hidden, s->n_tok);
+    queue_down(s, n.f, n.v.hidden, s->n_tok, n.f->down_bias, n.v.out, n.v.add_to);
     return HEARTH_OK;
 }
 
@@ -403,26 +457,23 @@ hth_ffn hth_ffn_slice(const hth_ffn *f, uint32_t first, uint32_t n, uint32_t n_s
 
 /* ---- neurons that are not on the device -------------------------------------------------------------- */
 
-bool hth_fwd_has_overflow(const hth_step *s)
-{
-    return memchr(s->overflow, true, s->n_tok) != NULL;
-}
+bool hth_fwd_has_overflow(const hth_step *s) { return memchr(s->overflow, true, s->n_tok) != NULL; }
 
-void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_ffn *cold, uint32_t n_row,
-                      hth_cold_sums *out)
+void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_ffn *cold, uint32_t n_row, hth_cold_sums *out)
 {
     uint32_t n_row_of_step = s->n_tok;
     hth_axpy_output down = {
         .down_t = &cold->down_t, .acc64 = out->sums, .adds = out->more, .overflow = s->overflow};
+    network n = network_of(s, hth_fwd_ffn_op(s, i_layer), cold);
     s->n_tok = n_row;
     memset(s->overflow, false, n_row);
     out->n_active = 0;
     if (s->selector != HEARTH_SELECTOR_DENSE && n_row < DENSE_MIN_TOKENS_PACKED) {
-        compute_rows(s, i_layer, cold);
+        compute_rows(&n);
     } else {
-        compute_all(s, cold);
-        zero_inactive_rows(s, cold);
-        queue_active(s, cold, s->hidden, n_row);
+        compute_all(&n);
+        zero_inactive_rows(&n);
+        queue_active(s, cold, n.v.hidden, n_row);
     }
     hth_pool_finish(s->pool);
     for (uint32_t i = 0; i < n_row; i++) out->n_active += s->active_sets[i].n;
@@ -480,10 +531,11 @@ void hth_step_selector_mask(hth_step *s, const hth_ffn_probe *seen, uint8_t *mar
 const float *hth_step_down(hth_step *s, uint32_t i_layer, const float *hidden, size_t n_tok)
 {
     const hth_ffn *f = &s->model->layers[i_layer].ffn;
+    float *y = hth_fwd_row(s, s->program->hidden, 0);
     assert(n_tok <= s->n_tok_max);
     if (hth_ffn_is_transposed(f)) queue_active(s, f, hidden, n_tok);
-    queue_down(s, f, hidden, n_tok, NULL, NULL);
+    queue_down(s, f, hidden, n_tok, NULL, y, NULL);
     hth_pool_finish(s->pool);
     hth_pool_quiesce(s->pool);
-    return s->block_out;
+    return y;
 }

@@ -45,9 +45,11 @@ typedef struct arrived {
 /* A layer that is computed, from its neuron `first` on: bundles, clusters and neurons are counted from there. */
 typedef struct network {
     hth_step *s;
+    const hth_op *op;
+    hth_ffn_values v;
     hth_bundle_buffers *b;
     const hth_ffn_bundles *from;
-    uint32_t i_layer, first_bundle, n_bundle;
+    uint32_t first_bundle, n_bundle;
     hth_ffn f; /* its rows: those of the bundles that are in memory */
     hth_cold_sums *out;
     size_t n_asked;
@@ -167,7 +169,7 @@ static void mark_neurons(network *n, const float *scores)
             for (size_t j = 0; j < d_ff; j++) marked[j] = !(x[j] < threshold);
             continue;
         }
-        hth_neuron_list named = hth_fwd_call_selector(s, n->i_layer, t);
+        hth_neuron_list named = hth_fwd_call_selector(s, n->op, t);
         uint32_t first = n->first_bundle << n->from->shift;
         memset(marked, named.list == NULL, d_ff);
         for (uint32_t i = 0; named.list && i < named.n; i++)
@@ -256,7 +258,7 @@ static void queue_rows(const network *n, bool gate, size_t t, size_t n_tok, size
                        .y = y + t * n->f.d_ff,
                        .n_y = n->f.d_ff};
     if (n_list > 0)
-        hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm + t * s->model->hparams.d_model, n_tok, &rows, 1,
+        hth_product_add(s->k, s->pool, &s->act_q8, n->v.input + t * s->model->hparams.d_model, n_tok, &rows, 1,
                         NULL);
 }
 
@@ -274,7 +276,7 @@ static void keep_entries(const network *n, size_t n_list, size_t t)
     const hth_step *s = n->s;
     size_t at = t * n->f.d_ff;
     hth_activation f = s->model->hparams.activation;
-    const float *half = (is_gated(n) ? s->gate : s->up) + at, *thresholds = NULL;
+    const float *half = (is_gated(n) ? n->v.gate : n->v.up) + at, *thresholds = NULL;
     const uint8_t *marked = n->names ? n->b->marked + at : NULL;
     bool decides = !s->select && s->selector != HEARTH_SELECTOR_DENSE && hth_activation_is_sparse(f);
     if (s->selector == HEARTH_SELECTOR_THRESHOLD && !s->select) {
@@ -304,7 +306,7 @@ static void compute_first(network *n)
 {
     hth_step *s = n->s;
     const arrived *a = &n->arrived[ITEM_FIRST];
-    float *y = is_gated(n) ? s->gate : s->up;
+    float *y = is_gated(n) ? n->v.gate : n->v.up;
     bool own_lists = n->by_lists && n->candidates;
     for (size_t t = 0; t < s->n_tok && own_lists; t++) {
         size_t n_list = list_marked(n, a, t);
@@ -326,7 +328,7 @@ static void compute_first(network *n)
 static void keep_hidden(const network *n, const arrived *a, size_t t, const float *up)
 {
     const hth_step *s = n->s;
-    float *half = s->gate + t * n->f.d_ff, *h = s->hidden + t * n->f.d_ff;
+    float *half = n->v.gate + t * n->f.d_ff, *h = n->v.hidden + t * n->f.d_ff;
     size_t n_entry = join_segments(n, a, t, NULL, half), k = 0;
     s->k->activate[s->model->hparams.activation](up ? half : NULL, up ? up : half, n_entry, h);
     for (uint32_t i = 0; i < a->n; i++) {
@@ -347,8 +349,8 @@ static void hidden_unit(void *arg, size_t t, uint32_t i_thread)
     const token_job *job = arg;
     const network *n = job->n;
     const arrived *a = job->a;
-    const float *all = n->s->up + t * n->f.d_ff;
-    float *up = n->s->hidden + t * n->f.d_ff;
+    const float *all = n->v.up + t * n->f.d_ff;
+    float *up = n->v.hidden + t * n->f.d_ff;
     size_t k = 0;
     (void)i_thread;
     for (uint32_t i = 0; i < a->n && is_gated(n); i++) {
@@ -366,13 +368,13 @@ static void compute_second(network *n, const arrived *a)
     hth_step *s = n->s;
     bool own_lists = n->by_lists && is_gated(n);
     for (size_t t = 0; t < s->n_tok && own_lists; t++) {
-        queue_rows(n, false, t, 1, join_segments(n, a, t, n->b->list, NULL), s->up);
+        queue_rows(n, false, t, 1, join_segments(n, a, t, n->b->list, NULL), n->v.up);
         hth_pool_finish(s->pool);
-        keep_hidden(n, a, t, s->up + t * n->f.d_ff);
+        keep_hidden(n, a, t, n->v.up + t * n->f.d_ff);
     }
     if (own_lists) return;
     token_job job = {n, a, 0};
-    if (is_gated(n)) queue_rows(n, false, 0, s->n_tok, list_all(n, a), s->up);
+    if (is_gated(n)) queue_rows(n, false, 0, s->n_tok, list_all(n, a), n->v.up);
     hth_pool_add(s->pool, hidden_unit, &job, sizeof job, s->n_tok);
     hth_pool_finish(s->pool);
 }
@@ -424,13 +426,13 @@ static void follow_first(network *n, const arrived *a)
 static uint32_t guess_first(network *n, uint32_t n_guess)
 {
     hth_step *s = n->s;
-    uint32_t next = n->i_layer + 1;
-    const hth_layer *l = &s->model->layers[next];
+    uint32_t next = n->op->layer + 1;
     if (s->select || s->n_tok > 1 || next == s->model->hparams.n_layer || s->streamed->bundles[next].n == 0)
         return n_guess;
+    const hth_layer *l = &s->model->layers[next];
     const hth_ffn_bundles *to = &s->streamed->bundles[next];
-    hth_fwd_norm(s, &l->ffn_norm, s->x, n->b->guess_x, 1);
-    hth_fwd_predict(s, &l->ffn, s->x, n->b->guess_x, 1, s->scores);
+    const float *input = hth_fwd_guess_input(s, hth_fwd_ffn_op(s, next), n->b->guess_x);
+    hth_fwd_predict(s, &l->ffn, hth_fwd_x(s), input, 1, s->scores);
     hth_pool_finish(s->pool);
     for (uint32_t i = 0; i < to->n; i++)
         for (uint32_t j = i << to->shift; j < (i + 1) << to->shift && j < l->ffn.d_ff; j++) {
@@ -464,14 +466,14 @@ static void guess_next(network *n)
 /* The indices of down's lists lie where up is computed, which no round needs any more. */
 static int32_t *down_list(const network *n, size_t t)
 {
-    return (int32_t *)(void *)(n->s->up + t * n->f.d_ff);
+    return (int32_t *)(void *)(n->v.up + t * n->f.d_ff);
 }
 
 static void join_unit(void *arg, size_t t, uint32_t i_thread)
 {
     const token_job *job = arg;
     const network *n = job->n;
-    float *h = n->s->hidden + t * n->f.d_ff;
+    float *h = n->v.hidden + t * n->f.d_ff;
     (void)i_thread;
     n->s->active_sets[t] =
         (hth_active_set){down_list(n, t), h, join_segments(n, job->a, t, down_list(n, t), h)};
@@ -578,16 +580,17 @@ static hearth_status run_bundles(network *n, hearth_error *err)
 
 /* ---- a layer ------------------------------------------------------------------------------------------------------------ */
 
-static hearth_status run_layer(hth_step *s, uint32_t i_layer, uint32_t first, const float *scores,
+static hearth_status run_layer(hth_step *s, const hth_op *op, uint32_t first, const float *scores,
                                bool guesses, hth_cold_sums *out, hearth_error *err)
 {
-    const hth_ffn *f = &s->model->layers[i_layer].ffn;
-    const hth_ffn_bundles *from = &s->streamed->bundles[i_layer];
+    const hth_ffn *f = &s->model->layers[op->layer].ffn;
+    const hth_ffn_bundles *from = &s->streamed->bundles[op->layer];
     assert(first % HTH_CLUSTER_NEURONS == 0 && first < f->d_ff);
     network n = {.s = s,
+                 .op = op,
+                 .v = hth_fwd_ffn_values(s, op),
                  .b = s->bundles,
                  .from = from,
-                 .i_layer = i_layer,
                  .first_bundle = first >> from->shift,
                  .n_bundle = from->n - (first >> from->shift),
                  .f = hth_ffn_slice(f, first, f->d_ff - first, 0),
@@ -613,26 +616,26 @@ hearth_status hth_fwd_cold_bundles(hth_step *s, uint32_t i_layer, uint32_t first
     s->n_tok = n_row;
     /* The next layer's predictor cannot be asked: the residual stream is elsewhere. */
     bool guesses = !s->select && s->selector != HEARTH_SELECTOR_PREDICTOR;
-    hearth_status st = run_layer(s, i_layer, first, scores, guesses, out, err);
+    hearth_status st = run_layer(s, hth_fwd_ffn_op(s, i_layer), first, scores, guesses, out, err);
     s->n_tok = n_row_of_step;
     return st;
 }
 
-hearth_status hth_fwd_ffn_bundles(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
+hearth_status hth_fwd_ffn_bundles(hth_step *s, const hth_op *op, hearth_error *err)
 {
-    const hth_layer *l = &s->model->layers[i_layer];
+    const hth_ffn *f = &s->model->layers[op->layer].ffn;
+    const hth_ffn_values v = hth_fwd_ffn_values(s, op);
     size_t d = s->model->hparams.d_model;
     hth_cold_sums sums = {.sums = s->bundles->sums};
-    hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
-    if (s->selector == HEARTH_SELECTOR_PREDICTOR)
-        hth_fwd_predict(s, &l->ffn, s->x, s->x_norm, s->n_tok, s->scores);
+    hth_fwd_flush(s);
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR) hth_fwd_predict(s, f, v.residual, v.input, s->n_tok, s->scores);
     hth_pool_finish(s->pool);
     if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err);
-    hearth_status st = run_layer(s, i_layer, 0, s->scores, true, &sums, err);
+    hearth_status st = run_layer(s, op, 0, s->scores, true, &sums, err);
     if (st != HEARTH_OK) return st;
     if (!sums.more) memset(sums.sums, 0, s->n_tok * d * sizeof *sums.sums);
     for (size_t t = 0; t < s->n_tok; t++)
-        hth_axpy_write(s->k, sums.sums + t * d, d, s->overflow[t], l->ffn.down_bias, s->block_out + t * d,
-                       add_to ? add_to + t * d : NULL);
+        hth_axpy_write(s->k, sums.sums + t * d, d, s->overflow[t], f->down_bias, v.out + t * d,
+                       v.add_to ? v.add_to + t * d : NULL);
     return HEARTH_OK;
 }

@@ -1,7 +1,6 @@
 /* One step (forward pass) through the layers: a batch of tokens of one or several sequences, from token ids to
- * logits. A token passes through step.c, embed.c, for each layer the file of its mixer (attention.c, latent.c,
- * compressed.c, delta_net.c, kda.c, ssm.c, short_conv.c) and ffn.c or experts.c, then head.c. Nothing here allocates
- * after hth_step_open. */
+ * logits. step.c goes through the program of the model (model/program.h); each file computes a kind of operation. Nothing
+ * here allocates after hth_step_open. */
 #ifndef HTH_FORWARD_FORWARD_H
 #define HTH_FORWARD_FORWARD_H
 
@@ -70,6 +69,8 @@ void hth_step_use_gpu(hth_step *step, hth_gpu *gpu);
 /* From now on steps keep the normed outputs of the last layer, of all tokens. Not with a device that computes the
  * head. */
 void hth_step_keep_hidden(hth_step *step, bool on);
+/* For tests: from now on no operation waits for another one, nor becomes a part of it. The bits are the same. */
+void hth_step_unfuse(hth_step *step);
 /* [n_row][d_model] those of the last step, until the next one. */
 const float *hth_step_hidden(const hth_step *step);
 /* Bytes of that workspace. */

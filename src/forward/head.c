@@ -4,30 +4,6 @@
 
 #include "base/bits.h"
 
-#include <string.h>
-
-static uint32_t count_wanted(const hth_step *s)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n_tok; i++) n += s->tokens[i].want_logits;
-    return n;
-}
-
-/* Copies the wanted rows to the front of x, from there or from x_norm: a single unit, because rows may move onto
- * others. */
-static void gather_wanted(void *arg, size_t i_unit, uint32_t i_thread)
-{
-    (void)i_unit, (void)i_thread;
-    const hth_step *s = arg;
-    const float *from = s->keeps_hidden ? s->x_norm : s->x;
-    size_t d = s->model->hparams.d_model, n = 0;
-    for (uint32_t i = 0; i < s->n_tok; i++) {
-        if (!s->tokens[i].want_logits) continue;
-        if (from + i * d != s->x + n * d) memcpy(s->x + n * d, from + i * d, d * sizeof *s->x);
-        n++;
-    }
-}
-
 hearth_status hth_fwd_emit_logits(const hth_step *s, const float *logits, uint32_t n, hth_logits_sink *to,
                                   hearth_error *err)
 {
@@ -45,35 +21,34 @@ hearth_status hth_fwd_emit_logits(const hth_step *s, const float *logits, uint32
     return st;
 }
 
-/* Computes the logits of n normed rows, and passes them to the sink. */
-static hearth_status compute_chunk(hth_step *s, const float *rows, uint32_t n, hth_logits_sink *to,
-                                   hearth_error *err)
+/* Of the tokens from *next on that want logits, as many as the head computes at once. */
+static uint32_t take_wanted(hth_step *s, uint32_t *next)
 {
-    size_t n_vocab = s->model->hparams.n_vocab;
-    hth_output head = {.matrix = s->model->tied ? &s->model->token_embd : &s->model->output,
-                       .bias = s->model->output_bias,
-                       .y = s->logits};
-    hth_product_add(s->k, s->pool, &s->act_q8, rows, n, &head, 1, NULL);
+    s->n_wanted = 0;
+    for (; *next < s->n_tok && s->n_wanted < s->head_rows; (*next)++)
+        if (s->tokens[*next].want_logits) s->wanted[s->n_wanted++] = *next;
+    return s->n_wanted;
+}
+
+/* Computes the logits of the tokens that were taken, and passes them to the sink. What follows the product is little. */
+static hearth_status compute_chunk(hth_step *s, hth_logits_sink *to, hearth_error *err)
+{
+    const hth_program *p = s->program;
+    uint32_t product = p->output_norm + 1;
+    hearth_status st = hth_fwd_ops(s, p->output_norm - 1, product + 1, err);
+    if (st != HEARTH_OK) return st;
     hth_pool_finish(s->pool);
-    float cap = s->model->hparams.logit_softcap, factor = s->model->hparams.logit_scale;
-    if (factor != 1.0f) s->k->scale(s->logits, factor, n * n_vocab, s->logits);
-    if (cap != 0.0f) s->k->soft_cap(s->logits, cap, 1.0f / cap, n * n_vocab, s->logits);
-    return hth_fwd_emit_logits(s, s->logits, n, to, err);
+    for (uint32_t i = product + 1; i < p->n_op; i++)
+        for (uint32_t t = 0; t < s->n_wanted; t++) hth_fwd_compute_row(s, &p->ops[i], t);
+    return hth_fwd_emit_logits(s, hth_fwd_row(s, p->logits, 0), s->n_wanted, to, err);
 }
 
 hearth_status hth_fwd_head(hth_step *s, hth_logits_sink *to, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
-    uint32_t n_want = count_wanted(s);
-    size_t d = s->model->hparams.d_model;
-    const float *rows = s->keeps_hidden ? s->x : s->x_norm;
-    if (s->keeps_hidden) hth_fwd_norm(s, &s->model->output_norm, s->x, s->x_norm, s->n_tok);
-    if (n_want == 0) return HEARTH_OK;
-    hth_pool_add(s->pool, gather_wanted, s, 0, 1);
-    if (!s->keeps_hidden) hth_fwd_norm(s, &s->model->output_norm, s->x, s->x_norm, n_want);
-    for (uint32_t first = 0; st == HEARTH_OK && first < n_want; first += s->head_rows) {
-        uint32_t left = n_want - first;
-        st = compute_chunk(s, rows + first * d, left < s->head_rows ? left : s->head_rows, to, err);
-    }
+    uint32_t next = 0;
+    hth_fwd_flush(s);
+    if (s->keeps_hidden) s->run = (hth_fwd_run){.s = s, .first = &s->keep_norm, .n = 1}, hth_fwd_flush(s);
+    while (st == HEARTH_OK && take_wanted(s, &next) > 0) st = compute_chunk(s, to, err);
     return st;
 }

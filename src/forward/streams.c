@@ -1,6 +1,6 @@
-/* Hyper-connections (Zhu et al. 2024; Xie et al. 2025, mHC): the residual stream is several. A block reads a weighted
+/* STREAMS: hyper-connections (Zhu et al. 2024; Xie et al. 2025, mHC): the residual stream is several. A block reads a weighted
  * sum of them, and each new stream is a mixture of the old ones and of the block's output; the weights depend on the
- * token (docs/arithmetic.md 12). step.c calls this around every block, and before the head. */
+ * token (docs/arithmetic.md 12). */
 #include "forward/forward_int.h"
 
 #include <string.h>
@@ -8,16 +8,9 @@
 enum { MAX_STREAM = HTH_MAX_STREAM, PART = 256 };
 
 typedef struct stream_job {
-    hth_step *s;
-    const hth_connection *connection;
-    const float *block;
+    const hth_step *s;
+    const hth_op *op;
 } stream_job;
-
-static float *weights_of(const hth_step *s, size_t t)
-{
-    size_t n = s->model->hparams.n_stream;
-    return s->streams.weights + t * (2 + n) * n;
-}
 
 /* ---- weights ------------------------------------------------------------------------------------------------ */
 
@@ -54,7 +47,7 @@ static void make_mixture(const hth_kernels *k, const hth_hparams *h, float *m)
 static void make_weights(const stream_job *job, const float *x, float *normed, float *w)
 {
     const hth_step *s = job->s;
-    const hth_connection *c = job->connection;
+    const hth_connection *c = job->op->streams.connection;
     const hth_hparams *h = &s->model->hparams;
     size_t n = h->n_stream, n_x = n * h->d_model, n_w = c->is_head ? n : (2 + n) * n;
     s->k->rms_norm(x, s->model->ones, n_x, 1.0f / (float)n_x, h->norm_eps, normed);
@@ -71,10 +64,13 @@ static void make_weights(const stream_job *job, const float *x, float *normed, f
 
 static void begin_row(void *arg, size_t t, uint32_t i_thread)
 {
-    const hth_step *s = ((const stream_job *)arg)->s;
+    const stream_job *job = arg;
+    const hth_step *s = job->s;
     size_t n = s->model->hparams.n_stream, d = s->model->hparams.d_model;
+    const float *x = hth_fwd_row(s, job->op->in[0], t);
+    float *all = hth_fwd_row(s, job->op->out[0], t);
     (void)i_thread;
-    for (size_t i = 0; i < n; i++) memcpy(s->streams.x + (t * n + i) * d, s->x + t * d, d * sizeof *s->x);
+    for (size_t i = 0; i < n; i++) memcpy(all + i * d, x, d * sizeof *x);
 }
 
 static void read_row(void *arg, size_t t, uint32_t i_thread)
@@ -82,9 +78,9 @@ static void read_row(void *arg, size_t t, uint32_t i_thread)
     const stream_job *job = arg;
     const hth_step *s = job->s;
     size_t n = s->model->hparams.n_stream, d = s->model->hparams.d_model;
-    const float *from = s->streams.x + t * n * d;
-    float *w = weights_of(s, t), *x = s->x + t * d;
-    make_weights(job, from, s->streams.normed + i_thread * n * d, w);
+    const float *from = hth_fwd_row(s, job->op->in[0], t);
+    float *w = hth_fwd_row(s, job->op->out[1], t), *x = hth_fwd_row(s, job->op->out[0], t);
+    make_weights(job, from, s->stream_scratch + i_thread * n * d, w);
     for (size_t j = 0; j < d; j++) x[j] = w[0] * from[j];
     for (size_t i = 1; i < n; i++)
         for (size_t j = 0; j < d; j++) x[j] += w[i] * from[i * d + j];
@@ -95,8 +91,8 @@ static void write_row(void *arg, size_t t, uint32_t i_thread)
     const stream_job *job = arg;
     const hth_step *s = job->s;
     size_t n = s->model->hparams.n_stream, d = s->model->hparams.d_model;
-    const float *w = weights_of(s, t), *block = job->block + t * d;
-    float *x = s->streams.x + t * n * d, made[MAX_STREAM][PART];
+    const float *w = hth_fwd_row(s, job->op->in[1], t), *block = hth_fwd_row(s, job->op->in[0], t);
+    float *x = hth_fwd_row(s, job->op->out[0], t), made[MAX_STREAM][PART];
     (void)i_thread;
     for (size_t first = 0; first < d; first += PART) {
         size_t n_part = d - first < PART ? d - first : PART;
@@ -110,20 +106,12 @@ static void write_row(void *arg, size_t t, uint32_t i_thread)
     }
 }
 
-void hth_fwd_begin_streams(hth_step *s)
+hearth_status hth_fwd_streams(hth_step *s, const hth_op *op, hearth_error *err)
 {
-    stream_job job = {.s = s};
-    if (s->streams.x) hth_pool_add(s->pool, begin_row, &job, sizeof job, s->n_tok);
-}
-
-void hth_fwd_read_streams(hth_step *s, const hth_connection *c)
-{
-    stream_job job = {.s = s, .connection = c};
-    hth_pool_add(s->pool, read_row, &job, sizeof job, s->n_tok);
-}
-
-void hth_fwd_write_streams(hth_step *s)
-{
-    stream_job job = {.s = s, .block = s->block_out};
-    hth_pool_add(s->pool, write_row, &job, sizeof job, s->n_tok);
+    static hth_work_fn *const units[] = {
+        [HTH_STREAMS_BEGIN] = begin_row, [HTH_STREAMS_READ] = read_row, [HTH_STREAMS_WRITE] = write_row};
+    stream_job job = {s, op};
+    (void)err;
+    hth_pool_add(s->pool, units[op->streams.form], &job, sizeof job, s->n_tok);
+    return HEARTH_OK;
 }

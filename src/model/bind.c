@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "kernels/vector/math.h"
 #include "model/bind_int.h"
+#include "model/program.h"
 
 #include <hearth/embed.h>
 #include <stdio.h>
@@ -477,6 +478,7 @@ hearth_status hth_model_open(const hth_gguf *file, const hth_model_overrides *ov
     if (st == HEARTH_OK) st = bind_all(&b, sizes);
     if (st == HEARTH_OK) st = hth_model_read_sparsity(m, err);
     if (st == HEARTH_OK) st = check_unused(&b, overrides->allow_unused);
+    if (st == HEARTH_OK) st = hth_program_build(m, err);
     if (st != HEARTH_OK) {
         hth_model_close(m);
         return st;

@@ -1,6 +1,7 @@
 /* Binds the first block behind the layers, which predicts a token further, as a model of one layer. The engine
  * opens it for drafts, once the weights of the layers are loaded. */
 #include "model/bind_int.h"
+#include "model/program.h"
 
 #include <stdio.h>
 
@@ -69,6 +70,7 @@ hearth_status hth_model_open_mtp(const hth_model *of, hth_model **out, hearth_er
     if (st == HEARTH_OK && (st = hth_bind_layer(&b, 0, size)) == HEARTH_ERROR_FORMAT)
         st = add_lacking(lacking, err);
     if (st == HEARTH_OK) st = bind_ends(&b);
+    if (st == HEARTH_OK) st = hth_program_build(m, err);
     if (st == HEARTH_OK) *out = m;
     else hth_model_close(m);
     return st;

@@ -30,9 +30,11 @@ void hth_bind_note_used(hth_model *m, const hth_gguf_tensor *t)
     *used = true;
 }
 
+/* Until it is loaded, a vector is not NULL: what is bound is known from then on. */
 static void remember(hth_binder *b, hth_binding binding)
 {
     hth_model *m = b->model;
+    if (binding.vector) *binding.vector = m->ones;
     assert(m->n_binding < (size_t)m->hparams.n_layer * HTH_BINDINGS_PER_LAYER + HTH_BINDINGS_BESIDES);
     m->bindings[m->n_binding++] = binding;
     m->weight_size += binding.size;

@@ -483,8 +483,11 @@ typedef struct hth_binding {
     uint32_t n_index;            /* a vector of n_row rows of different integers, each below this; 0: of numbers */
 } hth_binding;
 
+typedef struct hth_program hth_program;
+
 typedef struct hth_model {
     const hth_gguf *file;
+    const hth_program *program; /* program.h */
     hth_hparams hparams;
     hth_matrix token_embd;    /* n_vocab rows of d_model */
     hth_matrix position_embd; /* learned positions, rows of d_model, or absent */

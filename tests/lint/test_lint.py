@@ -126,10 +126,10 @@ def unused_functions(header, test):
 
 
 # Replaced names, and words that do not occur in plain technical sentences.
-OLD_NAMES = re.compile(r"\bhth_(?:(?:" + "|".join("""tape turn tick slice program bell keep choice outlook luck mix family attend pick
+OLD_NAMES = re.compile(r"\bhth_(?:(?:" + "|".join("""tape turn tick slice bell keep choice outlook luck mix family attend pick
     coming ahead fetch tree8 tree16 spread cores observation rounding sink map_guard text_cut text_cutter text_lexicon text_pairs
     jinja_tick jinja_build planes walk windows fire plan_wish model_wish hand_over studying gpu_passage gpu_piece gpu_tapes
-    gpu_trial gpu_given gpu_filling gpu_notes gpu_play gpu_handoff""".split()) + r")(?:_|\b)|(?:" + "|".join("""op row text form
+    gpu_trial gpu_given gpu_filling gpu_notes gpu_play gpu_handoff""".split()) + r")(?:_|\b)|(?:" + "|".join("""row text form
     limit lost neurons firing gpu_place gpu_where gpu_act gpu_cut gpu_room gpu_grain gpu_leave gpu_inherit""".split()) + r")\b)")
 OLD_WORDS = re.compile(r"\b(?:foretells?|foretold|whoever|nobody|somebody)\b", re.I)
 

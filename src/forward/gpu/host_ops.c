@@ -7,9 +7,10 @@
 /* ---- CPU neurons -------------------------------------------------------------------------------------- */
 
 /* Reads the inputs of a split layer for n tokens from the device-to-host message. */
-static void read_d2h_msg(const hth_gpu *g, hth_step *s, uint32_t n)
+static void read_d2h_msg(const hth_gpu *g, hth_step *s, uint32_t i_layer, uint32_t n)
 {
-    memcpy(s->x_norm, hth_gpu_mapped(g->workspace.d2h_ffn_input),
+    const hth_op *op = hth_fwd_ffn_op(s, i_layer);
+    memcpy(hth_fwd_value(s, op->in[0]), hth_gpu_mapped(g->workspace.d2h_ffn_input),
            (size_t)n * g->model->hparams.d_model * sizeof(float));
 }
 
@@ -54,7 +55,7 @@ static hearth_status run_cold_ffn(hth_gpu *g, hth_step *s, uint32_t i_split_laye
     uint32_t *flag = hth_gpu_mapped(g->workspace.host_sums);
     hth_cold_sums out = {.sums = (int64_t *)(void *)(flag + HTH_HOST_SUMS)};
     hearth_status st = HEARTH_OK;
-    read_d2h_msg(g, s, n);
+    read_d2h_msg(g, s, g->split_layers[i_split_layer], n);
     if (s->bundles) st = stream_cold(g, s, i_split_layer, n, &out, err);
     else compute_cold(g, s, i_split_layer, n, cold, 0, &out);
     if (st != HEARTH_OK) out = (hth_cold_sums){0};
@@ -78,7 +79,7 @@ static void run_partial_ffn(hth_gpu *g, hth_step *s, const hth_weight_stream *p,
     const hth_gpu_layer *l = &g->layers[g->split_layers[chunk->i_split_layer]];
     uint32_t *flag = hth_gpu_mapped(g->workspace.host_sums);
     if (chunk->first_cpu_neuron == hth_gpu_n_streamed(l, p)) {
-        read_d2h_msg(g, s, n);
+        read_d2h_msg(g, s, g->split_layers[chunk->i_split_layer], n);
         g->shared_state = HTH_HOST_SUMS_NONE;
     }
     hth_cold_sums out = {.sums = g->shared_sums, .more = g->shared_state != HTH_HOST_SUMS_NONE};

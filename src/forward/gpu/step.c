@@ -78,7 +78,7 @@ static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint
     block[HTH_STEP_N_TOK] = n;
     block[HTH_STEP_N_WANT] = 0;
     fill_rows(g, s->tokens + first, n);
-    memcpy(hth_gpu_mapped(g->workspace.embedded), s->x + first * d, n * d * sizeof(float));
+    memcpy(hth_gpu_mapped(g->workspace.embedded), hth_fwd_x(s) + first * d, n * d * sizeof(float));
     fill_tables(g, s, first, n, n_row);
     if (n == 1) fill_grids(g, &s->tokens[first]);
 }
@@ -114,7 +114,7 @@ static hearth_status deliver(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n
 {
     size_t d = g->model->hparams.d_model;
     hearth_status st = HEARTH_OK;
-    if (!g->params.head) memcpy(s->x + first * d, hth_gpu_mapped(g->workspace.result), n * d * sizeof(float));
+    if (!g->params.head) memcpy(hth_fwd_x(s) + first * d, hth_gpu_mapped(g->workspace.result), n * d * sizeof(float));
     while (g->params.head && st == HEARTH_OK && next < n) {
         uint32_t n_want = fill_wanted(g, s->tokens + first, n, &next);
         st = emit_logits(g, s, n_want, to, err);
