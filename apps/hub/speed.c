@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/disk_cache.h"
+#include "model/program.h"
 #include "placement/plan_model.h"
 #include "sparse/selector.h"
 
@@ -47,43 +48,34 @@ static const hth_calibration *rates_of(hub_machine *m, hth_type type)
 
 static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->row_size; }
 
-/* Of the router, of the experts that a token uses, and of the shared one. */
-static uint64_t bytes_of_experts(const hth_model *model, const hth_experts *e)
+/* Of a layer's network, or of all else of it, what a token reads. */
+static uint64_t bytes_of_layer(const hth_model *model, uint32_t i, bool of_network)
 {
-    const hth_matrix *matrices[HTH_EXPERT_MATRICES];
-    uint64_t n = e->router.n_expert, all = 0;
-    hth_expert_matrices(e, matrices);
-    for (int i = 0; i < HTH_EXPERT_MATRICES; i++) all += bytes_of(matrices[i]);
-    if (n == 0) return 0;
-    return n * model->hparams.d_model * sizeof *e->router.weight + all / n * e->router.n_used +
-           bytes_of(&e->shared.gate) + bytes_of(&e->shared.up) + bytes_of(&e->shared.down);
-}
-
-/* All matrices of a layer but those of its network. */
-static uint64_t bytes_of_mixers(const hth_model *model, uint32_t i)
-{
-    hth_layer *l = &model->layers[i];
-    const hth_experts *e = &l->experts;
-    const hth_matrix *network[] = {&l->ffn.gate, &l->ffn.up,       &l->ffn.down,   &l->ffn.down_t.rows, &e->gate, &e->up,
-                                   &e->down, &e->down_t.rows, &e->shared.gate, &e->shared.up, &e->shared.down};
-    hth_matrix *all[HTH_LAYER_MATRICES];
+    const hth_program *p = model->program;
     uint64_t size = 0;
-    hth_layer_matrices(l, all);
-    for (int k = 0; k < HTH_LAYER_MATRICES; k++) size += bytes_of(all[k]);
-    for (size_t k = 0; k < sizeof network / sizeof *network; k++) size -= bytes_of(network[k]);
+    for (uint32_t k = p->first_of_layer[i]; k < p->first_of_layer[i + 1]; k++) {
+        const hth_op *op = &p->ops[k];
+        bool is_network = hth_op_is_network(op) || op->kind == HTH_OP_ROUTE;
+        if (is_network == of_network) size += hth_op_cost_of(model, op).size;
+    }
     return size;
 }
 
 /* The matrix whose type stands for the model: that of neurons, or the largest of the first layer. */
 static const hth_matrix *typical_matrix(const hth_model *model)
 {
-    hth_layer *first = &model->layers[0];
+    const hth_layer *first = &model->layers[0];
+    const hth_program *p = model->program;
     const hth_matrix *gate = &first->experts.gate, *up = &first->experts.up;
-    const hth_matrix *best = first->network != HTH_NETWORK_EXPERTS ? &first->ffn.up : gate->n_row > 0 ? gate : up;
-    hth_matrix *all[HTH_LAYER_MATRICES];
-    hth_layer_matrices(first, all);
-    for (int k = 0; first->network == HTH_NETWORK_NONE && k < HTH_LAYER_MATRICES; k++)
-        if (bytes_of(all[k]) > bytes_of(best)) best = all[k];
+    const hth_matrix *best = first->network != HTH_NETWORK_EXPERTS ? &first->ffn.up
+                             : gate->n_row > 0                     ? gate
+                                                                   : up;
+    for (uint32_t k = p->first_of_layer[0]; first->network == HTH_NETWORK_NONE && k < p->first_of_layer[1];
+         k++) {
+        const hth_op_weights w = hth_op_weights_of(model, &p->ops[k]);
+        for (uint32_t j = 0; j < w.n; j++)
+            if (bytes_of(w.matrix[j]) > bytes_of(best)) best = w.matrix[j];
+    }
     return best;
 }
 
@@ -91,15 +83,14 @@ static const hth_matrix *typical_matrix(const hth_model *model)
 static bool describe_layer(const hth_model *model, uint32_t i, hearth_selector selector, hth_plan_layer *out)
 {
     const hth_layer *l = &model->layers[i];
-    uint64_t ffn = bytes_of(&l->ffn.gate) + bytes_of(&l->ffn.up) + bytes_of(&l->ffn.down) +
-                   bytes_of(&l->ffn.down_t.rows) + bytes_of_experts(model, &l->experts);
+    uint64_t ffn = bytes_of_layer(model, i, true);
     bool divides = l->ffn.down_t.rows.n_row > 0 && selector != HEARTH_SELECTOR_DENSE;
     uint32_t n = divides ? (uint32_t)hth_n_cluster(l->ffn.d_ff) : 0;
     double *share = hth_alloc(n, sizeof *share);
     for (uint32_t k = 0; share && k < n; k++)
         share[k] =
             hth_calibration_share(selector, l->ffn.gate.n_row > 0, hth_plan_active_share(l, k, selector));
-    *out = (hth_plan_layer){.attention_bytes = bytes_of_mixers(model, i) + (divides ? 0 : ffn),
+    *out = (hth_plan_layer){.attention_bytes = bytes_of_layer(model, i, false) + (divides ? 0 : ffn),
                             .cluster_bytes = {[HTH_PLAN_HOST] = divides ? (ffn + n - 1) / n : 0},
                             .n_cluster = n,
                             .share = share};
@@ -109,7 +100,7 @@ static bool describe_layer(const hth_model *model, uint32_t i, hearth_selector s
 }
 
 static double cpu_seconds(const hth_model *model, const hth_plan_model *plan_model, hearth_selector selector,
-                    const hth_calibration *rates)
+                          const hth_calibration *rates)
 {
     hth_plan_machine machine;
     hth_plan plan;
@@ -121,7 +112,8 @@ static double cpu_seconds(const hth_model *model, const hth_plan_model *plan_mod
         divisions[i] = (hth_plan_division){.attention = HTH_HOME_HOST};
         divisions[i].n_cluster[HTH_HOME_HOST] = plan_model->layers[i].n_cluster;
     }
-    hth_calibration_machine(rates, selector, model->layers[0].ffn.gate.n_row > 0, HTH_ESTIMATE_MEDIAN, &machine);
+    hth_calibration_machine(rates, selector, model->layers[0].ffn.gate.n_row > 0, HTH_ESTIMATE_MEDIAN,
+                            &machine);
     if (divisions &&
         hth_plan_evaluate(plan_model, &machine, &options, divisions, false, &plan, &ignored) == HEARTH_OK) {
         seconds = plan.seconds;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "placement/policy.h"
 #include "forward/gpu/shader_params.h"
+#include "model/program.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -82,15 +83,15 @@ const char *hth_engine_gpu_status(const hearth_model *m)
 /* Number of rows of a matrix on a device with these offload parameters. The CPU has the rows after them. */
 static uint64_t rows_of_part(const hth_model *model, const hth_offload_params *params, const hth_matrix *w)
 {
+    const hth_program *p = model->program;
     if (w == &model->output) return params->head ? w->n_row : 0;
-    for (uint32_t i = params->first_layer; i < params->end_layer; i++) {
-        hth_layer *l = &model->layers[i];
-        hth_matrix *all[HTH_LAYER_MATRICES];
-        hth_layer_matrices(l, all);
-        if (w == &l->ffn.gate || w == &l->ffn.up || w == &l->ffn.down_t.rows) return params->n_hot[i];
-        for (int k = 0; k < HTH_LAYER_MATRICES; k++)
-            if (w == all[k]) return w->n_row;
-        if (w == &l->ffn.predictor.in || w == &l->ffn.predictor.out) return w->n_row;
+    for (uint32_t i = p->first_of_layer[params->first_layer]; i < p->first_of_layer[params->end_layer]; i++) {
+        const hth_op *op = &p->ops[i];
+        const hth_op_weights weights = hth_op_weights_of(model, op);
+        const hth_ffn *f = op->kind == HTH_OP_FFN ? &model->layers[op->layer].ffn : NULL;
+        for (uint32_t k = 0; k < weights.n; k++)
+            if (w == weights.matrix[k]) return f && w != &f->down ? params->n_hot[op->layer] : w->n_row;
+        if (f && (w == &f->predictor.in || w == &f->predictor.out)) return w->n_row;
     }
     return 0;
 }

@@ -486,14 +486,10 @@ void hth_engine_unload(hearth_model *m)
 
 void hth_engine_unbind_rows(hearth_model *m, const hth_gpu *gpu)
 {
-    for (uint32_t i = 0; i < hth_gpu_end_layer(gpu); i++) {
-        hth_layer *l = &m->model->layers[i];
-        hth_matrix *all[HTH_LAYER_MATRICES];
-        hth_layer_matrices(l, all);
-        for (int k = 0; k < HTH_LAYER_MATRICES; k++)
-            if (!hth_engine_is_streamed(m, all[k])) all[k]->data = NULL;
-        hth_predictor *p = &l->ffn.predictor;
-        if (p->in.n_row > 0 && !m->predictors) p->in.data = p->out.data = NULL;
+    for (size_t i = 0; i < m->model->n_binding; i++) {
+        const hth_binding *b = &m->model->bindings[i];
+        if (!b->matrix || b->layer >= hth_gpu_end_layer(gpu)) continue;
+        if (!hth_engine_is_streamed(m, b->matrix) && !hth_engine_is_from_sidecar(m, b->matrix)) b->matrix->data = NULL;
     }
     if (hth_gpu_has_head(gpu) && !m->model->tied) m->model->output.data = NULL;
 }

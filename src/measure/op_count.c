@@ -2,35 +2,30 @@
 #include "measure/op_count.h"
 
 #include "engine/engine.h"
+#include "model/program.h"
 
-/* part of all: of the rows of a matrix */
-static void add_part(hth_op_count *work, const hth_matrix *m, uint64_t part, uint64_t all)
+static void add_op(hth_op_count *work, const hth_model *m, const hth_op *op)
 {
-    if (m->n_row == 0) return;
-    uint64_t n = (uint64_t)m->n_row / all * part * m->n_col;
-    const hth_type_info *type = hth_type_find((uint32_t)m->type);
-    if (type && type->quantised) work->int8 += n;
-    else work->f32 += n;
+    const hth_op_weights w = hth_op_weights_of(m, op);
+    for (uint32_t i = 0; i < w.n; i++) {
+        uint64_t n = (uint64_t)w.matrix[i]->n_row / w.n_slice * w.n_used * w.matrix[i]->n_col;
+        const hth_type_info *type = hth_type_find((uint32_t)w.matrix[i]->type);
+        if (type && type->quantised) work->int8 += n;
+        else work->f32 += n;
+    }
 }
-
-static void add_matrix(hth_op_count *work, const hth_matrix *m) { add_part(work, m, 1, 1); }
 
 hth_op_count hth_op_count_prompt(const hearth_model *model, uint64_t n_token)
 {
     hth_op_count work = {0};
-    for (uint32_t i = 0; i < model->model->hparams.n_layer; i++) {
-        hth_matrix *all[HTH_LAYER_MATRICES];
-        hth_layer_matrices(&model->model->layers[i], all);
-        const hth_experts *e = &model->model->layers[i].experts;
-        for (size_t k = 0; k < HTH_LAYER_MATRICES; k++)
-            if (hth_experts_have(e, all[k])) /* slices of others are heads, all of which are used */
-                add_part(&work, all[k], e->router.n_used, e->router.n_expert);
-            else add_matrix(&work, all[k]);
-    }
+    const hth_model *m = model->model;
+    const hth_program *p = m->program;
+    uint32_t end = p->first_of_layer[m->hparams.n_layer];
+    for (uint32_t i = p->first_of_layer[0]; i < end; i++) add_op(&work, m, &p->ops[i]);
     work.int8 *= n_token;
     work.f32 *= n_token;
-    const hth_model *m = model->model;
-    if (n_token > 0) add_matrix(&work, m->tied ? &m->token_embd : &m->output);
+    for (uint32_t i = end; i < p->n_op && n_token > 0; i++)
+        add_op(&work, m, &p->ops[i]); /* of the last token alone */
     return work;
 }
 

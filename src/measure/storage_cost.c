@@ -3,6 +3,7 @@
 #include "measure/storage_cost.h"
 
 #include "base/alloc.h"
+#include "model/program.h"
 #include "placement/plan_model.h"
 
 /* Jobs of the thread pool: of a mixer and what surrounds it; of a router and of a wave of experts; of a dense network.
@@ -152,17 +153,12 @@ static double *cost_bundles(const costing *c, uint32_t i_layer, hth_layer_cost *
 /* All matrices of a layer but those of its network. */
 static double cost_mixers(const costing *c, uint32_t i)
 {
-    hth_layer *l = &c->m->model->layers[i];
-    const hth_experts *e = &l->experts;
-    const hth_matrix *const network[] = {&l->ffn.gate,    &l->ffn.up,    &l->ffn.down,   &l->ffn.down_t.rows,
-                                         &e->gate,        &e->up,        &e->down,       &e->down_t.rows,
-                                         &e->shared.gate, &e->shared.up, &e->shared.down};
-    hth_matrix *all[HTH_LAYER_MATRICES];
+    const hth_program *p = c->m->model->program;
     double sum = MIXER_JOBS * c->machine->job;
-    hth_layer_matrices(l, all);
-    for (int k = 0; k < HTH_LAYER_MATRICES; k++) sum += all[k]->n_row > 0 ? of_packed(c, all[k]) : 0.0;
-    for (size_t k = 0; k < sizeof network / sizeof *network; k++)
-        sum -= network[k]->n_row > 0 ? of_packed(c, network[k]) : 0.0;
+    for (uint32_t k = p->first_of_layer[i]; k < p->first_of_layer[i + 1]; k++) {
+        const hth_op_weights w = hth_op_weights_of(c->m->model, &p->ops[k]);
+        for (uint32_t j = 0; j < w.n && !hth_op_is_network(&p->ops[k]); j++) sum += of_packed(c, w.matrix[j]);
+    }
     return sum;
 }
 

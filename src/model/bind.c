@@ -420,6 +420,7 @@ hearth_status hth_bind_layer(hth_binder *b, uint32_t i, const hth_layer_sizes *s
     const hth_expert_rule *rule = &h->arch->experts;
     hth_layer *l = &b->model->layers[i];
     hearth_status st;
+    b->layer = i;
     l->attn.n_head = sizes->n_head, l->attn.n_head_kv = sizes->n_head_kv;
     l->ffn.d_ff = sizes->d_ff, l->attn.window = sizes->window, l->attn.rotates = sizes->rotates;
     l->attn.chunk = sizes->chunk, l->attn.d_value = h->d_value;
@@ -446,6 +447,7 @@ static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
 {
     hth_model *m = b->model;
     hearth_status st;
+    b->layer = m->hparams.n_layer;
     if ((st = hth_bind_allocate(b)) != HEARTH_OK) return st;
     if ((st = check_block_count(b)) != HEARTH_OK) return st;
     if ((st = decide_parallel(b)) != HEARTH_OK) return st;
@@ -459,6 +461,7 @@ static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
     if ((st = bind_layer_embeddings(b)) != HEARTH_OK) return st;
     for (uint32_t i = 0; i < m->hparams.n_layer; i++)
         if ((st = hth_bind_layer(b, i, &sizes[i])) != HEARTH_OK) return st;
+    b->layer = m->hparams.n_layer;
     if (m->hparams.n_stream > 0 && (st = hth_bind_output_connection(b)) != HEARTH_OK) return st;
     st = bind_head(b);
     return st == HEARTH_OK ? bind_rank_head(b) : st;

@@ -12,6 +12,7 @@ typedef struct hth_binder {
     hth_model *model;
     hearth_error *err;
     uint32_t first_block; /* of the file: layer 0 */
+    uint32_t layer;       /* that is bound; n_layer: none */
     uint32_t d_head;      /* of layers without a window */
     char name[64]; /* of the tensor that was last looked for, for messages */
 } hth_binder;

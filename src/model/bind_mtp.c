@@ -69,6 +69,7 @@ hearth_status hth_model_open_mtp(const hth_model *of, hth_model **out, hearth_er
     if (st == HEARTH_OK) st = hth_bind_allocate(&b);
     if (st == HEARTH_OK && (st = hth_bind_layer(&b, 0, size)) == HEARTH_ERROR_FORMAT)
         st = add_lacking(lacking, err);
+    b.layer = m->hparams.n_layer;
     if (st == HEARTH_OK) st = bind_ends(&b);
     if (st == HEARTH_OK) st = hth_program_build(m, err);
     if (st == HEARTH_OK) *out = m;

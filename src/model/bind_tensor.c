@@ -36,6 +36,7 @@ static void remember(hth_binder *b, hth_binding binding)
     hth_model *m = b->model;
     if (binding.vector) *binding.vector = m->ones;
     assert(m->n_binding < (size_t)m->hparams.n_layer * HTH_BINDINGS_PER_LAYER + HTH_BINDINGS_BESIDES);
+    binding.layer = b->layer;
     m->bindings[m->n_binding++] = binding;
     m->weight_size += binding.size;
     hth_bind_note_used(m, binding.tensor);

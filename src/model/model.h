@@ -433,25 +433,6 @@ typedef struct hth_layer {
     size_t state_sizes[HTH_N_STATE]; /* bytes that the mixer keeps per sequence, beside keys and values; 0: none */
 } hth_layer;
 
-/* The matrices of a layer but for its predictor's; absent ones too. */
-enum { HTH_LAYER_MATRICES = 52 };
-static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MATRICES])
-{
-    hth_experts *e = &l->experts;
-    hth_matrix *const these[] = {
-        &l->attn.q,   &l->attn.k, &l->attn.v, &l->attn.o,      &l->attn.gate,  &l->ffn.gate,    &l->ffn.up,
-        &l->ffn.down, &e->gate,   &e->up,     &e->down,        &e->shared.gate, &e->shared.up,  &e->shared.down,
-        &l->ffn.down_t.rows, &e->down_t.rows, &l->short_conv.in, &l->short_conv.out, &l->delta_net.qkv, &l->delta_net.gate,
-        &l->delta_net.beta, &l->delta_net.decay, &l->delta_net.out, &l->latent.q_a, &l->latent.q_b, &l->latent.kv_a,
-        &l->latent.k_b, &l->latent.v_b, &l->embedding.gate, &l->embedding.proj,
-        &l->kda.q, &l->kda.k, &l->kda.v, &l->kda.beta, &l->kda.decay_a, &l->kda.decay_b, &l->kda.gate_a,
-        &l->kda.gate_b, &l->kda.out, &l->ssm.gate, &l->ssm.x, &l->ssm.dt_low, &l->ssm.b, &l->ssm.c, &l->ssm.dt,
-        &l->ssm.out, &l->compressed.q_a, &l->compressed.q_b, &l->compressed.kv, &l->compressed.o_a,
-        &l->compressed.values, &l->compressed.scores};
-    _Static_assert(sizeof these / sizeof *these == HTH_LAYER_MATRICES, "a matrix of a layer is left out");
-    for (int i = 0; i < HTH_LAYER_MATRICES; i++) all[i] = these[i];
-}
-
 static inline bool hth_ffn_is_transposed(const hth_ffn *f) { return f->down_t.rows.n_row > 0; }
 
 /* The down matrix of a layer whose rows are those of neurons. A layer has one at most; n_row 0: none. */
@@ -472,6 +453,7 @@ typedef struct hth_mtp_input {
 typedef struct hth_binding {
     const hth_gguf *file; /* the model's file, or a sidecar */
     const hth_gguf_tensor *tensor;
+    uint32_t layer; /* n_layer: of none */
     hth_matrix *matrix;
     const float **vector; /* n floats, converted */
     size_t n;

@@ -177,6 +177,22 @@ struct hth_program {
 bool hth_op_is_by_row(hth_op_kind kind);
 const char *hth_op_name(hth_op_kind kind);
 
+/* The matrices of an operation, but for a predictor's, of which a token uses n_used / n_slice of the rows: all, or those of
+ * the experts that are chosen for it. */
+enum { HTH_OP_MATRICES = 4 };
+typedef struct hth_op_weights {
+    const hth_matrix *matrix[HTH_OP_MATRICES];
+    uint32_t n, n_used, n_slice;
+} hth_op_weights;
+hth_op_weights hth_op_weights_of(const hth_model *m, const hth_op *op);
+/* Bytes of them, of the weights of a router, and the multiply-adds with them, all of a token. */
+typedef struct hth_op_cost {
+    uint64_t size, multiply_adds;
+} hth_op_cost;
+hth_op_cost hth_op_cost_of(const hth_model *m, const hth_op *op);
+/* Whether it is a dense network or experts: what may be divided, or read when it is needed. */
+static inline bool hth_op_is_network(const hth_op *op) { return op->kind == HTH_OP_FFN || op->kind == HTH_OP_EXPERTS; }
+
 /* program.c: builds m->program, in its arena; after the tensors were bound. MEMORY. */
 hearth_status hth_program_build(hth_model *m, hearth_error *err);
 

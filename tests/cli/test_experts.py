@@ -20,6 +20,23 @@ def inspected(path):
 # ---- inspect ---------------------------------------------------------------------------------------------
 
 
+
+@case
+def inspect_shows_the_operations_of_a_model():
+    path = mixture("qwen3moe")
+    ops = json.loads(good("inspect", path, "--program", "--json").stdout)["program"]
+    layer = [op["operation"] for op in ops if op.get("layer") == 1]
+    check(layer == ["norm", "product", "heads", "attend", "product", "norm", "route", "experts", "settle"], layer)
+    shown = {t["name"]: t for t in inspected(path)["tensors"]}
+    experts = next(op for op in ops if op["operation"] == "experts")
+    used = sum(shown[name]["dims"][0] * shown[name]["dims"][1] for name in experts["weights"]) * 3  # of 8
+    check(experts["multiply_adds"] == used and experts["bytes"] == 4 * used, experts)
+    check(sorted(w for op in ops for w in op["weights"]) ==
+          sorted(n for n, t in shown.items() if len(t["dims"]) > 1 and "gate_inp" not in n and "token_embd" not in n), "matrices")
+    text = good("inspect", path, "--program").stdout.decode()
+    check(text.count("| product |") == 5 and f"{len(ops)} operations" in text, text)
+
+
 @case
 def inspect_counts_what_a_token_uses():
     for name in MIXTURES:

@@ -10,6 +10,7 @@ static const option_spec options[] = {
     OPT_FLAG("all", 0, "show arrays and texts whole, and every tensor"),
     OPT_FLAG("check", 0, "read every weight; fail if one is not finite"),
     OPT_UINT("threads", 't', "N", 1, 256, "threads of --check; default: one for each core"),
+    OPT_FLAG("program", 0, "show the operations that the model computes for a token"),
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
@@ -55,7 +56,9 @@ static int run(const args *a)
         file_info_gather(&f, a, file);
         const hearth_error *lack = out_of_memory(&f);
         if (lack) code = report(lack);
+        else if (f.program && !f.model) code = report(&f.why_not);
         else if (args_has(a, "json")) inspect_print_json(&f);
+        else if (f.program) inspect_print_program(f.model);
         else inspect_print(&f);
         facts_free(&f);
     }

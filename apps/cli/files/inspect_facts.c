@@ -128,7 +128,7 @@ static void read_tokenizer(facts *f)
 
 void file_info_gather(facts *f, const args *a, const hth_gguf *file)
 {
-    *f = (facts){.file = file, .all = args_has(a, "all")};
+    *f = (facts){.file = file, .all = args_has(a, "all"), .program = args_has(a, "program")};
     sum_tensors(f);
     estimate(f, a);
     read_tokenizer(f);

@@ -24,7 +24,8 @@ typedef enum role {
 
 typedef struct facts {
     const hth_gguf *file;
-    bool all; /* shows arrays, texts and tensors completely */
+    bool all;     /* shows arrays, texts and tensors completely */
+    bool program; /* shows the operations of the model */
     tensor_sum types[HTH_TYPE_LIMIT], roles[N_ROLE];
 
     hth_model *model; /* NULL: it cannot be run */
@@ -68,6 +69,9 @@ void inspect_print_sidecar(const facts *f);
 void inspect_json_sidecar(json *j, const facts *f);
 
 void inspect_print(const facts *f);
+/* inspect_program.c: as a table; as a member of an object. */
+void inspect_print_program(const hth_model *m);
+void inspect_write_program(json *j, const hth_model *m);
 void inspect_print_json(const facts *f);
 
 #endif

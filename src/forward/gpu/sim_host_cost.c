@@ -35,13 +35,13 @@ void hth_gpu_sim_host_cost_chunk(hth_gpu *g, const hth_stream_chunk *p)
 void hth_gpu_sim_host_cost_rest(hth_gpu *g, const hth_step *s, bool logits)
 {
     const hth_model *m = g->model;
+    const hth_program *p = m->program;
     uint64_t bytes = 0;
     while (g->next) g = g->next;
     if (hth_device_get_info(g->device)->host_rate == 0.0 || s->n_tok == 0) return;
-    for (uint32_t i = g->params.end_layer; i < m->hparams.n_layer; i++) {
-        hth_matrix *all[HTH_LAYER_MATRICES];
-        hth_layer_matrices(&m->layers[i], all);
-        for (int k = 0; k < HTH_LAYER_MATRICES; k++) bytes += bytes_of(all[k]);
+    for (uint32_t i = p->first_of_layer[g->params.end_layer]; i < p->first_of_layer[m->hparams.n_layer]; i++) {
+        const hth_op_weights w = hth_op_weights_of(m, &p->ops[i]);
+        for (uint32_t k = 0; k < w.n; k++) bytes += bytes_of(w.matrix[k]); /* of experts all: nothing says which are chosen */
     }
     if (logits && !g->params.head) bytes += bytes_of(m->tied ? &m->token_embd : &m->output);
     pthread_mutex_lock(&g->step_lock);
