@@ -94,7 +94,7 @@ static bool measure(const hth_token_trie *trie, const char *name, const hearth_c
     double open_us = (double)(cpu_ns() - start) * 1e-3;
     int n = 0, n_text = 0;
     while (st == HEARTH_OK && n < N_TOKEN) {
-        if (!c || hearth_constraint_get_end(c) == HEARTH_CONSTRAINT_ENDS) {
+        if (!c || hearth_constraint_get_end(c) == HEARTH_CONSTRAINT_COMPLETE) {
             hearth_constraint_close(c);
             st = hearth_constraint_copy(all, &c, &err);
             n_text++;

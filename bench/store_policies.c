@@ -107,11 +107,11 @@ static uint64_t replay(const trace *t, hth_store_policy policy, uint64_t memory,
     for (size_t i = 0; i < t->n_use; i += t->n_used) {
         size_t n = t->n_used;
         for (uint32_t j = 0; j < t->n_used; j++) asked[j] = t->uses[i + j];
-        hth_store_ask(store, asked, n);
+        hth_store_request(store, asked, n);
         while (n > 0) {
             hth_store_view view;
-            check(hth_store_take(store, asked, &n, true, &view, &err), &err);
-            hth_store_give(store, view.i_item);
+            check(hth_store_acquire(store, asked, &n, true, &view, &err), &err);
+            hth_store_release(store, view.i_item);
         }
         if ((i / t->n_used + 1) % t->n_layer == 0) hth_store_advance(store, 1);
     }

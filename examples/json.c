@@ -60,7 +60,7 @@ static hearth_status write_json(extraction *x, const int32_t *ids, size_t n, hea
     usage.size = sizeof usage;
     hearth_status status = hearth_generate(x->session, &options, &usage, err);
     putchar('\n');
-    if (!status && hearth_constraint_get_end(x->constraint) == HEARTH_CONSTRAINT_GOES_ON) {
+    if (!status && hearth_constraint_get_end(x->constraint) == HEARTH_CONSTRAINT_INCOMPLETE) {
         status = HEARTH_ERROR_CONTEXT;
         snprintf(err->message, sizeof err->message, "the JSON is not complete: %s", hearth_end_name(usage.end));
     }

@@ -99,9 +99,9 @@ HEARTH_API hearth_status hearth_constraint_accept(hearth_constraint *constraint,
 HEARTH_API const char *hearth_constraint_get_notes(const hearth_constraint *constraint);
 
 typedef enum hearth_constraint_end {
-    HEARTH_CONSTRAINT_GOES_ON = 0, /* the text is not complete */
-    HEARTH_CONSTRAINT_MAY_END,     /* it is, but more can follow */
-    HEARTH_CONSTRAINT_ENDS,        /* it is, and nothing but an end of generation can follow */
+    HEARTH_CONSTRAINT_INCOMPLETE = 0, /* the text is not complete */
+    HEARTH_CONSTRAINT_ACCEPTING,     /* it is, but more can follow */
+    HEARTH_CONSTRAINT_COMPLETE,        /* it is, and nothing but an end of generation can follow */
 } hearth_constraint_end;
 
 /* Returns whether the text is complete. NULL: GOES_ON.

@@ -334,15 +334,15 @@ bool hth_constraint_accept_bytes(hearth_constraint *c, const char *bytes, size_t
 
 hearth_constraint_end hearth_constraint_get_end(const hearth_constraint *c)
 {
-    if (!c) return HEARTH_CONSTRAINT_GOES_ON;
+    if (!c) return HEARTH_CONSTRAINT_INCOMPLETE;
     shared *s = c->shared;
     pthread_mutex_lock(&s->lock);
     bool may_end = c->has_ended || hth_automaton_may_end(&s->automaton, c->state);
     bool may_go_on = !c->has_ended && hth_automaton_may_go_on(&s->automaton, c->state);
     pthread_mutex_unlock(&s->lock);
-    return !may_end    ? HEARTH_CONSTRAINT_GOES_ON
-           : may_go_on ? HEARTH_CONSTRAINT_MAY_END
-                       : HEARTH_CONSTRAINT_ENDS;
+    return !may_end    ? HEARTH_CONSTRAINT_INCOMPLETE
+           : may_go_on ? HEARTH_CONSTRAINT_ACCEPTING
+                       : HEARTH_CONSTRAINT_COMPLETE;
 }
 
 const char *hearth_constraint_get_notes(const hearth_constraint *c)

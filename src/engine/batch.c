@@ -104,11 +104,11 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint3
     if (st == HEARTH_OK) st = hth_engine_need_model(model, "a batch", err);
     if (st != HEARTH_OK) return st;
     size_t size = hth_batch_size(model, n_tok, n_thread, model->selector, model->streamed.reader != NULL);
-    st = hth_engine_take_memory(hth_engine_mutable(model), size, err);
+    st = hth_engine_reserve(hth_engine_mutable(model), size, err);
     if (st != HEARTH_OK) return st;
     st = hth_batch_open_own(model, n_tok, n_thread, false, HEARTH_SELECTOR_AUTO, out, err);
     if (st == HEARTH_OK) (*out)->size = size;
-    else hth_engine_give_memory(hth_engine_mutable(model), size);
+    else hth_engine_release(hth_engine_mutable(model), size);
     return st;
 }
 
@@ -136,7 +136,7 @@ void hearth_batch_close(hearth_batch *b)
     hth_free(b->n_active);
     hth_free(b->entries);
     hth_free(b->tokens);
-    hth_engine_give_memory(hth_engine_mutable(b->model), b->size);
+    hth_engine_release(hth_engine_mutable(b->model), b->size);
     hth_engine_release_model(b->model);
     hth_free(b);
 }
@@ -183,7 +183,7 @@ hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *t
     if (s->pending_in) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session is already in a batch");
     if (n == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "n is 0; a session has at least one token in a batch");
-    hth_session_settle(s);
+    hth_session_discard_draft(s);
     if (n > b->n_tok_max - b->n_tok)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu more tokens do not fit into a batch of %u", n,
                         b->n_tok_max);
@@ -337,7 +337,7 @@ static hearth_status rebuild_cache(hearth_batch *b, hearth_session *s, uint32_t 
         st = run_prepared(b, tokens, k, NULL, NULL, device_failed, err);
     }
     if (st == HEARTH_OK)
-        hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED); /* callers return here again */
+        hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_EXPLICIT); /* callers return here again */
     hth_free(tokens);
     return st;
 }
@@ -451,12 +451,12 @@ static void end_entry(const struct batch_entry *e)
 {
     hearth_session *s = e->session;
     uint32_t n = e->n_token - e->n_draft;
-    if (n > 1) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
+    if (n > 1) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_EXPLICIT);
     s->position += n;
     if (e->wants) hth_session_take_logits(s);
     else s->has_logits = false;
     if (e->n_draft == 0) return;
-    s->n_ahead = e->n_draft, s->ahead = e->rows;
+    s->n_draft_pending = e->n_draft, s->ahead = e->rows;
     hth_sequence_set_ahead(&s->seq, e->n_draft, e->states);
     hth_speculation_note_step(s, e->n_draft);
 }

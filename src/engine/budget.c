@@ -153,7 +153,7 @@ static hearth_status refuse(const hearth_model *m, uint64_t size, hearth_error *
                     hth_format_bytes(b->limit).text);
 }
 
-hearth_status hth_engine_take_memory(hearth_model *m, uint64_t size, hearth_error *err)
+hearth_status hth_engine_reserve(hearth_model *m, uint64_t size, hearth_error *err)
 {
     if (m->part_of) m = m->part_of;
     hth_budget *b = &m->budget;
@@ -170,7 +170,7 @@ hearth_status hth_engine_take_memory(hearth_model *m, uint64_t size, hearth_erro
     return st;
 }
 
-void hth_engine_give_memory(hearth_model *m, uint64_t size)
+void hth_engine_release(hearth_model *m, uint64_t size)
 {
     if (m->part_of) m = m->part_of;
     hth_budget *b = &m->budget;
@@ -189,7 +189,7 @@ hearth_status hth_engine_open_pages(hearth_model *m, hearth_kv_type kv, uint32_t
     hearth_status st = hth_engine_kv_pool(m, kv, &pool, err);
     if (st != HEARTH_OK) return st;
     if (!hth_kv_size(m->model, kv, n_position, &bytes)) bytes = SIZE_MAX;
-    if ((st = hth_engine_take_memory(m, bytes, err)) != HEARTH_OK) return st;
+    if ((st = hth_engine_reserve(m, bytes, err)) != HEARTH_OK) return st;
     *size = bytes;
     if (hth_kv_budget_open(pages, pool, n_position) == HTH_KV_RESERVED) return HEARTH_OK;
     pages->pool = NULL;
@@ -200,7 +200,7 @@ hearth_status hth_engine_open_pages(hearth_model *m, hearth_kv_type kv, uint32_t
 void hth_engine_close_pages(hearth_model *m, hth_kv_budget *pages, uint64_t size)
 {
     if (pages->pool) hth_kv_budget_close(pages);
-    hth_engine_give_memory(m, size);
+    hth_engine_release(m, size);
 }
 
 /* ---- weights that come back from a device --------------------------------------------------------- */
@@ -231,7 +231,7 @@ hearth_status hth_engine_change_fixed(hearth_model *m, uint64_t fixed, hearth_er
         b->fixed = fixed;
         b->cap.now = b->cap.now == b->cap.max ? max : hth_min_u64(b->cap.now, max);
         b->cap.max = max;
-        if (m->streamed.store) hth_store_move(m->streamed.store, m->elsewhere, size_of_store(b));
+        if (m->streamed.store) hth_store_move(m->streamed.store, m->on_device, size_of_store(b));
         divide(m, "the device computes another part");
     }
     pthread_mutex_unlock(&b->lock);

@@ -13,7 +13,7 @@
 /* Counts memory within the limit of the model. */
 static hearth_status take(hearth_model *m, uint64_t size, hearth_error *err)
 {
-    if (hth_engine_take_memory(m, size, NULL) == HEARTH_OK) return HEARTH_OK;
+    if (hth_engine_reserve(m, size, NULL) == HEARTH_OK) return HEARTH_OK;
     return hth_fail(
         err, HEARTH_ERROR_MEMORY, "%s: a constraint of %s (%" PRIu64 " bytes) exceeds the limit of %s",
         hth_gguf_path(m->file), hth_format_bytes(size).text, size, hth_format_bytes(m->budget.limit).text);
@@ -45,7 +45,7 @@ void hth_engine_close_trie(hearth_model *m)
 
 static void give_back(void *model)
 {
-    hth_engine_give_memory(model, HTH_CONSTRAINT_BYTES);
+    hth_engine_release(model, HTH_CONSTRAINT_BYTES);
     hth_engine_release_model(model);
 }
 

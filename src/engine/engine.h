@@ -82,7 +82,7 @@ struct hearth_model {
     /* Weights that are read when they are needed (streaming.c). */
     hth_streamed streamed; /* reader NULL: all matrices are in memory */
     uint32_t n_item;     /* of the store */
-    uint8_t *elsewhere;  /* [n_item] those on the device */
+    uint8_t *on_device;  /* [n_item] those on the device */
     uint32_t n_streamed; /* the others */
     hth_arena streamed_tables;
     hth_budget budget;
@@ -211,9 +211,9 @@ uint32_t hth_engine_n_in_memory(const hearth_model *m);
 
 /* budget.c: counts a session or batch of `size` bytes, for which the store gives way. MEMORY: even then it exceeds the
  * limit. */
-hearth_status hth_engine_take_memory(hearth_model *m, uint64_t size, hearth_error *err);
-void hth_engine_give_memory(hearth_model *m, uint64_t size);
-/* Beside sessions and the store, `fixed` bytes are needed from now on, and the store has the items of m->elsewhere.
+hearth_status hth_engine_reserve(hearth_model *m, uint64_t size, hearth_error *err);
+void hth_engine_release(hearth_model *m, uint64_t size);
+/* Beside sessions and the store, `fixed` bytes are needed from now on, and the store has the items of m->on_device.
  * MEMORY: that exceeds the limit. */
 hearth_status hth_engine_change_fixed(hearth_model *m, uint64_t fixed, hearth_error *err);
 /* budget.c: pages of a cache for n_position positions, which sequences share; *size: what counts them. Both are zero

@@ -112,7 +112,7 @@ static hearth_status next_token(generation *g, hearth_error *err)
     if (!goes_on) *end = HEARTH_END_FUNCTION;
     else if (ends) *end = HEARTH_END_TOKEN;
     else if (g->text.i_stop < g->text.n_stop) *end = HEARTH_END_STOP_TEXT;
-    else if (o->constraint && hearth_constraint_get_end(o->constraint) == HEARTH_CONSTRAINT_ENDS)
+    else if (o->constraint && hearth_constraint_get_end(o->constraint) == HEARTH_CONSTRAINT_COMPLETE)
         *end = HEARTH_END_COMPLETE;
     else if (s->position == hearth_session_n_ctx(s)) *end = HEARTH_END_CONTEXT;
     else if ((st = hth_session_eval(s, &part.token, 1, err)) == HEARTH_OK && g->usage.n_generated == o->max_token)

@@ -34,7 +34,7 @@ static void bump_generation(hearth_model *m, const char *why)
 /* gpu: whose bit exactness is logged. */
 static void evict_all(hearth_model *m, const hth_gpu *gpu, const char *why)
 {
-    hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on on the CPU%s%s", hth_gguf_path(m->file), why,
+    hth_log(HEARTH_LOG_WARN, "%s: %s; continuing on the CPU%s%s", hth_gguf_path(m->file), why,
             hth_gpu_is_bit_exact(gpu) ? "" : ", and texts may differ from here on: ", hth_gpu_bit_exact_reason(gpu));
     m->lost = true;
     for (int i = 0; i < HTH_N_KV_TYPE; i++)

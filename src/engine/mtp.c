@@ -45,7 +45,7 @@ static hearth_status open_block(hearth_model *m, hearth_model **out, hearth_erro
     if (st == HEARTH_OK)
         st = hth_selector_choose(b->model, HEARTH_SELECTOR_DENSE, &b->selector, &b->selector_why, err);
     if (st == HEARTH_OK) size = counted_size(m, b);
-    if (st == HEARTH_OK) st = hth_engine_take_memory(m, size, err);
+    if (st == HEARTH_OK) st = hth_engine_reserve(m, size, err);
     if (st != HEARTH_OK) {
         close_block(b);
         return st;
@@ -56,7 +56,7 @@ static hearth_status open_block(hearth_model *m, hearth_model **out, hearth_erro
         *out = b;
         return HEARTH_OK;
     }
-    hth_engine_give_memory(m, size);
+    hth_engine_release(m, size);
     close_block(b);
     return st;
 }
@@ -83,7 +83,7 @@ void hth_engine_drop_mtp(hearth_model *m)
 {
     pthread_mutex_lock(&m->mtp_lock);
     if (--m->n_mtp_user == 0) {
-        hth_engine_give_memory(m, counted_size(m, m->mtp));
+        hth_engine_release(m, counted_size(m, m->mtp));
         hth_engine_close_mtp(m);
     }
     pthread_mutex_unlock(&m->mtp_lock);

@@ -37,7 +37,7 @@ static hearth_status open_session(const hearth_model *model, const hearth_sessio
     hth_kv_pool *pool;
     uint64_t size =
         hth_session_size(model, &o, budget, model->streamed.reader != NULL); /* 0: the sequence is refused */
-    if (st == HEARTH_OK) st = hth_engine_take_memory(hth_engine_mutable(model), size, err);
+    if (st == HEARTH_OK) st = hth_engine_reserve(hth_engine_mutable(model), size, err);
     if (st == HEARTH_OK) s->size = size;
     if (st == HEARTH_OK) st = hth_engine_kv_pool(hth_engine_mutable(model), o.kv, &pool, err);
     const hth_sequence_options sequence = hth_session_sequence_options(&o, budget, n_ctx, n_tok);
@@ -98,7 +98,7 @@ hearth_status hearth_session_fork(const hearth_session *from, hearth_session **o
     if (from->has_logits)
         memcpy(s->logits, hearth_session_logits(from), s->model->model->hparams.n_vocab * sizeof *s->logits);
     s->position = from->position, s->has_logits = from->has_logits, s->generation = from->generation;
-    if (from->n_ahead > 0) hth_sequence_truncate(&s->seq, s->position);
+    if (from->n_draft_pending > 0) hth_sequence_truncate(&s->seq, s->position);
     return HEARTH_OK;
 }
 
@@ -117,7 +117,7 @@ void hearth_session_close(hearth_session *s)
     hth_free(s->tokens);
     hth_free(s->logits);
     hth_sequence_close(&s->seq);
-    hth_engine_give_memory(hth_engine_mutable(s->model), s->size);
+    hth_engine_release(hth_engine_mutable(s->model), s->size);
     hth_engine_release_model(s->model);
     hth_free(s);
 }
@@ -159,32 +159,32 @@ static hearth_status store_token_logits(void *user, uint32_t i_want, const float
 }
 
 /* The sequence has fewer tokens than the session until the next step completes its cache. */
-static void go_back(hearth_session *s, uint32_t position)
+static void rewind_to(hearth_session *s, uint32_t position)
 {
     if (position < s->seq.n_tok) hth_sequence_truncate(&s->seq, hth_sequence_reachable(&s->seq, position));
-    s->position = position, s->n_ahead = 0;
+    s->position = position, s->n_draft_pending = 0;
 }
 
-void hth_session_settle(hearth_session *s)
+void hth_session_discard_draft(hearth_session *s)
 {
-    if (s->n_ahead > 0) hth_sequence_truncate(&s->seq, s->position);
-    s->n_ahead = 0;
+    if (s->n_draft_pending > 0) hth_sequence_truncate(&s->seq, s->position);
+    s->n_draft_pending = 0;
 }
 
 bool hth_session_advance(hearth_session *s, int32_t token)
 {
-    if (s->n_ahead == 0) return false;
+    if (s->n_draft_pending == 0) return false;
     bool is_right = s->tokens[s->position] == token;
     hth_speculation_note(s, is_right);
     if (!is_right) {
-        hth_session_settle(s);
+        hth_session_discard_draft(s);
         return false;
     }
     hth_session_store_logits(s, s->ahead);
     hth_session_take_logits(s);
     s->ahead += s->model->model->hparams.n_vocab;
-    s->position++, s->n_ahead--;
-    if (s->n_ahead == 0) hth_sequence_set_ahead(&s->seq, 0, NULL); /* other drafts may take its rows */
+    s->position++, s->n_draft_pending--;
+    if (s->n_draft_pending == 0) hth_sequence_set_ahead(&s->seq, 0, NULL); /* other drafts may take its rows */
     return true;
 }
 
@@ -199,12 +199,12 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
     if (st != HEARTH_OK || n == 0) return st;
     if ((st = hth_session_check_tokens(s, tokens, n, err)) != HEARTH_OK) return st;
     if (n == 1 && wanted == OF_LAST && s->drafts) return hth_speculation_eval(s, tokens[0], err);
-    hth_session_settle(s);
+    hth_session_discard_draft(s);
     hearth_batch *b = s->own;
     eval_output output = {s, fn, user, 0, n};
     uint32_t start = s->position, n_tok;
     bool is_text = n > 1; /* rather than a generated token: callers return to where it begins or ends */
-    if (is_text && s->seq.n_tok == start) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
+    if (is_text && s->seq.n_tok == start) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_EXPLICIT);
     for (; st == HEARTH_OK && output.first < n; output.first += n_tok) {
         n_tok = n - output.first < b->n_tok_max ? (uint32_t)(n - output.first) : b->n_tok_max;
         for (uint32_t i = 0; i < n_tok; i++)
@@ -217,12 +217,12 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
         s->position += n_tok;
     }
     if (st != HEARTH_OK) {
-        go_back(s, start);
+        rewind_to(s, start);
         return st;
     }
     if (wanted == OF_NONE) s->has_logits = false;
     else hth_session_take_logits(s);
-    if (is_text) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
+    if (is_text) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_EXPLICIT);
     return st;
 }
 
@@ -321,7 +321,7 @@ uint32_t hearth_session_n_cached(const hearth_session *s)
 {
     if (!s) return 0;
     if (s->generation != hth_engine_generation(s->model)) return 0;
-    return s->n_ahead > 0 ? s->position : s->seq.n_tok;
+    return s->n_draft_pending > 0 ? s->position : s->seq.n_tok;
 }
 uint32_t hearth_session_n_ctx(const hearth_session *s) { return s ? s->seq.options.n_ctx : 0; }
 uint32_t hearth_session_n_thread(const hearth_session *s)
@@ -335,7 +335,7 @@ hearth_status hth_session_truncate(hearth_session *s, uint32_t position, hearth_
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "cannot go back to position %u of %u%s", position,
                         s->position, s->pending_in ? " while the session waits in a batch" : "");
     if (position == s->position) return HEARTH_OK;
-    go_back(s, position);
+    rewind_to(s, position);
     s->has_logits = false;
     return HEARTH_OK;
 }
@@ -368,7 +368,7 @@ bool hth_session_has_cache(const hearth_session *s) { return hearth_session_n_ca
 
 void hth_session_reset(hearth_session *s)
 {
-    go_back(s, 0);
+    rewind_to(s, 0);
     s->has_logits = false, s->i_logits = 0;
     s->generation = hth_engine_generation(s->model);
 }
@@ -376,7 +376,7 @@ void hth_session_reset(hearth_session *s)
 void hth_session_set(hearth_session *s, uint32_t position, bool has_logits, bool has_cache)
 {
     if (!has_cache || hth_engine_has_gpu(s->model)) hth_sequence_truncate(&s->seq, 0);
-    s->position = position, s->has_logits = has_logits, s->n_ahead = 0;
+    s->position = position, s->has_logits = has_logits, s->n_draft_pending = 0;
     hth_speculation_forget(s);
     s->generation = hth_engine_generation(s->model);
 }

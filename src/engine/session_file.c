@@ -213,7 +213,7 @@ hearth_status hth_session_put(const hearth_session *s, const hth_session_sink *s
     session_head head;
     if (s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
-    hth_session_settle((hearth_session *)(uintptr_t)s); /* what is ahead is no part of the session yet */
+    hth_session_discard_draft((hearth_session *)(uintptr_t)s); /* what is ahead is no part of the session yet */
     hearth_status st = fill_head(s, &head, err);
     if (st != HEARTH_OK) return st;
     if (s->has_logits) head.flags |= HAS_LOGITS;
@@ -370,7 +370,7 @@ static hearth_status load(input *in, hearth_session *s, const session_head *h)
     if ((st = hth_session_check_pages(s, h->n_tok, in->err)) != HEARTH_OK) return st;
     hth_sequence_overwrite(&s->seq, h->n_tok, h->first[HTH_KV_WINDOW]);
     for (int k = 0; st == HEARTH_OK && k < HTH_N_STATE; k++) st = get(in, s->seq.states[k].now, s->seq.states[k].size);
-    hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
+    hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_EXPLICIT);
     for (int c = 0; c < HTH_N_KV_CLASS; c++)
         for (uint32_t i = h->first[c]; st == HEARTH_OK && i < h->end[c]; i++) {
             bool held = i >= s->seq.tables[c].first;

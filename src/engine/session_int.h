@@ -18,7 +18,7 @@ struct hearth_session {
     hth_in_use in_use;
     hearth_session_options options; /* as opened, with n_ctx as computed */
     hth_sequence seq;
-    /* Tokens evaluated; seq.n_tok is less only while its cache waits to be rebuilt, and more by n_ahead. */
+    /* Tokens evaluated; seq.n_tok is less only while its cache waits to be rebuilt, and more by n_draft_pending. */
     uint32_t position;
     hearth_batch *pending_in; /* a batch that was not run yet; NULL: none */
     bool has_logits;
@@ -31,8 +31,8 @@ struct hearth_session {
     uint32_t i_logits; /* which of both are after the last token */
     hearth_batch *own;
     hth_speculation *drafts;  /* NULL: none are made */
-    uint32_t n_ahead;         /* tokens of a draft behind `position`, which were evaluated */
-    const float *ahead;       /* [n_ahead][n_vocab] the logits after each of them */
+    uint32_t n_draft_pending;         /* tokens of a draft behind `position`, which were evaluated */
+    const float *ahead;       /* [n_draft_pending][n_vocab] the logits after each of them */
     hth_hidden_fn *hidden_fn; /* NULL: no one gets rows */
     void *hidden_user;
 };
@@ -92,7 +92,7 @@ hearth_status hth_session_truncate(hearth_session *s, uint32_t position, hearth_
 /* Takes a token that was evaluated as a draft, with its logits. False: it was not; what is ahead is dropped. */
 bool hth_session_advance(hearth_session *s, int32_t token);
 /* Drops what is ahead. */
-void hth_session_settle(hearth_session *s);
+void hth_session_discard_draft(hearth_session *s);
 /* For a session that is only copied from now on. */
 void hth_session_free_logits(hearth_session *s);
 /* Where the bytes of a session go. */

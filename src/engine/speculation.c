@@ -117,9 +117,9 @@ static void open_mtp(hth_drafter *d, const hearth_session_options *o, uint32_t n
     d->source = HTH_DRAFT_MTP;
     if (st == HEARTH_OK) st = open_steps(d, o, n_position, &why);
     if (st == HEARTH_OK) followers = follower_bytes(d, o);
-    if (st == HEARTH_OK) st = hth_engine_take_memory(target, rows + followers, &why);
+    if (st == HEARTH_OK) st = hth_engine_reserve(target, rows + followers, &why);
     if (st == HEARTH_OK) {
-        hth_engine_give_memory(target, followers); /* each takes its own when it is opened */
+        hth_engine_release(target, followers); /* each takes its own when it is opened */
         d->size += rows;
         return;
     }
@@ -147,7 +147,7 @@ static hearth_status open_rows(hth_drafter *d, hearth_error *err)
         !hth_mul_size(d->n_row, d->state_size, &states) ||
         (states > 0 && !hth_add_size(size, hth_pages_size(states), &size)))
         n = states = size = SIZE_MAX;
-    hearth_status st = hth_engine_take_memory(hth_engine_mutable(d->target), size, err);
+    hearth_status st = hth_engine_reserve(hth_engine_mutable(d->target), size, err);
     if (st != HEARTH_OK) return st;
     d->size = size;
     d->rows = hth_alloc(n, sizeof *d->rows);
@@ -208,7 +208,7 @@ void hth_drafter_close(hth_drafter *d)
     hth_free(d->offers);
     hth_free(d->rows);
     hth_pages_free(d->states, d->n_row * d->state_size);
-    hth_engine_give_memory(hth_engine_mutable(d->target), d->size);
+    hth_engine_release(hth_engine_mutable(d->target), d->size);
     hth_engine_release_model(d->options.model);
     hth_free(d);
 }
@@ -280,7 +280,7 @@ void hth_speculation_close(hearth_session *s)
 {
     hth_speculation *x = s->drafts;
     if (!x) return;
-    hth_session_settle(s);
+    hth_session_discard_draft(s);
     s->drafts = NULL;
     if (x->mtp) {
         s->hidden_fn = NULL;

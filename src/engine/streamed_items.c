@@ -264,14 +264,14 @@ bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w)
 
 static void mark(hearth_model *m, uint32_t first_item, uint32_t n)
 {
-    memset(m->elsewhere + first_item, 1, n);
+    memset(m->on_device + first_item, 1, n);
     m->n_streamed -= n;
 }
 
 void hth_engine_find_elsewhere(hearth_model *m, const hth_ffn_pieces *pieces, const hth_ffn_bundles *bundles)
 {
     const hth_gpu *there = m->lost ? NULL : m->gpu;
-    memset(m->elsewhere, 0, m->n_item);
+    memset(m->on_device, 0, m->n_item);
     m->n_streamed = m->n_item;
     for (uint32_t i = 0; there && i < hth_gpu_end_layer(there); i++) {
         uint32_t n_hot = hth_gpu_n_hot(there, i);
@@ -286,11 +286,11 @@ void hth_engine_find_elsewhere(hearth_model *m, const hth_ffn_pieces *pieces, co
 
 static hearth_status mark_elsewhere(hearth_model *m, item_list *list, hearth_error *err)
 {
-    m->elsewhere = hth_arena_alloc(&m->streamed_tables, list->n, 1, 16);
-    if (!m->elsewhere) return hth_fail_memory(err, list->n, "items of a store");
+    m->on_device = hth_arena_alloc(&m->streamed_tables, list->n, 1, 16);
+    if (!m->on_device) return hth_fail_memory(err, list->n, "items of a store");
     m->n_item = list->n;
     hth_engine_find_elsewhere(m, list->pieces, list->bundles);
-    for (uint32_t i = 0; i < list->n; i++) list->items[i].elsewhere = m->elsewhere[i];
+    for (uint32_t i = 0; i < list->n; i++) list->items[i].on_device = m->on_device[i];
     return HEARTH_OK;
 }
 

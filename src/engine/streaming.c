@@ -33,7 +33,7 @@ hearth_status hth_engine_open_reader(const hth_gguf *file, const char *io, hth_r
 
 uint32_t hth_engine_n_in_memory(const hearth_model *m)
 {
-    uint32_t n = hth_store_n_slot(m->streamed.store); /* some may be for items that are elsewhere */
+    uint32_t n = hth_store_n_slot(m->streamed.store); /* some may be for items that are on a device */
     return n < m->n_streamed ? n : m->n_streamed;
 }
 

@@ -5,7 +5,7 @@
 
 #include "engine/engine.h"
 
-/* Lists the items of a store, and which of them are on the device (m->elsewhere), and the tables that are read by rows
+/* Lists the items of a store, and which of them are on the device (m->on_device), and the tables that are read by rows
  * (m->streamed.tables). The caller frees list->items and list->sums, also on failure. MEMORY, IO. */
 hearth_status hth_engine_list_items(hearth_model *m, hth_weight_items *list, hearth_error *err);
 /* After a change of what lies on the device. pieces, bundles: NULL: none are streamed. */

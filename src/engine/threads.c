@@ -19,11 +19,11 @@ static uint64_t size_of(const hearth_batch *b, uint32_t n_thread)
 static hearth_status prepare(change *c, hearth_batch *b, uint32_t n_thread, hearth_error *err)
 {
     uint64_t size = size_of(b, n_thread);
-    hearth_status st = hth_engine_take_memory(hth_engine_mutable(b->model), size, err);
+    hearth_status st = hth_engine_reserve(hth_engine_mutable(b->model), size, err);
     if (st != HEARTH_OK) return st;
     st = hth_batch_open_step(b, n_thread, &c->pool, &c->step, err);
     if (st == HEARTH_OK) c->batch = b, c->n_thread = n_thread, c->size = size;
-    else hth_engine_give_memory(hth_engine_mutable(b->model), size);
+    else hth_engine_release(hth_engine_mutable(b->model), size);
     return st;
 }
 
@@ -32,7 +32,7 @@ static void drop(const change *c)
     if (!c->batch) return;
     hth_step_close(c->step);
     hth_pool_close(c->pool);
-    hth_engine_give_memory(hth_engine_mutable(c->batch->model), c->size);
+    hth_engine_release(hth_engine_mutable(c->batch->model), c->size);
 }
 
 /* *counted: where the old size is counted. The old threads give up their cores before the new ones take some. */

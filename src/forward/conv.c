@@ -1,5 +1,5 @@
 /* Causal convolutions of recurrent mixers along the tokens of a sequence. Inputs before the step's come from the
- * state, which holds the last n_tap - 1 inputs, the oldest first. */
+ * state, which holds the last d_conv - 1 inputs, the oldest first. */
 #include "forward/forward_int.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ typedef struct conv_rows {
     const hth_conv *conv;
     const hth_row_group *run;
     const float *x,
-        *now; /* of the run's first token, and stride floats on; of the n_tap - 1 tokens before it */
+        *now; /* of the run's first token, and stride floats on; of the d_conv - 1 tokens before it */
     size_t stride;
 } conv_rows;
 
@@ -39,7 +39,7 @@ typedef struct conv_rows {
 static const float *input_at(const conv_rows *c, int64_t at)
 {
     return at >= 0 ? c->x + (size_t)at * c->stride
-                   : c->now + (size_t)((int64_t)c->conv->n_tap - 1 + at) * c->conv->n_channel;
+                   : c->now + (size_t)((int64_t)c->conv->d_conv - 1 + at) * c->conv->n_channel;
 }
 
 void hth_fwd_conv_row(const hth_step *s, const hth_op *op, size_t t)
@@ -51,9 +51,9 @@ void hth_fwd_conv_row(const hth_step *s, const hth_op *op, size_t t)
                             (const float *)state.now + op->conv.state_at, hth_fwd_width(s, op->in[0])};
     const float *rows[HTH_MAX_TAP];
     float *y = hth_fwd_row(s, op->out[0], t), *next = hth_fwd_state_after(s, op->layer, t);
-    int64_t at = (int64_t)(t - run->first), n_before = (int64_t)c->n_tap - 1;
+    int64_t at = (int64_t)(t - run->first), n_before = (int64_t)c->d_conv - 1;
     for (int64_t j = 0; j <= n_before; j++) rows[j] = input_at(&from, at - n_before + j);
-    s->k->conv(rows, c->taps, c->n_tap, c->n_channel, y);
+    s->k->conv(rows, c->taps, c->d_conv, c->n_channel, y);
     if (c->bias) s->k->add(y, c->bias, c->n_channel, y);
     if (op->conv.silu) s->k->activate[HTH_ACTIVATION_SILU](NULL, y, c->n_channel, y);
     if (!next) return;

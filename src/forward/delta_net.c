@@ -29,7 +29,7 @@ static head_part part_of(const hth_delta_net *n, float *keys, size_t i_shared)
 static size_t head_of(const hth_delta_net *n, size_t i_key, size_t i_shared)
 {
     size_t n_shared = n->n_head / n->n_head_key;
-    return n->alternates ? i_shared * n->n_head_key + i_key : i_key * n_shared + i_shared;
+    return n->key_head_interleaved ? i_shared * n->n_head_key + i_key : i_key * n_shared + i_shared;
 }
 
 /* ---- rates ------------------------------------------------------------------------------------ */

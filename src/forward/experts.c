@@ -77,8 +77,8 @@ static void ask_for_chosen(hth_step *s, uint32_t i_layer)
     if (b->n_wanted > 0) return;
     for (uint32_t i = 0; i < n_expert; i++)
         if (b->first[i + 1] > b->first[i]) b->wanted[b->n_wanted++] = first_item + i;
-    hth_store_ask(from->store, b->wanted, b->n_wanted);
-    hth_store_guess(from->store, NULL, 0); /* the guesses that were wrong are not read any more */
+    hth_store_request(from->store, b->wanted, b->n_wanted);
+    hth_store_prefetch(from->store, NULL, 0); /* the guesses that were wrong are not read any more */
 }
 
 hearth_status hth_fwd_route(hth_step *s, const hth_op *op, hearth_error *err)
@@ -156,7 +156,7 @@ typedef struct network {
     const float *gate_bias, *up_bias, *down_bias;
     uint32_t d_ff;
     uint32_t step; /* 2: gate and up are one matrix (hth_experts) */
-    bool weighs_input;
+    bool apply_router_weight_on_input;
     float limit; /* hth_experts */
     bool streamed;
     const uint8_t *data[HTH_N_EXPERT_PART]; /* of the expert that is added next, if it is streamed */
@@ -189,7 +189,7 @@ static size_t get_halves(const hth_step *s, const network *net, hth_output halve
 static void run_wave(hth_step *s, const network *net)
 {
     hth_expert_buffers *b = &s->experts;
-    bool one = s->n_tok == 1 && !net->weighs_input;
+    bool one = s->n_tok == 1 && !net->apply_router_weight_on_input;
     hth_submatrices in = {b->slices, b->n_slice, net->d_ff, b->n_row, one, b->slice_of},
                     out = {b->slices, b->n_slice, d_model_of(s), b->n_row, false, b->slice_of};
     const uint8_t *const *down_data = data_of(s, net, HTH_EXPERT_DOWN);
@@ -197,7 +197,7 @@ static void run_wave(hth_step *s, const network *net)
         down = {.matrix = net->down, .bias = net->down_bias, .y = b->out, .slice_data = down_data};
     gather_arg g = {net->x, b->x, b->rows, d_model_of(s)};
     hth_fusion fusion = {.prepare = one                 ? NULL
-                                    : net->weighs_input ? gather_weighed
+                                    : net->apply_router_weight_on_input ? gather_weighed
                                                         : gather,
                          .prepare_arg = &g,
                          .activate = s->k->activate[s->model->hparams.activation],
@@ -209,7 +209,7 @@ static void run_wave(hth_step *s, const network *net)
         hth_fwd_experts_down(s, net->down_t, down_data, net->d_ff, net->sums);
     } else {
         hth_product_slices_add(s->k, s->pool, &s->act_q8, b->hidden, &out, &down, 1, NULL);
-        join_job join = {s, net->sums, b->n_row, net->weighs_input};
+        join_job join = {s, net->sums, b->n_row, net->apply_router_weight_on_input};
         hth_pool_add(s->pool, join_unit, &join, sizeof join,
                      (d_model_of(s) + JOIN_OUTPUTS - 1) / JOIN_OUTPUTS);
     }
@@ -264,7 +264,7 @@ static void set_data(network *net, const hth_store_view *view)
 
 static void give_back(const hth_step *s, size_t *n_held)
 {
-    while (*n_held > 0) hth_store_give(s->streamed->store, s->experts.held[--*n_held]);
+    while (*n_held > 0) hth_store_release(s->streamed->store, s->experts.held[--*n_held]);
 }
 
 static const hth_op *route_of(const hth_step *s, uint32_t i_layer)
@@ -288,7 +288,7 @@ static void guess_next(hth_step *s, uint32_t i_layer)
     hth_route(s->k, r, s->tokens[0].token, b->guess_logits, b->scores, b->guess, b->guess_weights);
     if (s->route) s->route(s->route_user, next, s->n_tok_done, true, b->guess);
     for (uint32_t i = 0; i < r->n_used; i++) b->guess[i] += from->first_expert[next];
-    hth_store_guess(from->store, b->guess, r->n_used);
+    hth_store_prefetch(from->store, b->guess, r->n_used);
 }
 
 /* Computes experts in waves as the store has them: what is in memory while the others are read. */
@@ -303,7 +303,7 @@ static hearth_status run_streamed(hth_step *s, uint32_t i_layer, network *net, h
     while (b->n_wanted + n_held > 0) {
         hth_store_view view;
         size_t before = b->n_wanted;
-        if (before > 0) st = hth_store_take(store, b->wanted, &b->n_wanted, n_held == 0, &view, err);
+        if (before > 0) st = hth_store_acquire(store, b->wanted, &b->n_wanted, n_held == 0, &view, err);
         if (st != HEARTH_OK) break;
         if (b->n_wanted < before) {
             set_data(net, &view);
@@ -322,7 +322,7 @@ static hearth_status run_streamed(hth_step *s, uint32_t i_layer, network *net, h
 
 void hth_fwd_drop_wanted(hth_step *s)
 {
-    if (s->experts.n_wanted > 0) hth_store_drop(s->streamed->store, s->experts.wanted, s->experts.n_wanted);
+    if (s->experts.n_wanted > 0) hth_store_cancel(s->streamed->store, s->experts.wanted, s->experts.n_wanted);
     s->experts.n_wanted = 0;
 }
 
@@ -341,7 +341,7 @@ static hearth_status run_chosen(hth_step *s, const hth_op *op, hearth_error *err
                    e->down_bias,
                    e->d_ff,
                    joined ? 2 : 1,
-                   e->router.weighs_input,
+                   e->router.apply_router_weight_on_input,
                    e->limit,
                    is_streamed(s, op->layer),
                    {0}};

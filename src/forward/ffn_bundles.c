@@ -188,7 +188,7 @@ static bool is_wanted(const network *n, uint32_t i_bundle)
 
 static void ask(network *n, size_t n_new)
 {
-    hth_store_ask(n->s->streamed->store, n->b->asked + n->n_asked, n_new);
+    hth_store_request(n->s->streamed->store, n->b->asked + n->n_asked, n_new);
     n->n_asked += n_new;
 }
 
@@ -452,13 +452,13 @@ static void guess_next(network *n)
     if (!n->guesses) return;
     n->guesses = false;
     if (!n->candidates) {
-        hth_store_guess_next(store, hth_bundles_ahead(n->from), HTH_MAX_AHEAD);
+        hth_store_prefetch_next(store, hth_bundles_ahead(n->from), HTH_MAX_AHEAD);
         return;
     }
     for (item_kind k = ITEM_SECOND; k < N_ITEM_KIND; k++)
         for (uint32_t i = 0; i < n->n_bundle && (k == ITEM_DOWN || n->from->has_second); i++)
             if (is_wanted(n, i)) n->b->guesses[n_guess++] = item_of(n, k, i);
-    hth_store_guess(store, n->b->guesses, guess_first(n, n_guess));
+    hth_store_prefetch(store, n->b->guesses, guess_first(n, n_guess));
 }
 
 /* ---- down ------------------------------------------------------------------------------------------------------------ */
@@ -511,7 +511,7 @@ static void sort_bundles(arrived *a)
 
 static void give_back(network *n)
 {
-    while (n->n_held > 0) hth_store_give(n->s->streamed->store, n->b->held_items[--n->n_held]);
+    while (n->n_held > 0) hth_store_release(n->s->streamed->store, n->b->held_items[--n->n_held]);
 }
 
 /* Adds an item to the round. */
@@ -554,11 +554,11 @@ static hearth_status take(network *n, hearth_error *err)
         hth_store_view view;
         size_t before = n->n_asked;
         bool wait = n->s->streamed->in_turn && hth_store_is_reading(store, n->b->asked, n->n_asked);
-        st = hth_store_take(store, n->b->asked, &n->n_asked, wait, &view, err);
+        st = hth_store_acquire(store, n->b->asked, &n->n_asked, wait, &view, err);
         if (st == HEARTH_OK && n->n_asked == before) {
             if (n->n_held > 0) break;
             guess_next(n);
-            st = hth_store_take(store, n->b->asked, &n->n_asked, true, &view, err);
+            st = hth_store_acquire(store, n->b->asked, &n->n_asked, true, &view, err);
         }
         if (st == HEARTH_OK) hold(n, &view);
     }
@@ -574,7 +574,7 @@ static hearth_status run_bundles(network *n, hearth_error *err)
         else if ((st = take(n, err)) == HEARTH_OK) run_round(n);
     }
     give_back(n);
-    hth_store_drop(s->streamed->store, n->b->asked, n->n_asked);
+    hth_store_cancel(s->streamed->store, n->b->asked, n->n_asked);
     return st;
 }
 

@@ -63,7 +63,7 @@ static void give_back(hth_step *s, held_pieces *held)
 {
     hth_pool_finish(s->pool);
     hth_pool_quiesce(s->pool);
-    while (held->n > 0) hth_store_give(s->streamed->store, held->items[--held->n]);
+    while (held->n > 0) hth_store_release(s->streamed->store, held->items[--held->n]);
 }
 
 /* Asks for n pieces, and computes them as they come. */
@@ -75,13 +75,13 @@ static hearth_status compute_pieces(hth_step *s, const hth_op *op, uint32_t firs
     hth_fusion fusion = {.reuses_input = false};
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; i < n; i++) s->pieces[i] = first + i;
-    hth_store_ask(store, s->pieces, n);
-    hth_store_guess_next(store, first + (uint32_t)n, HTH_MAX_AHEAD);
+    hth_store_request(store, s->pieces, n);
+    hth_store_prefetch_next(store, first + (uint32_t)n, HTH_MAX_AHEAD);
     while (n + held.n > 0 && st == HEARTH_OK) {
         hth_store_view view;
         size_t before = n;
         if (n > 0 && held.n < HTH_MAX_HELD_PIECES)
-            st = hth_store_take(store, s->pieces, &n, held.n == 0, &view, err);
+            st = hth_store_acquire(store, s->pieces, &n, held.n == 0, &view, err);
         if (n < before && st == HEARTH_OK) {
             queue(s, op, &s->streamed->pieces[op->layer], &view, &held.matrices[2 * held.n], &fusion);
             fusion.reuses_input = true;
@@ -91,7 +91,7 @@ static hearth_status compute_pieces(hth_step *s, const hth_op *op, uint32_t firs
         }
     }
     give_back(s, &held);
-    hth_store_drop(store, s->pieces, n);
+    hth_store_cancel(store, s->pieces, n);
     return st;
 }
 

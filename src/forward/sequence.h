@@ -9,7 +9,7 @@
 /* Earlier states that a sequence keeps: the last ones that the engine asked for, and the last ones at every
  * HTH_CHECKPOINT_STEP positions. */
 typedef enum hth_checkpoint_kind {
-    HTH_CHECKPOINT_ASKED,
+    HTH_CHECKPOINT_EXPLICIT,
     HTH_CHECKPOINT_REGULAR,
     HTH_N_CHECKPOINT_KIND
 } hth_checkpoint_kind;

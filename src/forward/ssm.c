@@ -83,7 +83,7 @@ static void scan_unit(void *arg, size_t i_unit, uint32_t i_thread)
            size = n->n_head > 0 ? n->n_inner / n->n_head : CHANNELS;
     const hth_row_group *run = &s->recurrent.runs[i_unit / n_unit];
     size_t offset =
-        (size_t)(n->conv.n_tap - 1) * n->conv.n_channel + unit * hth_ssm_state_size(size, n->d_state);
+        (size_t)(n->conv.d_conv - 1) * n->conv.n_channel + unit * hth_ssm_state_size(size, n->d_state);
     size_t end = (size_t)run->first + run->n, n_tok;
     const float *now = hth_sequence_state(s->tokens[run->first].seq, job->op->layer, HTH_STATE_STEP).now;
     for (size_t first = run->first; first < end; first += n_tok) {

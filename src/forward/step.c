@@ -81,7 +81,7 @@ void hth_step_copy_probes(hth_step *step, const hth_step *from)
 static void rates_row(const hth_step *s, const hth_op *op, size_t t)
 {
     const hth_layer *l = &s->model->layers[op->layer];
-    switch (l->beside == HTH_MIXER_NONE ? l->mixer : l->beside) {
+    switch (l->parallel_mixer == HTH_MIXER_NONE ? l->mixer : l->parallel_mixer) {
     case HTH_MIXER_DELTA_NET: hth_fwd_rates_delta(s, op, t); break;
     case HTH_MIXER_KDA: hth_fwd_rates_kda(s, op, t); break;
     default: hth_fwd_rates_ssm(s, op, t);

@@ -47,7 +47,7 @@ static void make_mixture(const hth_kernels *k, const hth_hparams *h, float *m)
 static void make_weights(const stream_job *job, const float *x, float *normed, float *w)
 {
     const hth_step *s = job->s;
-    const hth_connection *c = job->op->streams.connection;
+    const hth_hyper_connection *c = job->op->streams.connection;
     const hth_hparams *h = &s->model->hparams;
     size_t n = h->n_stream, n_x = n * h->d_model, n_w = c->is_head ? n : (2 + n) * n;
     s->k->rms_norm(x, s->model->ones, n_x, 1.0f / (float)n_x, h->norm_eps, normed);

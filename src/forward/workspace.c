@@ -144,7 +144,7 @@ static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_
 {
     const hth_hparams *h = &model->hparams;
     hth_recurrent_buffers *r = &s->recurrent;
-    if (h->recurrent.n_tap == 0 && h->compressed.q_rank == 0) return;
+    if (h->recurrent.d_conv == 0 && h->compressed.q_rank == 0) return;
     r->runs = bump_alloc(c, n_row, sizeof *r->runs);
     r->run_of = bump_alloc(c, n_row, sizeof *r->run_of);
     if (h->compressed.q_rank > 0) r->n_scratch = hth_fwd_compressed_scratch(h);

@@ -103,9 +103,9 @@ typedef void hth_softmax_fn(float *x, size_t n);
 typedef void hth_add_fn(const float *a, const float *b, size_t n, float *y);
 typedef void hth_mul_fn(const float *a, const float *b, size_t n, float *y);
 typedef void hth_scale_fn(const float *x, float factor, size_t n, float *y);
-/* y[n] = sum over j of taps[j][n] times rows[j][n], each product rounded, j ascending from 0; n_tap > 0. y is none of
+/* y[n] = sum over j of taps[j][n] times rows[j][n], each product rounded, j ascending from 0; d_conv > 0. y is none of
  * the rows. */
-typedef void hth_conv_fn(const float *const *rows, const float *taps, size_t n_tap, size_t n, float *y);
+typedef void hth_conv_fn(const float *const *rows, const float *taps, size_t d_conv, size_t n, float *y);
 /* Selective state spaces (Gu and Dao 2023, Mamba; Dao and Gu 2024, Mamba-2) of n_channel channels, over n_tok tokens one
  * after another. A channel has n_state states h_k:
  *     h_k = decay_k h_k + b_k (delta x),    y = sum over k of h_k c_k + d x

@@ -118,7 +118,7 @@ static void read_guesses(replay *p)
 {
     for (uint32_t i = 0; i < p->n_guess && hth_disk_timer_free(p->timer) < p->now_ns; i++) {
         hth_disk_timer_set(p->timer, p->guessed_at);
-        hth_store_guess(p->store, &p->guess[i], 1);
+        hth_store_prefetch(p->store, &p->guess[i], 1);
     }
     p->n_guess = 0;
 }
@@ -132,7 +132,7 @@ static hearth_status compute_items(replay *p, const hth_layer_cost *layer, uint3
         size_t n_held = 0, before = n;
         hearth_status st = HEARTH_OK;
         for (hth_store_view view; n > 0 && n_held < max && st == HEARTH_OK; before = n) {
-            st = hth_store_take(p->store, items, &n, false, &view, err);
+            st = hth_store_acquire(p->store, items, &n, false, &view, err);
             if (n == before) break;
             held[n_held++] = view.i_item;
         }
@@ -147,7 +147,7 @@ static hearth_status compute_items(replay *p, const hth_layer_cost *layer, uint3
         }
         while (n_held > 0) {
             set_clock(p);
-            hth_store_give(p->store, held[--n_held]);
+            hth_store_release(p->store, held[--n_held]);
         }
     }
     return HEARTH_OK;
@@ -157,7 +157,7 @@ static void ask(replay *p, uint32_t *items, size_t n)
 {
     read_guesses(p);
     set_clock(p);
-    hth_store_ask(p->store, items, n);
+    hth_store_request(p->store, items, n);
 }
 
 /* Experts that the tokens of a step use in a layer, as items, ascending. */
@@ -205,7 +205,7 @@ static hearth_status replay_pieces(replay *p, const hth_layer_cost *layer, uint3
     for (uint32_t i = 0; i < n; i++) p->wanted[i] = first + i;
     ask(p, p->wanted, n);
     set_clock(p);
-    hth_store_guess_next(p->store, first + n, HTH_MAX_AHEAD);
+    hth_store_prefetch_next(p->store, first + n, HTH_MAX_AHEAD);
     return compute_items(p, layer, p->wanted, n, HTH_MAX_HELD_PIECES, err);
 }
 
@@ -224,8 +224,8 @@ static hearth_status replay_bundles(replay *p, const hth_layer_cost *layer, hear
         for (uint32_t i = 0; i < n_active; i++) others[n_other++] = b->first_item + k * b->n + active[i];
     ask(p, p->wanted, n);
     set_clock(p);
-    if (layer->names) hth_store_guess(p->store, others, n_other);
-    else hth_store_guess_next(p->store, hth_bundles_ahead(b), HTH_MAX_AHEAD);
+    if (layer->names) hth_store_prefetch(p->store, others, n_other);
+    else hth_store_prefetch_next(p->store, hth_bundles_ahead(b), HTH_MAX_AHEAD);
     hearth_status st = compute_items(p, layer, p->wanted, n, HTH_MAX_HELD_BUNDLES, err);
     if (st != HEARTH_OK) return st;
     ask(p, others, n_other);

@@ -144,18 +144,18 @@ typedef struct hth_expert_rule {
     bool shared_mean;           /* the mean of the shared expert and the sum of the others is taken, not the sum */
     bool shared_gated;          /* the weight of the shared expert is the sigmoid of ffn_gate_inp_shexp */
     bool by_tensors;            /* layers without a router are dense */
-    bool beside_dense;          /* layers with a router have a dense network too */
-    bool beside_optional;       /* but for those without its tensors */
-    bool beside_normed;         /* then each network has norms of its own */
-    bool beside_square;         /* the dense one has d_model neurons */
-    double beside_scale;        /* of their sum; 0: 1 */
+    bool dense_residual;          /* layers with a router have a dense network too */
+    bool dense_residual_optional;       /* but for those without its tensors */
+    bool dense_residual_normed;         /* then each network has norms of its own */
+    bool dense_residual_square;         /* the dense one has d_model neurons */
+    double dense_residual_scale;        /* of their sum; 0: 1 */
     bool reads_stream_before;   /* experts and router read the residual stream before the mixer, normalised by
                                    ffn_norm_exps */
     bool router_normed;         /* the router reads the residual stream before the network, normalised, times
                                    ffn_gate_inp.scale / sqrt(d_model) */
     bool reads_leading;         /* the first leading_dense_block_count layers are dense */
     bool reads_step;            /* of the others, layer i has experts if (i + 1) mod interleave_moe_layer_step = 0 */
-    bool weighs_input;          /* hth_router */
+    bool apply_router_weight_on_input;          /* hth_router */
     bool down_by_shape;         /* down may be transposed (hth_experts.down_t); not with biases or shared experts */
     bool reads_hashed;          /* the first hash_layer_count layers choose experts by the token */
     bool reads_limits;          /* swiglu_clamp_exp and swiglu_clamp_shexp */
@@ -184,9 +184,9 @@ typedef struct hth_recurrent_rule {
     hth_mixer_kind mixer;  /* ATTENTION: there are none */
     bool without_kv_heads; /* they are the layers that have no heads of keys and values; else attention.recurrent_layers
                               says, or full_attention_interval: all but every 4th */
-    bool alternates;       /* hth_delta_net */
+    bool key_head_interleaved;       /* hth_delta_net */
     bool all;              /* all layers are, and counts of heads mean nothing */
-    bool beside;           /* all layers are, and have attention too: both read the same residual stream */
+    bool parallel_mixer;           /* all layers are, and have attention too: both read the same residual stream */
     hth_ssm_form ssm;
     bool ssm_norm_optional; /* of the outputs of HTH_SSM_HEADS */
     bool norms_low;         /* ssm_dt_norm, ssm_b_norm and ssm_c_norm */
@@ -269,9 +269,9 @@ typedef struct hth_arch {
     bool reads_finetuned;      /* no layer rotates if rope.scaling.finetuned is false */
     bool rotates_windows_only; /* layers without a window do not rotate, if any has one or the file must state a size */
     bool leading_rotate;       /* but for the first leading_dense_block_count layers, which do */
-    uint32_t unrotated_step;   /* layers i with i mod step = phase do not rotate; 0: all do */
-    uint32_t unrotated_phase;
-    bool unrotated_by_window;  /* that holds only if any layer has a window */
+    uint32_t no_rope_layer_step;   /* layers i with i mod step = phase do not rotate; 0: all do */
+    uint32_t no_rope_layer_phase;
+    bool no_rope_layer_by_window;  /* that holds only if any layer has a window */
     uint32_t rope_layers;      /* only models of this many layers rotate; 0: all */
     uint32_t alibi_layers;     /* only models of this many layers have alibi; 0: all */
     bool fixed_rope;           /* all of each head rotates by base 10000, whatever the keys */

@@ -234,12 +234,12 @@ static hearth_status bind_mixer(hth_binder *b, uint32_t i, const hth_layer_sizes
 {
     bool recurrent = sizes->recurrent;
     const hth_arch *a = b->model->hparams.arch;
-    bool attends = !recurrent || a->recurrent.beside;
+    bool attends = !recurrent || a->recurrent.parallel_mixer;
     hearth_status st = bind_mixer_norm(b, i, l);
     l->attn.has_temperature = a->temperature != HTH_TEMPERATURE_UNROTATED || !l->attn.rotates;
     if (st == HEARTH_OK && a->compressed) st = hth_bind_compressed(b, i, sizes->block, l);
     else if (st == HEARTH_OK && attends) st = a->latent ? hth_bind_latent(b, i, l) : bind_attention(b, i, l);
-    if (st == HEARTH_OK && recurrent) st = hth_bind_recurrent(b, i, attends ? &l->beside : &l->mixer, l);
+    if (st == HEARTH_OK && recurrent) st = hth_bind_recurrent(b, i, attends ? &l->parallel_mixer : &l->mixer, l);
     if (st != HEARTH_OK || !a->post_norms) return st;
     l->mixer_post_norm.eps = l->ffn_post_norm.eps = (float)a->post_norm_eps;
     return hth_bind_norm(b, i, a->mixer_post_norm ? a->mixer_post_norm : "post_attention_norm", &l->mixer_post_norm);
@@ -409,7 +409,7 @@ static hearth_status bind_end_of_layer(hth_binder *b, uint32_t i, hth_layer *l)
 /* Whether a layer with experts has a dense network too, of an architecture that may have both. */
 static bool has_dense(hth_binder *b, uint32_t i, const hth_expert_rule *rule)
 {
-    if (!rule->beside_optional) return true;
+    if (!rule->dense_residual_optional) return true;
     return hth_bind_find_in_layer(b, i, "ffn_gate.weight") || hth_bind_find_in_layer(b, i, "ffn_up.weight") ||
            hth_bind_find_in_layer(b, i, "ffn_down.weight");
 }
@@ -427,12 +427,12 @@ hearth_status hth_bind_layer(hth_binder *b, uint32_t i, const hth_layer_sizes *s
     bool routed =
         sizes->has_experts && (!rule->by_tensors || hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"));
     l->network = !routed                                       ? HTH_NETWORK_DENSE
-                 : rule->beside_dense && has_dense(b, i, rule) ? HTH_NETWORK_BOTH
+                 : rule->dense_residual && has_dense(b, i, rule) ? HTH_NETWORK_BOTH
                                                                : HTH_NETWORK_EXPERTS;
     if (l->network == HTH_NETWORK_EXPERTS) l->ffn.d_ff = 0;
     l->attn.d_head = l->attn.window > 0 ? h->d_head_window : b->d_head;
     if ((st = choose_cache(b, i)) != HEARTH_OK) return st;
-    l->beside = HTH_MIXER_NONE;
+    l->parallel_mixer = HTH_MIXER_NONE;
     if (sizes->no_mixer) l->mixer = HTH_MIXER_NONE;
     else if ((st = bind_mixer(b, i, sizes, l)) != HEARTH_OK) return st;
     if (sizes->no_network) l->network = HTH_NETWORK_NONE;

@@ -60,7 +60,7 @@ static const hth_gguf_tensor *find_part(hth_binder *b, uint32_t i, const char *p
     return i == UINT32_MAX ? hth_bind_find(b, full) : hth_bind_find_in_layer(b, i, full);
 }
 
-static hearth_status bind_connection(hth_binder *b, uint32_t i, const char *prefix, hth_connection *c)
+static hearth_status bind_connection(hth_binder *b, uint32_t i, const char *prefix, hth_hyper_connection *c)
 {
     const hth_hparams *h = &b->model->hparams;
     size_t n = h->n_stream, n_out = c->is_head ? n : (2 + n) * n;

@@ -155,7 +155,7 @@ static hearth_status bind_router(hth_binder *b, uint32_t i, hth_layer *l)
                       .score = e->score,
                       .normalise = e->normalise,
                       .scale = e->scale,
-                      .weighs_input = h->arch->experts.weighs_input,
+                      .apply_router_weight_on_input = h->arch->experts.apply_router_weight_on_input,
                       .reads_layer_input = h->arch->experts.routes_layer_input};
     hearth_status st = hth_bind_vectors(b, hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"), h->d_model,
                                         e->n_expert, &r->weight);
@@ -163,7 +163,7 @@ static hearth_status bind_router(hth_binder *b, uint32_t i, hth_layer *l)
         st = hth_bind_scaled(b, hth_bind_find_in_layer(b, i, "ffn_gate_inp.scale"), h->d_model,
                              1.0 / hth_sqrt_d((double)h->d_model), &r->norm.weight);
     const hth_gguf_tensor *scale = hth_bind_find_in_layer(b, i, "ffn_down_exps.scale");
-    if (st == HEARTH_OK && scale && h->arch->experts.beside_normed)
+    if (st == HEARTH_OK && scale && h->arch->experts.dense_residual_normed)
         st = hth_bind_vector(b, scale, e->n_expert, &r->expert_scale);
     if (st == HEARTH_OK)
         st = hth_bind_bias(b, i, "ffn_gate_inp", h->arch->experts.biased, e->n_expert, &r->bias);
@@ -298,7 +298,7 @@ hearth_status hth_bind_ffn(hth_binder *b, uint32_t i, hth_layer *l)
     hearth_status st = has_norm ? hth_bind_norm(b, i, norm, &l->ffn_norm) : HEARTH_OK;
     if (st == HEARTH_OK && l->network != HTH_NETWORK_EXPERTS) st = bind_dense(b, i, l);
     if (st == HEARTH_OK && hth_has_experts(l->network)) st = bind_experts(b, i, l);
-    if (st == HEARTH_OK && l->network == HTH_NETWORK_BOTH && h->arch->experts.beside_normed)
+    if (st == HEARTH_OK && l->network == HTH_NETWORK_BOTH && h->arch->experts.dense_residual_normed)
         st = bind_both_norms(b, i, &l->experts);
     l->experts.reads_stream_before = hth_has_experts(l->network) && h->arch->experts.reads_stream_before;
     if (st == HEARTH_OK && l->experts.reads_stream_before) st = hth_bind_norm(b, i, "ffn_norm_exps", &l->experts.norm);

@@ -6,9 +6,9 @@
 static hearth_status bind_conv(hth_binder *b, uint32_t i, const char *name, size_t n_channel, hth_layer *l,
                                hth_conv *conv)
 {
-    conv->n_channel = (uint32_t)n_channel, conv->n_tap = b->model->hparams.recurrent.n_tap;
-    l->state_sizes[HTH_STATE_STEP] = (conv->n_tap - 1) * n_channel * sizeof(float);
-    return hth_bind_transposed(b, hth_bind_find_in_layer(b, i, name), conv->n_tap, n_channel, &conv->taps);
+    conv->n_channel = (uint32_t)n_channel, conv->d_conv = b->model->hparams.recurrent.d_conv;
+    l->state_sizes[HTH_STATE_STEP] = (conv->d_conv - 1) * n_channel * sizeof(float);
+    return hth_bind_transposed(b, hth_bind_find_in_layer(b, i, name), conv->d_conv, n_channel, &conv->taps);
 }
 
 static hearth_status bind_short_conv(hth_binder *b, uint32_t i, hth_layer *l)
@@ -58,7 +58,7 @@ static hearth_status bind_delta_net(hth_binder *b, uint32_t i, hth_layer *l)
     *n = (hth_delta_net){.n_head = sizes->n_head,
                          .n_head_key = sizes->n_head_key,
                          .d = sizes->d_state,
-                         .alternates = h->arch->recurrent.alternates};
+                         .key_head_interleaved = h->arch->recurrent.key_head_interleaved};
     size_t n_inner = (size_t)n->n_head * n->d;
     l->state_sizes[HTH_STATE_CHUNK] = n->n_head_key * hth_delta_net_state(n) * sizeof(float);
     hearth_status st = bind_inputs(b, i, n);

@@ -170,9 +170,9 @@ static hearth_status check_is_model(hth_hparams_reader *r)
 static void copy_rules(hth_hparams *h)
 {
     const hth_arch *a = h->arch;
-    h->parallel_mixer = a->recurrent.beside;
-    h->dense_residual = a->experts.beside_dense;
-    h->dense_residual_scale = a->experts.beside_scale;
+    h->parallel_mixer = a->recurrent.parallel_mixer;
+    h->dense_residual = a->experts.dense_residual;
+    h->dense_residual_scale = a->experts.dense_residual_scale;
     h->experts_read_before = a->experts.reads_stream_before;
     h->adds_embedding = a->adds_embedding;
     h->no_pre_norms = a->no_pre_norms;
@@ -356,11 +356,11 @@ static void place_rotation(const hth_hparams *h, hth_layer_sizes *sizes)
     bool any_window = false;
     for (uint32_t i = 0; i < h->n_layer; i++)
         any_window = any_window || sizes[i].window > 0 || sizes[i].chunk > 0;
-    uint32_t step = a->unrotated_by_window && !any_window ? 0 : a->unrotated_step;
+    uint32_t step = a->no_rope_layer_by_window && !any_window ? 0 : a->no_rope_layer_step;
     for (uint32_t i = 0; i < h->n_layer; i++) {
         bool hidden = a->rotates_windows_only && (any_window || a->swa.required) && sizes[i].window == 0 &&
                       !(a->leading_rotate && i < h->experts.n_leading);
-        sizes[i].rotates = h->rope.n_rot > 0 && !hidden && (step == 0 || i % step != a->unrotated_phase);
+        sizes[i].rotates = h->rope.n_rot > 0 && !hidden && (step == 0 || i % step != a->no_rope_layer_phase);
     }
 }
 

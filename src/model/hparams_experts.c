@@ -214,9 +214,9 @@ hearth_status hth_hparams_place_experts(hth_hparams_reader *r, hth_hparams *h, h
     for (uint32_t i = 0; i < h->n_layer; i++) {
         sizes[i].has_experts =
             e->n_expert > 0 && i >= e->n_leading && (i + 1) % e->step == 0 && !sizes[i].no_network;
-        if (sizes[i].has_experts && !h->arch->experts.by_tensors && !h->arch->experts.beside_dense)
+        if (sizes[i].has_experts && !h->arch->experts.by_tensors && !h->arch->experts.dense_residual)
             sizes[i].d_ff = 0;
-        if (sizes[i].has_experts && h->arch->experts.beside_square) sizes[i].d_ff = h->d_model;
+        if (sizes[i].has_experts && h->arch->experts.dense_residual_square) sizes[i].d_ff = h->d_model;
         if (sizes[i].d_ff > h->d_ff) h->d_ff = sizes[i].d_ff;
         if (!stated && !sizes[i].has_experts && h->arch->layers == HTH_LAYERS_FULL)
             return hth_hparams_missing(r);

@@ -15,7 +15,7 @@ static hearth_status fail_state(hth_hparams_reader *r, uint32_t value, const cha
 static hearth_status read_delta_net(hth_hparams_reader *r, hth_recurrent_sizes *s)
 {
     uint32_t inner = 0;
-    hearth_status st = hth_hparams_size(r, "ssm.conv_kernel", 1, HTH_MAX_TAP, &s->n_tap);
+    hearth_status st = hth_hparams_size(r, "ssm.conv_kernel", 1, HTH_MAX_TAP, &s->d_conv);
     if (st == HEARTH_OK) st = hth_hparams_size(r, "ssm.time_step_rank", 1, HTH_MAX_HEAD, &s->n_head);
     if (st == HEARTH_OK) st = hth_hparams_size(r, "ssm.group_count", 1, HTH_MAX_HEAD, &s->n_head_key);
     if (st != HEARTH_OK) return st;
@@ -36,7 +36,7 @@ static hearth_status read_kda(hth_hparams_reader *r, hth_hparams *h)
 {
     hth_recurrent_sizes *s = &h->recurrent;
     s->n_head = h->n_head;
-    hearth_status st = hth_hparams_size(r, "ssm.conv_kernel", 1, HTH_MAX_TAP, &s->n_tap);
+    hearth_status st = hth_hparams_size(r, "ssm.conv_kernel", 1, HTH_MAX_TAP, &s->d_conv);
     if (st == HEARTH_OK) st = hth_hparams_size(r, "kda.head_dim", 1, MAX_STATE, &s->d_state);
     s->d_inner = s->n_head * s->d_state;
     if (st != HEARTH_OK || s->d_state % 16 == 0) return st;
@@ -72,7 +72,7 @@ static hearth_status read_ssm(hth_hparams_reader *r, const hth_hparams *h, hth_r
     const hth_recurrent_rule *rule = &h->arch->recurrent;
     uint32_t rank = 0;
     bool of_channels = rule->ssm == HTH_SSM_CHANNELS;
-    hearth_status st = hth_hparams_size(r, "ssm.conv_kernel", 1, HTH_MAX_TAP, &s->n_tap);
+    hearth_status st = hth_hparams_size(r, "ssm.conv_kernel", 1, HTH_MAX_TAP, &s->d_conv);
     if (st == HEARTH_OK) st = hth_hparams_size(r, "ssm.inner_size", 1, HTH_MAX_HEAD * MAX_STATE, &s->d_inner);
     if (st == HEARTH_OK) st = hth_hparams_size(r, "ssm.state_size", 1, MAX_STATE, &s->d_state);
     if (st == HEARTH_OK)
@@ -100,9 +100,9 @@ static void place_parts(const hth_arch *a, hth_layer_sizes *s)
     s->no_mixer = a->layers == HTH_LAYERS_EITHER && s->d_ff > 0;
     s->no_network = a->layers != HTH_LAYERS_FULL && s->d_ff == 0;
     if (rule->without_kv_heads) s->recurrent = s->n_head_kv == 0;
-    if (rule->all || rule->beside) s->recurrent = true;
+    if (rule->all || rule->parallel_mixer) s->recurrent = true;
     if (s->no_mixer) s->recurrent = false;
-    if ((s->recurrent && !rule->beside) || s->no_mixer) s->n_head = s->n_head_kv = 0;
+    if ((s->recurrent && !rule->parallel_mixer) || s->no_mixer) s->n_head = s->n_head_kv = 0;
 }
 
 hearth_status hth_hparams_read_recurrent(hth_hparams_reader *r, hth_hparams *h, hth_layer_sizes *sizes)
@@ -111,7 +111,7 @@ hearth_status hth_hparams_read_recurrent(hth_hparams_reader *r, hth_hparams *h, 
     hearth_status st = HEARTH_OK;
     bool any = false;
     if (rule->mixer == HTH_MIXER_ATTENTION || r->of_mtp) return HEARTH_OK;
-    if (!rule->without_kv_heads && !rule->all && !rule->beside) st = read_pattern(r, h, sizes);
+    if (!rule->without_kv_heads && !rule->all && !rule->parallel_mixer) st = read_pattern(r, h, sizes);
     if (st != HEARTH_OK) return st;
     h->n_head = h->n_head_kv = 0;
     for (uint32_t i = 0; i < h->n_layer; i++) {
@@ -124,5 +124,5 @@ hearth_status hth_hparams_read_recurrent(hth_hparams_reader *r, hth_hparams *h, 
     if (rule->mixer == HTH_MIXER_SSM) return read_ssm(r, h, &h->recurrent);
     if (rule->mixer == HTH_MIXER_DELTA_NET) return read_delta_net(r, &h->recurrent);
     if (rule->mixer == HTH_MIXER_KDA) return read_kda(r, h);
-    return hth_hparams_size(r, "shortconv.l_cache", 1, HTH_MAX_TAP, &h->recurrent.n_tap);
+    return hth_hparams_size(r, "shortconv.l_cache", 1, HTH_MAX_TAP, &h->recurrent.d_conv);
 }

@@ -54,7 +54,7 @@ typedef struct hth_compressed_sizes {
 
 /* Sizes of all recurrent layers. */
 typedef struct hth_recurrent_sizes {
-    uint32_t n_tap;
+    uint32_t d_conv;
     uint32_t n_head, d_state, d_inner; /* all; state spaces: n_head is that of steps, heads or channels */
     uint32_t n_head_key;               /* DeltaNet */
     uint32_t n_group, dt_rank;         /* state spaces; dt_rank: of low steps, 0: there are none */
@@ -95,7 +95,7 @@ typedef struct hth_hparams {
     hth_recurrent_sizes recurrent;
     hth_latent_sizes latent;
     hth_compressed_sizes compressed;
-    uint32_t n_stream;          /* of the residual stream (hth_connection); 0: it is one */
+    uint32_t n_stream;          /* of the residual stream (hth_hyper_connection); 0: it is one */
     uint32_t n_sinkhorn;
     float stream_eps;
     hth_norm_kind norm;
@@ -225,19 +225,19 @@ static inline size_t hth_compressed_state(const hth_compressed *c, size_t d_head
 
 /* How a block reads the streams of the residual stream, and how they are replaced (forward/streams.c). */
 enum { HTH_MAX_STREAM = 8 };
-typedef struct hth_connection {
+typedef struct hth_hyper_connection {
     const float *weight; /* [n][n_stream * d_model]: products with the normed streams; n is (2 + n_stream) * n_stream, or
                             at the head n_stream; NULL: none */
     const float *base;   /* [n] */
     const float *scale;  /* [3] of those for inputs, for the output and for streams; at the head [1] */
     bool is_head;
-} hth_connection;
+} hth_hyper_connection;
 
 enum { HTH_MAX_TAP = 64 };
-/* A causal convolution of each channel: the sum of taps[j] times the input of n_tap - 1 - j tokens before. */
+/* A causal convolution of each channel: the sum of taps[j] times the input of d_conv - 1 - j tokens before. */
 typedef struct hth_conv {
-    uint32_t n_channel, n_tap;
-    const float *taps; /* [n_tap][n_channel]; in files [n_channel][n_tap] */
+    uint32_t n_channel, d_conv;
+    const float *taps; /* [d_conv][n_channel]; in files [n_channel][d_conv] */
     const float *bias; /* [n_channel] or NULL */
 } hth_conv;
 
@@ -252,7 +252,7 @@ typedef struct hth_short_conv {
  * k))^T; its output is S^T q / sqrt(d). Several heads share queries and keys. */
 typedef struct hth_delta_net {
     uint32_t n_head, n_head_key, d;
-    bool alternates;         /* head h has keys h mod n_head_key, else h / (n_head / n_head_key) */
+    bool key_head_interleaved;         /* head h has keys h mod n_head_key, else h / (n_head / n_head_key) */
     hth_conv conv;           /* of queries, keys and values, then SiLU */
     hth_matrix qkv;          /* 2 * n_head_key * d + n_head * d rows of d_model */
     hth_matrix gate;         /* n_head * d rows; its SiLU multiplies the normed outputs */
@@ -278,7 +278,7 @@ typedef struct hth_kda {
 /* Floats of the inputs of its convolutions in the state, before the states of heads [n_head][d][d]. */
 static inline size_t hth_kda_conv_state(const hth_kda *n)
 {
-    return 3 * (size_t)(n->conv[0].n_tap - 1) * n->n_head * n->d;
+    return 3 * (size_t)(n->conv[0].d_conv - 1) * n->n_head * n->d;
 }
 
 /* Floats of the state of a head of keys (forward/delta_net.c): keys of a chunk; for each of its heads the state, and
@@ -343,7 +343,7 @@ typedef struct hth_router {
     hth_router_score score;
     bool normalise;
     float scale; /* of the weights */
-    bool weighs_input;         /* weights multiply the inputs of experts, not their outputs */
+    bool apply_router_weight_on_input;         /* weights multiply the inputs of experts, not their outputs */
     const float *expert_scale; /* [n_expert] of the weights, or NULL */
     const float *by_token;     /* [n_vocab][n_used] the experts of each token, in place of the best; NULL: none */
     hth_norm norm;             /* of its input, the residual stream before the network; absent: the network's input */
@@ -407,7 +407,7 @@ static inline bool hth_has_experts(hth_network_kind k)
  * NONE. */
 typedef struct hth_layer {
     hth_mixer_kind mixer;
-    hth_mixer_kind beside; /* NONE, or another mixer with the same input, whose output is added to that of the first */
+    hth_mixer_kind parallel_mixer; /* NONE, or another mixer with the same input, whose output is added to that of the first */
     hth_network_kind network;
     hth_norm mixer_norm;      /* [d_model]; absent if ffn_norm serves mixer and network */
     hth_norm mixer_post_norm; /* [d_model] of the mixer's output; absent: none */
@@ -416,7 +416,7 @@ typedef struct hth_layer {
     hth_attention attn;         /* HTH_MIXER_ATTENTION, in part _LATENT and _COMPRESSED; else n_head is 0 */
     hth_latent latent;          /* HTH_MIXER_LATENT */
     hth_compressed compressed;  /* HTH_MIXER_COMPRESSED */
-    hth_connection mixer_connection, ffn_connection;
+    hth_hyper_connection mixer_connection, ffn_connection;
     hth_short_conv short_conv;  /* HTH_MIXER_SHORT_CONV */
     hth_delta_net delta_net;    /* HTH_MIXER_DELTA_NET */
     hth_kda kda;                /* HTH_MIXER_KDA */
@@ -480,7 +480,7 @@ typedef struct hth_model {
     const float *layer_proj_norm; /* [d_layer_embd] of that product */
     float *ones;              /* [largest width] weights of norms without parameters */
     hth_norm output_norm;
-    hth_connection output_connection;
+    hth_hyper_connection output_connection;
     hth_matrix output;        /* same as token_embd if the head is tied */
     const float *output_bias; /* [n_vocab] or NULL */
     bool tied;

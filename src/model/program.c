@@ -71,13 +71,13 @@ static void both(hth_prog *b, const hth_layer *l, hth_view x, hth_view kept, rou
 {
     const hth_experts *e = &l->experts;
     size_t d = b->h->d_model;
-    hth_prog_target beside = target_of(b, false, x);
+    hth_prog_target residual = target_of(b, false, x);
     assert(!to.adds);
-    dense(b, l, x, beside);
-    hth_prog_norm_in_place(b, &e->dense_post_norm, beside.to);
+    dense(b, l, x, residual);
+    hth_prog_norm_in_place(b, &e->dense_post_norm, residual.to);
     experts(b, l, x, kept, made, to);
     hth_prog_norm_in_place(b, &e->post_norm, to.to);
-    hth_prog_add(b, beside.to, to.to, d);
+    hth_prog_add(b, residual.to, to.to, d);
     if (b->h->dense_residual_scale != 0.0)
         hth_prog_scale(b, to.to, to.to, d, (float)b->h->dense_residual_scale, NULL);
 }
@@ -129,7 +129,7 @@ static void end_layer(hth_prog *b, const hth_layer *l, hth_view x, hth_view embe
 static void layer(hth_prog *b, const hth_layer *l, hth_view x, hth_view embedding, hth_view by_layer)
 {
     const hth_hparams *h = b->h;
-    bool scaled = h->residual_scale != 1.0f, two = l->beside != HTH_MIXER_NONE, parallel = h->parallel;
+    bool scaled = h->residual_scale != 1.0f, two = l->parallel_mixer != HTH_MIXER_NONE, parallel = h->parallel;
     routing made = {hth_prog_none, hth_prog_none};
     hth_view kept = hth_prog_none, saved = hth_prog_none;
     if (hth_has_experts(l->network) && l->experts.router.reads_layer_input) made = route(b, l, x, true);
@@ -139,7 +139,7 @@ static void layer(hth_prog *b, const hth_layer *l, hth_view x, hth_view embeddin
             target_of(b, !(parallel || scaled || two || hth_prog_is_bound(&l->mixer_post_norm)), x);
         hth_view n = mixer_input(b, l, x);
         hth_prog_mixer(b, l->mixer, l, n, to);
-        if (two) hth_prog_mixer(b, l->beside, l, n, (hth_prog_target){to.to, true});
+        if (two) hth_prog_mixer(b, l->parallel_mixer, l, n, (hth_prog_target){to.to, true});
         if (parallel) saved = to.to;
         else if (!to.adds) add_block(b, to.to, &l->mixer_post_norm, x);
     }
@@ -153,7 +153,7 @@ static void layer(hth_prog *b, const hth_layer *l, hth_view x, hth_view embeddin
     end_layer(b, l, x, embedding, by_layer);
 }
 
-static void streams(hth_prog *b, hth_stream_form form, const hth_connection *c, hth_view from, hth_view to,
+static void streams(hth_prog *b, hth_stream_form form, const hth_hyper_connection *c, hth_view from, hth_view to,
                     hth_view weights)
 {
     hth_op *op = hth_prog_op(b, HTH_OP_STREAMS);
@@ -163,7 +163,7 @@ static void streams(hth_prog *b, hth_stream_form form, const hth_connection *c, 
     if (form == HTH_STREAMS_WRITE) op->in[1] = weights;
 }
 
-/* A layer whose blocks read and write streams (hth_connection). */
+/* A layer whose blocks read and write streams (hth_hyper_connection). */
 static void connected_layer(hth_prog *b, const hth_layer *l, hth_view x, hth_view all)
 {
     size_t n = b->h->n_stream;

@@ -133,7 +133,7 @@ typedef struct hth_op_copy {
 typedef enum hth_stream_form { HTH_STREAMS_BEGIN, HTH_STREAMS_READ, HTH_STREAMS_WRITE } hth_stream_form;
 typedef struct hth_op_stream {
     hth_stream_form form;
-    const hth_connection *connection;
+    const hth_hyper_connection *connection;
 } hth_op_stream;
 
 enum { HTH_OP_IN = 6, HTH_OP_OUT = 4, HTH_OP_TEMP = 4 };

@@ -198,7 +198,7 @@ static void kda(hth_prog *b, const hth_layer *l, hth_view x, hth_prog_target to)
     hth_prog_multiply(b, &n->decay_b, low[0], decay);
     hth_prog_multiply(b, &n->gate_b, low[1], gate);
     for (size_t i = 0; i < 3; i++) {
-        convolve(b, &n->conv[i], in[i], y[i], i * (n->conv[i].n_tap - 1) * inner, true);
+        convolve(b, &n->conv[i], in[i], y[i], i * (n->conv[i].d_conv - 1) * inner, true);
         if (i < 2) hth_prog_norm_groups(b, plain, false, n->n_head, d, 1.0f, y[i]);
     }
     op = hth_prog_op(b, HTH_OP_RATES);

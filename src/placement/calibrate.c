@@ -566,15 +566,15 @@ void hth_calibration_machine(const hth_calibration *c, hearth_selector selector,
     double whole = read_whole(selector, gated), gpu_rate = hth_estimate_rate(c->device_rate, estimate),
            cpu_rate = hth_estimate_rate(c->cpu_rate, estimate);
     *out = (hth_plan_machine){.n_home = HTH_N_HOME};
-    hth_plan_home *device = &out->homes[HTH_HOME_DEVICE], *host = &out->homes[HTH_HOME_HOST];
-    *device = (hth_plan_home){.name = "the device",
+    hth_plan_tier *device = &out->homes[HTH_HOME_DEVICE], *host = &out->homes[HTH_HOME_HOST];
+    *device = (hth_plan_tier){.name = "the device",
                               .kind = HTH_PLAN_DEVICE,
                               .capacity = UINT64_MAX,
                               .min_active_share = hth_plan_knots[0],
                               .sync_latency = sync_latency[hth_calibration_submit_mode(c)],
                               .dispatch = c->dispatch,
                               .merge = 2.0 * c->dispatch};
-    *host = (hth_plan_home){.name = "the CPU", .kind = HTH_PLAN_HOST, .capacity = UINT64_MAX};
+    *host = (hth_plan_tier){.name = "the CPU", .kind = HTH_PLAN_HOST, .capacity = UINT64_MAX};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) {
         double share = hth_plan_knots[i], fires = whole < 1.0 ? (share - whole) / (1.0 - whole) : 1.0;
         if (fires < 0.0) fires = 0.0;

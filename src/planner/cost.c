@@ -19,16 +19,16 @@ double hth_plan_rate(const hth_plan_rates *rates, double share)
     return y[HTH_PLAN_N_KNOT - 1];
 }
 
-static double whole_rate(const hth_plan_home *h) { return h->rates.at[HTH_PLAN_N_KNOT - 1]; }
+static double whole_rate(const hth_plan_tier *h) { return h->rates.at[HTH_PLAN_N_KNOT - 1]; }
 
-double hth_plan_head_seconds(const hth_plan_model *model, const hth_plan_home *home)
+double hth_plan_head_seconds(const hth_plan_model *model, const hth_plan_tier *home)
 {
     return (double)model->head_bytes / whole_rate(home) + home->dispatch;
 }
 
 /* ---- clusters -------------------------------------------------------------------------------- */
 
-static double cluster_seconds(const hth_plan_layer *l, const hth_plan_home *h, uint32_t i)
+static double cluster_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t i)
 {
     double share = l->share[i] > h->min_active_share ? l->share[i] : h->min_active_share;
     return (double)l->cluster_bytes[h->kind] * share / hth_plan_rate(&h->rates, share);
@@ -43,19 +43,19 @@ static double none_active(double share)
 }
 
 /* Active rows of a cluster on storage: one request if there are any. */
-static double read_seconds(const hth_plan_layer *l, const hth_plan_home *h, uint32_t i)
+static double read_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t i)
 {
     return (double)l->cluster_bytes[HTH_PLAN_STORAGE] * l->share[i] / h->read_rate +
            h->read_latency * (1 - none_active(l->share[i]));
 }
 
-static double attention_seconds(const hth_plan_layer *l, const hth_plan_home *h, uint32_t context)
+static double attention_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t context)
 {
     double seconds = ((double)l->attention_bytes + (double)l->kv_bytes * context) / whole_rate(h);
     return h->kind == HTH_PLAN_DEVICE ? seconds + l->n_dispatch * h->dispatch : seconds;
 }
 
-static double hot_dispatches(const hth_plan_layer *l, const hth_plan_home *h, uint32_t n_cluster)
+static double hot_dispatches(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t n_cluster)
 {
     return h->kind == HTH_PLAN_DEVICE && n_cluster > 0 ? l->n_dispatch_hot * h->dispatch : 0;
 }
@@ -98,7 +98,7 @@ static void split_time(hth_plan_time *t, double own, const part *parts, uint32_t
 }
 
 /* Attention and all clusters on the host. */
-static double cpu_seconds(const hth_plan_layer *l, const hth_plan_home *host, uint32_t context)
+static double cpu_seconds(const hth_plan_layer *l, const hth_plan_tier *host, uint32_t context)
 {
     double seconds = attention_seconds(l, host, context);
     for (uint32_t i = 0; i < l->n_cluster; i++) seconds += cluster_seconds(l, host, i);
@@ -119,7 +119,7 @@ static void read_clusters(const hth_plan_layer *l, const hth_plan_machine *m, co
 }
 
 /* The home of attention, with its clusters [first, end); returns the seconds of these. */
-static double own_time(const hth_plan_layer *l, const hth_plan_home *h, uint32_t context, uint32_t first,
+static double own_time(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t context, uint32_t first,
                        uint32_t end, const part *p, hth_plan_time *t)
 {
     double attention = attention_seconds(l, h, context), own = h->kind == HTH_PLAN_DEVICE ? 0 : attention;
@@ -136,7 +136,7 @@ static double own_time(const hth_plan_layer *l, const hth_plan_home *h, uint32_t
 }
 
 /* Another home, with clusters [first, end). */
-static void other_time(const hth_plan_layer *l, const hth_plan_home *h, uint32_t first, uint32_t end,
+static void other_time(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t first, uint32_t end,
                        part *p, hth_plan_time *t)
 {
     double *seconds = &t->home[p->home];
@@ -149,13 +149,13 @@ static void other_time(const hth_plan_layer *l, const hth_plan_home *h, uint32_t
 hth_plan_time hth_plan_layer_time(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t context,
                                   const hth_plan_division *d)
 {
-    const hth_plan_home *with_attention = &m->homes[d->attention];
+    const hth_plan_tier *with_attention = &m->homes[d->attention];
     hth_plan_time t = {.bound = d->attention};
     part parts[HTH_PLAN_MAX_HOME];
     uint32_t n_part = 0, first = 0;
     double own = 0;
     for (uint32_t h = 0; h < m->n_home && m->homes[h].kind != HTH_PLAN_STORAGE; h++) {
-        const hth_plan_home *home = &m->homes[h];
+        const hth_plan_tier *home = &m->homes[h];
         uint32_t end = first + d->n_cluster[h];
         part p = {.home = h, .none_active = 1};
         p.latency = with_attention->sync_latency + home->sync_latency;
@@ -278,7 +278,7 @@ void hth_plan_count(const hth_plan_model *model, const hth_plan_machine *machine
                     hth_plan_bytes bytes[HTH_PLAN_MAX_HOME])
 {
     for (uint32_t h = 0; h < machine->n_home; h++) {
-        const hth_plan_home *home = &machine->homes[h];
+        const hth_plan_tier *home = &machine->homes[h];
         bool is_host = home->kind == HTH_PLAN_HOST, used = is_host;
         hth_plan_bytes *b = &bytes[h];
         *b = (hth_plan_bytes){0};
@@ -341,9 +341,9 @@ static hearth_status check_capacity(const hth_plan_machine *machine, const hth_p
     return HEARTH_OK;
 }
 
-static const hth_plan_home *host_of(const hth_plan_machine *m)
+static const hth_plan_tier *host_of(const hth_plan_machine *m)
 {
-    const hth_plan_home *h = m->homes;
+    const hth_plan_tier *h = m->homes;
     while (h->kind != HTH_PLAN_HOST) h++;
     return h;
 }
@@ -381,7 +381,7 @@ hearth_status hth_plan_evaluate(const hth_plan_model *model, const hth_plan_mach
         hth_plan_free(&p);
         return st;
     }
-    const hth_plan_home *host = host_of(machine);
+    const hth_plan_tier *host = host_of(machine);
     p.seconds_cpu = hth_plan_head_seconds(model, host);
     for (size_t l = 0; l < n; l++) p.seconds_cpu += cpu_seconds(&model->layers[l], host, options->context);
     p.head_seconds = hth_plan_head_seconds(model, head ? &machine->homes[divisions[n - 1].attention] : host);
@@ -401,7 +401,7 @@ void hth_plan_free(hth_plan *plan)
 
 hearth_status hth_plan_find_roles(const hth_plan_machine *m, hth_plan_roles *out, hearth_error *err)
 {
-    static const hth_plan_home none = {.fixed_bytes = 1, .rates = {{1, 1, 1, 1}}};
+    static const hth_plan_tier none = {.fixed_bytes = 1, .rates = {{1, 1, 1, 1}}};
     uint32_t i = (uint32_t)(host_of(m) - m->homes);
     *out = (hth_plan_roles){.device = i > 0 ? &m->homes[0] : &none, .host = &m->homes[i], .i_host = i};
     if (i + 1 < m->n_home) out->storage = &m->homes[i + 1];

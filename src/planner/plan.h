@@ -31,7 +31,7 @@ typedef enum hth_plan_kind {
     HTH_PLAN_N_KIND,
 } hth_plan_kind;
 
-typedef struct hth_plan_home {
+typedef struct hth_plan_tier {
     const char *name; /* for messages */
     hth_plan_kind kind;
     uint64_t capacity;    /* bytes; UINT64_MAX: unlimited */
@@ -43,11 +43,11 @@ typedef struct hth_plan_home {
     double dispatch, merge;  /* seconds: one dispatch; adding the sums of another home */
     /* Storage. */
     double read_rate, read_latency; /* bytes per second; seconds of one request */
-} hth_plan_home;
+} hth_plan_tier;
 
 typedef struct hth_plan_machine {
     uint32_t n_home;
-    hth_plan_home homes[HTH_PLAN_MAX_HOME]; /* in order of kind: devices, one host, storage */
+    hth_plan_tier homes[HTH_PLAN_MAX_HOME]; /* in order of kind: devices, one host, storage */
 } hth_plan_machine;
 
 /* ---- the model ------------------------------------------------------------------------------- */

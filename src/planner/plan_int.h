@@ -7,7 +7,7 @@
 /* The homes of a list that the solvers take. The device is the first of the list; if there is none, `device`
  * is one without capacity. storage follows the host; NULL: none. */
 typedef struct hth_plan_roles {
-    const hth_plan_home *device, *host, *storage;
+    const hth_plan_tier *device, *host, *storage;
     uint32_t i_host;
 } hth_plan_roles;
 /* UNSUPPORTED: several devices or storage homes. */
@@ -46,6 +46,6 @@ void hth_plan_count(const hth_plan_model *model, const hth_plan_machine *machine
 /* Seconds of a divided layer; of the head on the device or the host. */
 hth_plan_time hth_plan_layer_time(const hth_plan_layer *layer, const hth_plan_machine *machine,
                                   uint32_t context, const hth_plan_division *division);
-double hth_plan_head_seconds(const hth_plan_model *model, const hth_plan_home *home);
+double hth_plan_head_seconds(const hth_plan_model *model, const hth_plan_tier *home);
 
 #endif

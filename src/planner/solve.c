@@ -217,7 +217,7 @@ hth_plan_answer hth_plan_table_best(const hth_plan_table *t, uint64_t vram, hth_
 
 bool hth_plan_table_first(const hth_plan_table *t, uint64_t vram, uint32_t n, bool head, hth_plan_answer *out)
 {
-    const hth_plan_home *d = t->roles->device;
+    const hth_plan_tier *d = t->roles->device;
     uint64_t needed = d->fixed_bytes + (head ? t->model->head_bytes : 0);
     *out = (hth_plan_answer){.n_device = n, .head = head};
     if (n == 0) return !head;
@@ -249,7 +249,7 @@ static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
 hearth_status hth_plan_table_fill(hth_plan_table *t, uint64_t high, hearth_error *err)
 {
-    const hth_plan_home *d = t->roles->device;
+    const hth_plan_tier *d = t->roles->device;
     return fill_table(t, less(less(d->capacity, d->fixed_bytes), t->model->head_bytes),
                       less(high, d->fixed_bytes), err);
 }

@@ -33,7 +33,7 @@ typedef struct part {
 
 static hearth_status open_part(search *s, uint32_t i_device, uint32_t first, part *p, hearth_error *err)
 {
-    const hth_plan_home *d = &s->machine->homes[i_device];
+    const hth_plan_tier *d = &s->machine->homes[i_device];
     *p = (part){.machine = {.n_home = 2, .homes = {*d, s->machine->homes[s->n_device]}}, .model = *s->model};
     p->model.layers += first, p->model.n_layer -= first;
     hearth_status st = hth_plan_find_roles(&p->machine, &p->roles, err);

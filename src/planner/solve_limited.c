@@ -151,7 +151,7 @@ static hearth_status bisect(search *s, double low, double high, double factor, i
 /* In large units first, then in small ones, whose answers may need another price. */
 static hearth_status find_price(search *s, hearth_error *err)
 {
-    const hth_plan_home *host = s->roles->host;
+    const hth_plan_tier *host = s->roles->host;
     while (s->roles->device->capacity / s->unit > MAX_UNITS) s->unit *= 2;
     hearth_status st = bisect(s, 0, first_price, 16, N_BISECTION, err);
     s->unit = HTH_PLAN_UNIT;

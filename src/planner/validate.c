@@ -10,7 +10,7 @@ static const uint64_t max_bytes = (uint64_t)1 << 44;
 /* Rates below a byte per second and times above a day are mistakes; sums of the rest are finite. */
 static const double min_rate = 1.0, max_rate = 1e18, max_seconds = 86400.0;
 
-static hearth_status check_number(const hth_plan_home *h, const char *name, double x, double min, double max,
+static hearth_status check_number(const hth_plan_tier *h, const char *name, double x, double min, double max,
                                   hearth_error *err)
 {
     if (x >= min && x <= max) return HEARTH_OK; /* false for NaN */
@@ -18,7 +18,7 @@ static hearth_status check_number(const hth_plan_home *h, const char *name, doub
                     min, max);
 }
 
-static hearth_status check_home(const hth_plan_home *h, hearth_error *err)
+static hearth_status check_home(const hth_plan_tier *h, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     if (h->kind == HTH_PLAN_STORAGE) {
@@ -46,7 +46,7 @@ static hearth_status check_machine(const hth_plan_machine *m, hearth_error *err)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %u homes; 1 to %d are allowed", m->n_home,
                         HTH_PLAN_MAX_HOME);
     for (uint32_t i = 0; st == HEARTH_OK && i < m->n_home; i++) {
-        const hth_plan_home *h = &m->homes[i];
+        const hth_plan_tier *h = &m->homes[i];
         if (!h->name || h->kind >= HTH_PLAN_N_KIND)
             return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: home %u has no name, or is of no known kind",
                             i);

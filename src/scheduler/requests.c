@@ -170,7 +170,7 @@ void hth_request_end(hearth_scheduler *s, request *r, hearth_request_event event
     (void)hth_request_tell(r, &event);
     if (r->session) {
         hth_speculation_close(r->session);
-        hth_kept_put(&s->kept, r->owner, r->session);
+        hth_prefix_cache_put(&s->prefix_cache, r->owner, r->session);
     }
     r->session = NULL;
     free_request(r);

@@ -1,10 +1,10 @@
-/* The scheduler and its requests, for scheduler.c, requests.c and what is around its steps (scheduler_kept.c). */
+/* The scheduler and its requests, for scheduler.c, requests.c and what is around its steps (scheduler_prefix_cache.c). */
 #ifndef HTH_SCHEDULER_REQUESTS_H
 #define HTH_SCHEDULER_REQUESTS_H
 
 #include "engine/generated_text.h"
 #include "engine/session_int.h"
-#include "scheduler/kept.h"
+#include "scheduler/prefix_cache.h"
 #include "scheduler/scheduler_int.h"
 
 typedef struct hth_request hth_request;
@@ -34,7 +34,7 @@ struct hearth_scheduler {
     hearth_scheduler_options options;
     hth_kv_budget pages;
     uint64_t pages_size; /* counted in the limit of the model */
-    hth_kept kept;
+    hth_prefix_cache prefix_cache;
     hearth_batch *batch;
     float *masked; /* [n_vocab] */
     hth_request *waiting, *running;

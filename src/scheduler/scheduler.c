@@ -93,7 +93,7 @@ hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_sche
     s->model = hth_engine_hold_model(model);
     st = choose(s, options, err);
     if (st == HEARTH_OK) st = open_pages(s, err);
-    if (st == HEARTH_OK) st = hth_kept_open(&s->kept, s->options.n_kept, err);
+    if (st == HEARTH_OK) st = hth_prefix_cache_open(&s->prefix_cache, s->options.n_kept, err);
     if (st == HEARTH_OK)
         st = hearth_batch_open(model, s->options.n_batch, s->options.n_thread, &s->batch, err);
     if (s->options.no_pin) hearth_batch_unpin(s->batch);
@@ -104,12 +104,12 @@ hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_sche
                                 (uint64_t)s->options.n_ctx * 2 * sizeof(int32_t) +
                                 HTH_N_STATE_COPY * (uint64_t)hth_sequence_state_size(model->model));
     bool has_room =
-        st == HEARTH_OK && hth_engine_take_memory(hth_engine_mutable(model), sessions, NULL) == HEARTH_OK;
+        st == HEARTH_OK && hth_engine_reserve(hth_engine_mutable(model), sessions, NULL) == HEARTH_OK;
     if (st == HEARTH_OK &&
         (has_room || s->options.draft.model || s->options.draft.n_draft != HEARTH_DRAFT_AUTO))
         st = hth_drafter_open(model, &s->options.draft, &o, s->options.n_position, s->options.n_running,
                               &s->drafter, err);
-    if (has_room) hth_engine_give_memory(hth_engine_mutable(model), sessions);
+    if (has_room) hth_engine_release(hth_engine_mutable(model), sessions);
     s->masked = hth_alloc(model->model->hparams.n_vocab, sizeof *s->masked);
     s->places = hth_alloc(s->options.n_running, sizeof *s->places);
     if (st == HEARTH_OK && (!s->masked || !s->places))
@@ -125,7 +125,7 @@ void hearth_scheduler_close(hearth_scheduler *s)
     if (!s) return;
     hth_request_free_all(s->waiting);
     hth_request_free_all(s->running);
-    hth_kept_close(&s->kept);
+    hth_prefix_cache_close(&s->prefix_cache);
     hearth_batch_close(s->batch);
     hth_drafter_close(s->drafter);
     hth_free(s->places);
@@ -157,7 +157,7 @@ static bool has_pages(hearth_scheduler *s, const request *r, uint32_t n,
         memcpy(n_page, planned, sizeof n_page);
         hth_session_count_missing(r->session, n, n_page);
         if (hth_kv_budget_has(&s->pages, n_page)) return true;
-        if (!hth_kept_drop_oldest(&s->kept)) return false;
+        if (!hth_prefix_cache_drop_oldest(&s->prefix_cache)) return false;
     }
 }
 
@@ -224,10 +224,10 @@ static request *next_to_begin(const hearth_scheduler *s)
  * token is evaluated again, for its logits. */
 static const hearth_session *find_same(hearth_scheduler *s, const request *r, uint32_t *n_same)
 {
-    const hearth_session *best = hth_kept_find(&s->kept, r->owner, r->tokens, r->n_token - 1, n_same);
+    const hearth_session *best = hth_prefix_cache_find(&s->prefix_cache, r->owner, r->tokens, r->n_token - 1, n_same);
     for (const request *other = s->running; other; other = other->next) {
         uint32_t n =
-            other->owner == r->owner ? hth_kept_n_same(other->session, r->tokens, r->n_token - 1) : 0;
+            other->owner == r->owner ? hth_prefix_cache_n_same(other->session, r->tokens, r->n_token - 1) : 0;
         if (n > *n_same) best = other->session, *n_same = n;
     }
     return best;
@@ -254,7 +254,7 @@ static hearth_status open_session(hearth_scheduler *s, request *r, hearth_error 
         if (st == HEARTH_OK) return st;
         hearth_session_close(r->session);
         r->session = NULL;
-        if (st != HEARTH_ERROR_MEMORY || !hth_kept_drop_oldest(&s->kept)) return st;
+        if (st != HEARTH_ERROR_MEMORY || !hth_prefix_cache_drop_oldest(&s->prefix_cache)) return st;
     }
 }
 
@@ -277,7 +277,7 @@ static bool may_begin(hearth_scheduler *s, const request *r)
                              : 0;
         }
         if (hth_kv_budget_has(&s->pages, n_page)) return true;
-    } while (hth_kept_drop_oldest(&s->kept));
+    } while (hth_prefix_cache_drop_oldest(&s->prefix_cache));
     return false;
 }
 
@@ -419,7 +419,7 @@ static bool sample(hearth_scheduler *s, request *r)
     }
     r->tokens[r->n_token++] = event.token;
     hearth_sampler_accept(r->sampler, event.token);
-    bool is_complete = r->constraint && hearth_constraint_get_end(r->constraint) == HEARTH_CONSTRAINT_ENDS;
+    bool is_complete = r->constraint && hearth_constraint_get_end(r->constraint) == HEARTH_CONSTRAINT_COMPLETE;
     if (r->has_text) event.n_text = hth_generated_text_push(&r->text, event.token, &event.text);
     if (!hth_request_tell(r, &event)) hth_request_end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_STOPPED});
     else if (r->has_text && r->text.i_stop < r->text.n_stop)

@@ -19,7 +19,7 @@ enum { CACHED_PART = 2 };
 
 typedef struct item_size {
     uint32_t i_item;
-    bool cached, pinned, elsewhere;
+    bool cached, pinned, on_device;
     size_t size;
 } item_size;
 
@@ -47,7 +47,7 @@ static uint32_t make_classes(const item_size *sizes, uint32_t n, hth_slot_class 
             c = (hth_slot_class){.size = sizes[i].size, .cached = sizes[i].cached};
             n_class++;
         }
-        if (sizes[i].elsewhere) c.n_elsewhere++;
+        if (sizes[i].on_device) c.n_on_device++;
         else c.n_item++;
         c.n_pinned += sizes[i].pinned;
         if (classes) classes[n_class - 1] = c;
@@ -67,7 +67,7 @@ hearth_status hth_slots_sort(hth_slots *s, const hth_store_item *items, uint32_t
     bool fits = true;
     for (uint32_t i = 0; st == HEARTH_OK && i < n_item; i++) {
         hth_store_residence residence = items[i].residence;
-        sizes[i] = (item_size){i, residence == HTH_STORE_CACHED, residence == HTH_STORE_PINNED, items[i].elsewhere, 0};
+        sizes[i] = (item_size){i, residence == HTH_STORE_CACHED, residence == HTH_STORE_PINNED, items[i].on_device, 0};
         fits = fits && hth_reader_buffer_size(items[i].extents, items[i].n_extent, &sizes[i].size);
     }
     if (st == HEARTH_OK && fits) {
@@ -85,9 +85,9 @@ hearth_status hth_slots_sort(hth_slots *s, const hth_store_item *items, uint32_t
 
 /* ---- division of memory ---------------------------------------------------------------------- */
 
-static uint32_t n_all(const hth_slot_class *c) { return c->n_item + c->n_elsewhere; }
+static uint32_t n_all(const hth_slot_class *c) { return c->n_item + c->n_on_device; }
 
-/* Beside pinned items. What is elsewhere counts: it may come back, or be asked for by a step that began before. */
+/* Beside pinned items. What is on a device counts: it may come back, or be asked for by a step that began before. */
 static uint32_t min_slots(const hth_slot_class *c)
 {
     uint32_t n = c->cached ? 1 : STREAM_MIN_SLOT, n_other = n_all(c) - c->n_pinned;
@@ -195,7 +195,7 @@ static void place(hth_slots *s)
     }
 }
 
-/* Bytes of all items, those elsewhere included; 0.0: none is elsewhere. */
+/* Bytes of all items, those on a device included; 0.0: none is there. */
 static double size_with_elsewhere(const hth_slots *s)
 {
     double size = 0.0;
@@ -203,7 +203,7 @@ static double size_with_elsewhere(const hth_slots *s)
     for (uint32_t i = 0; i < s->n_class; i++) {
         const hth_slot_class *c = &s->classes[i];
         size += (double)c->size * n_all(c);
-        some = some || c->n_elsewhere > 0;
+        some = some || c->n_on_device > 0;
     }
     return some ? size : 0.0;
 }

@@ -22,7 +22,7 @@ typedef struct hth_slot_class {
     size_t size;
     bool cached;
     uint32_t n_item, n_pinned; /* n_pinned: items that are pinned now, each of which may have a slot for ever */
-    uint32_t n_elsewhere;      /* items that are not counted in n_item */
+    uint32_t n_on_device;      /* items that are not counted in n_item */
     uint32_t n_slot, first_slot;
     uint32_t n_open; /* slots that are used; those behind them are closed as soon as nothing needs their items */
     uint32_t *heap, n_heap; /* of slots, the smallest key first */
@@ -46,10 +46,10 @@ hearth_status hth_slots_sort(hth_slots *s, const hth_store_item *items, uint32_t
 bool hth_slots_least(const hth_slots *s, uint64_t *size);
 /* Whether all classes have slots for the items that are pinned now, and for others. */
 bool hth_slots_suffice(const hth_slots *s);
-/* Whether all items that are not elsewhere have slots in so much memory, all streamed ones pinned. */
+/* Whether all items that are not on a device have slots in so much memory, all streamed ones pinned. */
 bool hth_slots_hold_all(const hth_slots *s, uint64_t memory);
 /* Divides memory, at least hth_slots_least, among the slots, and allocates them; also addresses of slots for items that
- * are elsewhere now, which are closed. no_bytes: only addresses of all. MEMORY. */
+ * are on a device now, which are closed. no_bytes: only addresses of all. MEMORY. */
 hearth_status hth_slots_open(hth_slots *s, uint64_t memory, bool no_bytes, hearth_error *err);
 void hth_slots_close(hth_slots *s);
 

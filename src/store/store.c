@@ -256,7 +256,7 @@ static void swap(uint32_t *a, uint32_t *b)
     *a = *b, *b = c;
 }
 
-/* Items that are in memory at the end, where hth_store_take looks first; before them the others, from the one that is
+/* Items that are in memory at the end, where hth_store_acquire looks first; before them the others, from the one that is
  * read last to the one that is read first. */
 static void sort_asked(const hth_store *s, uint32_t *items, size_t n)
 {
@@ -266,7 +266,7 @@ static void sort_asked(const hth_store *s, uint32_t *items, size_t n)
         if (!has_arrived(s, items[i])) swap(&items[i], &items[n_absent++]);
 }
 
-void hth_store_ask(hth_store *s, uint32_t *items, size_t n)
+void hth_store_request(hth_store *s, uint32_t *items, size_t n)
 {
     pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < n; i++) hth_store_begin_group(s, &s->groups[s->items[items[i]].is.i_group]);
@@ -296,7 +296,7 @@ static bool contains(const uint32_t *items, size_t n, uint32_t item)
     return false;
 }
 
-void hth_store_guess(hth_store *s, const uint32_t *items, size_t n)
+void hth_store_prefetch(hth_store *s, const uint32_t *items, size_t n)
 {
     pthread_mutex_lock(&s->lock);
     empty_queue(s, &s->guesses);
@@ -307,7 +307,7 @@ void hth_store_guess(hth_store *s, const uint32_t *items, size_t n)
     hth_store_unlock(s);
 }
 
-void hth_store_guess_next(hth_store *s, uint32_t first, uint32_t n)
+void hth_store_prefetch_next(hth_store *s, uint32_t first, uint32_t n)
 {
     pthread_mutex_lock(&s->lock);
     empty_queue(s, &s->guesses);
@@ -315,7 +315,7 @@ void hth_store_guess_next(hth_store *s, uint32_t first, uint32_t n)
     for (uint32_t i = 0; i < s->n_item && n > 0; i++) {
         uint32_t i_item = (first + i) % s->n_item;
         bool stays = s->items[i_item].residence == HTH_STORE_PINNED && s->items[i_item].state != ITEM_ABSENT;
-        if (!stays && !s->items[i_item].elsewhere) guess(s, i_item), n--;
+        if (!stays && !s->items[i_item].on_device) guess(s, i_item), n--;
     }
     hth_store_unlock(s);
 }
@@ -331,7 +331,7 @@ static void drop_need(hth_store *s, uint32_t i_item)
     if (i->state == ITEM_READY) hth_store_release_if_unused(s, i_item);
 }
 
-void hth_store_drop(hth_store *s, const uint32_t *items, size_t n)
+void hth_store_cancel(hth_store *s, const uint32_t *items, size_t n)
 {
     pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < n; i++) drop_need(s, items[i]);
@@ -340,7 +340,7 @@ void hth_store_drop(hth_store *s, const uint32_t *items, size_t n)
 
 /* ---- taking ------------------------------------------------------------------------------------- */
 
-/* One behind the last of n items that is in memory or failed; 0: none. hth_store_ask has sorted them so that this one
+/* One behind the last of n items that is in memory or failed; 0: none. hth_store_request has sorted them so that this one
  * is near the end. */
 static size_t find_arrived(const hth_store *s, const uint32_t *items, size_t n)
 {
@@ -379,7 +379,7 @@ static hearth_status describe(const hth_store *s, uint32_t i_item, hearth_error 
         hth_reader_path(s->reader, f->i_file), i_group, n_before, f->at);
 }
 
-hearth_status hth_store_take(hth_store *s, uint32_t *items, size_t *n, bool wait, hth_store_view *view,
+hearth_status hth_store_acquire(hth_store *s, uint32_t *items, size_t *n, bool wait, hth_store_view *view,
                              hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
@@ -408,7 +408,7 @@ hearth_status hth_store_take(hth_store *s, uint32_t *items, size_t *n, bool wait
     return st;
 }
 
-void hth_store_give(hth_store *s, uint32_t i_item)
+void hth_store_release(hth_store *s, uint32_t i_item)
 {
     pthread_mutex_lock(&s->lock);
     assert(s->items[i_item].n_hold > 0);
@@ -440,9 +440,9 @@ static hearth_status alloc_items(hth_store *s, const hth_store_options *o, heart
         s->items[i] = (hth_item){.is = o->items[i],
                                  .residence = o->items[i].residence,
                                  .i_slot = HTH_NO_SLOT,
-                                 .elsewhere = o->items[i].elsewhere,
+                                 .on_device = o->items[i].on_device,
                                  .uses = o->items[i].weight};
-        s->n_streamed += o->items[i].residence == HTH_STORE_STREAMED && !o->items[i].elsewhere;
+        s->n_streamed += o->items[i].residence == HTH_STORE_STREAMED && !o->items[i].on_device;
     }
     hearth_status st = hth_slots_sort(&s->slots, o->items, o->n_item, err);
     if (st != HEARTH_OK) return st;

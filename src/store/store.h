@@ -42,7 +42,7 @@ typedef struct hth_store_item {
     uint32_t n_extent;
     uint32_t i_group; /* of counters: the layer */
     float weight;     /* uses before the first token, as a profile expects them */
-    bool elsewhere;   /* it is not needed now, so no memory is meant for it: hth_store_move; not if it is pinned */
+    bool on_device;   /* it is not needed now, so no memory is meant for it: hth_store_move; not if it is pinned */
     hth_store_residence residence;
 } hth_store_item;
 
@@ -56,14 +56,14 @@ typedef struct hth_store_options {
     uint32_t n_half_life; /* 0: 128 */
     uint64_t *checksums; /* allocated by hth_alloc: the store's, if it is opened; NULL: there are none */
     hth_reader *reader; /* must outlive the store */
-    const volatile int *cancel; /* while it is not 0, hth_store_take does not wait; NULL: none */
+    const volatile int *cancel; /* while it is not 0, hth_store_acquire does not wait; NULL: none */
 } hth_store_options;
 
 typedef struct hth_store_counters {
     uint64_t n_hit, n_miss; /* items that were in memory, or were not, when they were asked for */
     uint64_t read_size;     /* bytes of items that were read */
     uint64_t n_guess, n_guess_used; /* guesses that were read, and of those the ones that were then asked for */
-    uint64_t n_stall, stall_ns;     /* waits of hth_store_take */
+    uint64_t n_stall, stall_ns;     /* waits of hth_store_acquire */
     uint64_t n_wrong;               /* items that had wrong checksums, and were read again */
 } hth_store_counters;
 
@@ -80,13 +80,13 @@ void hth_store_close(hth_store *store);
 /* n_tok tokens have passed: uses before them count less. */
 void hth_store_advance(hth_store *store, uint32_t n_tok);
 
-/* Asks for items, which are then taken or dropped, and sorts them as hth_store_take looks for them. Does not wait. An
+/* Asks for items, which are then taken or dropped, and sorts them as hth_store_acquire looks for them. Does not wait. An
  * item may be asked for several times. */
-void hth_store_ask(hth_store *store, uint32_t *items, size_t n);
+void hth_store_request(hth_store *store, uint32_t *items, size_t n);
 /* Reads items while nothing else is to be read; what is not among them is not guessed any more. May be ignored. */
-void hth_store_guess(hth_store *store, const uint32_t *items, size_t n);
+void hth_store_prefetch(hth_store *store, const uint32_t *items, size_t n);
 /* Reads the next n items from `first` on, behind the last one from 0 on, that are not pinned, ahead of their use. */
-void hth_store_guess_next(hth_store *store, uint32_t first, uint32_t n);
+void hth_store_prefetch_next(hth_store *store, uint32_t first, uint32_t n);
 
 /* Bytes of an item. */
 typedef struct hth_store_view {
@@ -97,11 +97,11 @@ typedef struct hth_store_view {
 /* Takes one of the *n items, which were asked for, and removes it from the array. wait false: *n stays the same if none
  * is in memory. The caller computes with what it holds, and gives it back, before it waits: others may need the memory.
  * IO: an item cannot be read, or has a wrong checksum, also when it is read again; it is removed too. CANCELLED. */
-hearth_status hth_store_take(hth_store *store, uint32_t *items, size_t *n, bool wait, hth_store_view *view,
+hearth_status hth_store_acquire(hth_store *store, uint32_t *items, size_t *n, bool wait, hth_store_view *view,
                              hearth_error *err);
-void hth_store_give(hth_store *store, uint32_t i_item);
+void hth_store_release(hth_store *store, uint32_t i_item);
 /* Takes back that n items were asked for; those that are not being read yet are not. */
-void hth_store_drop(hth_store *store, const uint32_t *items, size_t n);
+void hth_store_cancel(hth_store *store, const uint32_t *items, size_t n);
 
 /* Whether any of n items is being read now. */
 bool hth_store_is_reading(hth_store *store, const uint32_t *items, size_t n);
@@ -113,9 +113,9 @@ uint32_t hth_store_n_slot(hth_store *store);
 /* From now on the slots have other memory: at least the least, at most as much as when the store was opened. What was
  * used least goes; what is in use goes when it is given back. */
 void hth_store_set_memory(hth_store *store, uint64_t memory);
-/* Which items are elsewhere from now on, [n_item], with other memory as by hth_store_set_memory, also more than the
+/* Which items are on a device from now on, [n_item], with other memory as by hth_store_set_memory, also more than the
  * store was opened with. */
-void hth_store_move(hth_store *store, const uint8_t *elsewhere, uint64_t memory);
+void hth_store_move(hth_store *store, const uint8_t *on_device, uint64_t memory);
 /* Bytes of the slots now, and of those that were written to, which alone take memory of the system. */
 uint64_t hth_store_memory(hth_store *store);
 uint64_t hth_store_touched(hth_store *store);

@@ -31,7 +31,7 @@ typedef struct hth_item {
     hth_item_list *queue;    /* QUEUED */
     uint32_t before, after; /* in it */
     uint32_t i_slot;     /* LOADING, READY */
-    bool elsewhere;
+    bool on_device;
     uint32_t n_need, n_hold; /* asked for and not taken; taken and not given back */
     float uses;          /* weighted by age */
     uint64_t used_at;    /* the step of its group of the last use; 0: it is in no list of remembered uses */

@@ -19,7 +19,7 @@ static void pin(hth_store *s, uint32_t n)
         hth_item *item = &s->items[i];
         hth_slot_class *c = &s->slots.classes[s->slots.class_of[i]];
         if (item->is.residence != HTH_STORE_STREAMED) continue;
-        bool here = !item->elsewhere, was = item->residence == HTH_STORE_PINNED;
+        bool here = !item->on_device, was = item->residence == HTH_STORE_PINNED;
         bool pinned = here && (k + 1) * n / all > k * n / all;
         item->residence = pinned ? HTH_STORE_PINNED : HTH_STORE_STREAMED;
         c->n_pinned += pinned, c->n_pinned -= was;
@@ -154,24 +154,24 @@ void hth_store_note_memory(hth_store *s)
     }
 }
 
-static void move_elsewhere(hth_store *s, uint32_t i_item, bool elsewhere)
+static void move_item(hth_store *s, uint32_t i_item, bool on_device)
 {
     hth_item *item = &s->items[i_item];
     hth_slot_class *c = &s->slots.classes[s->slots.class_of[i_item]];
-    if (item->elsewhere == elsewhere) return;
-    item->elsewhere = elsewhere;
-    c->n_item += elsewhere ? -1u : 1u, c->n_elsewhere += elsewhere ? 1u : -1u;
-    if (item->is.residence == HTH_STORE_STREAMED) s->n_streamed += elsewhere ? -1u : 1u;
-    if (!elsewhere || item->residence != HTH_STORE_CACHED || !hth_store_is_unused(item)) return;
+    if (item->on_device == on_device) return;
+    item->on_device = on_device;
+    c->n_item += on_device ? -1u : 1u, c->n_on_device += on_device ? 1u : -1u;
+    if (item->is.residence == HTH_STORE_STREAMED) s->n_streamed += on_device ? -1u : 1u;
+    if (!on_device || item->residence != HTH_STORE_CACHED || !hth_store_is_unused(item)) return;
     hth_slots_hold(&s->slots, item->i_slot);
     item->state = ITEM_ABSENT;
     hth_store_free_slot(s, item->i_slot);
 }
 
-void hth_store_move(hth_store *s, const uint8_t *elsewhere, uint64_t memory)
+void hth_store_move(hth_store *s, const uint8_t *on_device, uint64_t memory)
 {
     pthread_mutex_lock(&s->lock);
-    for (uint32_t i = 0; i < s->n_item; i++) move_elsewhere(s, i, elsewhere[i]);
+    for (uint32_t i = 0; i < s->n_item; i++) move_item(s, i, on_device[i]);
     divide(s, memory, s->n_streamed);
     hth_store_note_memory(s);
     hth_store_unlock(s);

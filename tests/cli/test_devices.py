@@ -148,7 +148,7 @@ def two_cards_have_layers_of_one_model():
     for lost, placement, says in (("", "even", shared), ("", "layers:7", shared),
                                   (" lost0=14", "even", less + b"6 of 6 layers on Card-1,"),
                                   (" lost1=14", "layers:7", less),
-                                  (" lost0=14 lost1=14", "even", b"it goes on on the CPU")):
+                                  (" lost0=14 lost1=14", "even", b"continuing on the CPU")):
         r = with_layer(cards + "uuid0=1 uuid1=2" + lost, *both, "--placement", placement, more=drivers)
         check(r.returncode == 0 and r.stdout == text_of_the_cpu(), lost, placement, r.stdout, r.stderr)
         check(shared in r.stderr and says in r.stderr, lost, placement, r.stderr)

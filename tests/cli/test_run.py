@@ -484,10 +484,10 @@ def a_warning_and_figures_begin_lines_of_their_own():
         card = "sim:" + scratch("lost.sim", f.read() + b"fault = 130:device\n")
     args = ["run", MODEL, "--gpu", card, "-n", "20", "-p", "Once", "--stats"]
     lines = good(*args, stderr=subprocess.STDOUT).stdout.decode().split("\n")
-    check(any(l.startswith("hearth: warning: ") and "it goes on on the CPU" in l for l in lines), lines)
+    check(any(l.startswith("hearth: warning: ") and "continuing on the CPU" in l for l in lines), lines)
     check(any("prompt 2 tokens" in l and l.startswith("hearth: ") for l in lines), lines)
     apart = good(*args)  # the text alone has no line more
-    check(apart.stdout.count(b"\n") == 1 and b"it goes on on the CPU" in apart.stderr, apart)
+    check(apart.stdout.count(b"\n") == 1 and b"continuing on the CPU" in apart.stderr, apart)
 
 
 @case
@@ -514,7 +514,7 @@ def progress_stands_before_the_text_and_leaves_its_line_to_warnings():
     # Opening takes some 95 calls and a token two, one more or less where a wait was short: about the 33rd of 43 is
     # lost, and progress is shown after two seconds, from about the 20th on.
     done = on_terminal(*args, "a b " * 20, "--batch", "1", "--gpu", card(100000, "fault = 160:device\n"))
-    check(re.search(rb"prompt \[.*\r +\rhearth: warning: .* it goes on on the CPU\r\n", done), done)
+    check(re.search(rb"prompt \[.*\r +\rhearth: warning: .* continuing on the CPU\r\n", done), done)
 
 
 @case

@@ -263,7 +263,7 @@ static size_t follow(const hth_token_trie *trie, const calls_case *c, const char
         if (hearth_constraint_accept(k, id, NULL) != HEARTH_OK) break;
         at += n;
     }
-    *is_complete = hearth_constraint_get_end(k) != HEARTH_CONSTRAINT_GOES_ON;
+    *is_complete = hearth_constraint_get_end(k) != HEARTH_CONSTRAINT_INCOMPLETE;
     hearth_constraint_close(k);
     return at;
 }
@@ -562,7 +562,7 @@ TEST(other_constraints_begin_behind_reasoning)
             int32_t id = token_at(t, &n);
             if (!CHECK(hearth_constraint_accept(k, id, NULL) == HEARTH_OK)) break;
         }
-        CHECK(k && hearth_constraint_get_end(k) == HEARTH_CONSTRAINT_ENDS);
+        CHECK(k && hearth_constraint_get_end(k) == HEARTH_CONSTRAINT_COMPLETE);
         hearth_constraint_close(k);
     }
     hth_token_trie_close(trie);
@@ -634,7 +634,7 @@ TEST(arguments_as_elements_follow_references)
         size_t at = 0, n;
         CHECK_OK(hth_constraint_open(trie, &o, &context, &k, err));
         while (k && some[i].text[at] && hearth_constraint_accept(k, token_at(some[i].text + at, &n), NULL) == HEARTH_OK) at += n;
-        CHECK_INT(some[i].text[at] == '\0' && hearth_constraint_get_end(k) != HEARTH_CONSTRAINT_GOES_ON, some[i].takes);
+        CHECK_INT(some[i].text[at] == '\0' && hearth_constraint_get_end(k) != HEARTH_CONSTRAINT_INCOMPLETE, some[i].takes);
         hearth_constraint_close(k);
     }
     hth_token_trie_close(trie);

@@ -91,7 +91,7 @@ static void check_choices(const char *const *choices, size_t n, const char *text
     hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_CHOICES, .choices = choices, .n_choice = n};
     hearth_constraint_end end;
     bool all =
-        texts_follow(trie, &o, text, strlen(text), &end) == strlen(text) && end != HEARTH_CONSTRAINT_GOES_ON;
+        texts_follow(trie, &o, text, strlen(text), &end) == strlen(text) && end != HEARTH_CONSTRAINT_INCOMPLETE;
     if (all != takes) test_fail(__FILE__, __LINE__, "%s: %d", text, all);
     hth_token_trie_close(trie);
 }

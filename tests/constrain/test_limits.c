@@ -86,7 +86,7 @@ TEST(deep_texts_end_where_no_level_is_left)
     CHECK(depth > 100 && depth <= HTH_GRAMMAR_MAX_DEPTH);
     CHECK_OK(hearth_constraint_mask(c, logits, err));
     for (; depth > 0; depth--) CHECK(hth_constraint_accept_bytes(c, "]", 1));
-    CHECK_INT(hearth_constraint_get_end(c), HEARTH_CONSTRAINT_ENDS);
+    CHECK_INT(hearth_constraint_get_end(c), HEARTH_CONSTRAINT_COMPLETE);
     hearth_constraint_close(c);
     hth_token_trie_close(trie);
 }

@@ -78,13 +78,13 @@ static void walk(const hth_token_trie *trie, const hearth_constraint_options *o,
 {
     static float logits[N_VOCAB];
     CLOSED(hearth_constraint) *c = OPENED_BY(hth_constraint_open, hearth_constraint, trie, o, NULL);
-    for (int step = 0; c && step < n_step && hearth_constraint_get_end(c) != HEARTH_CONSTRAINT_ENDS; step++) {
+    for (int step = 0; c && step < n_step && hearth_constraint_get_end(c) != HEARTH_CONSTRAINT_COMPLETE; step++) {
         for (int i = 0; i < N_VOCAB; i++) logits[i] = 1.0f;
         CHECK_OK(hearth_constraint_mask(c, logits, err));
         int32_t n = 0, chosen = -1;
         for (int32_t i = 0; i < N_VOCAB; i++) {
             bool expected =
-                i == 0 ? hearth_constraint_get_end(c) != HEARTH_CONSTRAINT_GOES_ON : follows(c, made[i]);
+                i == 0 ? hearth_constraint_get_end(c) != HEARTH_CONSTRAINT_INCOMPLETE : follows(c, made[i]);
             bool allowed = logits[i] == 1.0f;
             if (allowed != expected || (!allowed && logits[i] != -INFINITY))
                 test_fail(__FILE__, __LINE__, "%s: step %d token %d '%.*s': %d", o->text, step, i,
@@ -94,9 +94,9 @@ static void walk(const hth_token_trie *trie, const hearth_constraint_options *o,
         if (chosen < 0) break;
         CHECK_OK(hearth_constraint_accept(c, chosen, err));
         CHECK_INT(hearth_constraint_accept(c, 0, NULL) == HEARTH_OK &&
-                      hearth_constraint_get_end(c) == HEARTH_CONSTRAINT_GOES_ON,
+                      hearth_constraint_get_end(c) == HEARTH_CONSTRAINT_INCOMPLETE,
                   0);
-        if (hearth_constraint_get_end(c) == HEARTH_CONSTRAINT_ENDS) break;
+        if (hearth_constraint_get_end(c) == HEARTH_CONSTRAINT_COMPLETE) break;
     }
 }
 
@@ -175,7 +175,7 @@ TEST(copies_go_their_own_way_while_tables_are_renewed)
     for (int i = 0; i < 200000; i++) /* a state for each */
         if (!CHECK(hth_constraint_accept_bytes(c, "x", 1))) break;
     CHECK(hth_constraint_accept_bytes(copy, "b\"]", 3));
-    CHECK_INT(hearth_constraint_get_end(copy), HEARTH_CONSTRAINT_ENDS);
+    CHECK_INT(hearth_constraint_get_end(copy), HEARTH_CONSTRAINT_COMPLETE);
     CHECK(!hth_constraint_accept_bytes(copy, "x", 1));
     CHECK_OK(hearth_constraint_mask(copy, logits, err));
     CHECK(logits[256] == 0.0f && logits['x'] == -INFINITY);
@@ -197,7 +197,7 @@ static void *draw(void *arg)
     drawing *d = arg;
     float logits[257];
     test_random r = {d->seed};
-    while (d->n < sizeof d->text && hearth_constraint_get_end(d->c) != HEARTH_CONSTRAINT_ENDS && !d->failed) {
+    while (d->n < sizeof d->text && hearth_constraint_get_end(d->c) != HEARTH_CONSTRAINT_COMPLETE && !d->failed) {
         memset(logits, 0, sizeof logits);
         d->failed = hearth_constraint_mask(d->c, logits, NULL) != HEARTH_OK;
         int32_t id = (int32_t)test_random_below(&r, 256);
@@ -247,12 +247,12 @@ TEST(ends_of_generation_are_possible_where_a_text_may_end)
     CHECK_OK(hearth_constraint_mask(c, logits, err));
     CHECK(logits[256] == -INFINITY && logits['1'] == 0.0f);
     CHECK_OK(hearth_constraint_accept(c, '1', err));
-    CHECK_INT(hearth_constraint_get_end(c), HEARTH_CONSTRAINT_MAY_END);
+    CHECK_INT(hearth_constraint_get_end(c), HEARTH_CONSTRAINT_ACCEPTING);
     memset(logits, 0, sizeof logits);
     CHECK_OK(hearth_constraint_mask(c, logits, err));
     CHECK(logits[256] == 0.0f && logits['2'] == 0.0f && logits['3'] == -INFINITY);
     CHECK_OK(hearth_constraint_accept(c, 256, err));
-    CHECK_INT(hearth_constraint_get_end(c), HEARTH_CONSTRAINT_ENDS);
+    CHECK_INT(hearth_constraint_get_end(c), HEARTH_CONSTRAINT_COMPLETE);
     CHECK_FAILS(hearth_constraint_mask(c, logits, err), HEARTH_ERROR_ARGUMENT, "has ended");
     CHECK_FAILS(hearth_constraint_accept(c, '1', err), HEARTH_ERROR_ARGUMENT, "cannot follow");
 }
@@ -296,7 +296,7 @@ TEST(the_sampler_draws_no_masked_token)
         char text[64] = "";
         test_random r = {seed};
         for (int32_t id = 0; id < (int32_t)info.n_vocab; id += 7) hearth_sampler_accept(sampler, id);
-        for (int i = 0; c && i < 20 && hearth_constraint_get_end(c) != HEARTH_CONSTRAINT_ENDS; i++) {
+        for (int i = 0; c && i < 20 && hearth_constraint_get_end(c) != HEARTH_CONSTRAINT_COMPLETE; i++) {
             int32_t id = -1;
             const char *piece;
             size_t n;

@@ -251,7 +251,7 @@ TEST(bounds_with_fractions_hold_for_every_number)
             bool fits = (is_min_open ? v > min : v >= min) && (is_max_open ? v < max : v <= max);
             CHECK_OK(hearth_constraint_copy(c, &copy, err));
             bool takes = hth_constraint_accept_bytes(copy, text, strlen(text)) &&
-                         hearth_constraint_get_end(copy) != HEARTH_CONSTRAINT_GOES_ON;
+                         hearth_constraint_get_end(copy) != HEARTH_CONSTRAINT_INCOMPLETE;
             if (takes != fits) test_fail(__FILE__, __LINE__, "%s: %s is %s", source, text, takes ? "taken" : "refused");
             hearth_constraint_close(copy);
         }

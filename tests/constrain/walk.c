@@ -55,7 +55,7 @@ static void draw(walk *w, const hearth_constraint *from, int i_schema, uint64_t 
         if (hearth_constraint_accept(c, id, &w->err)) fail(w, "accept");
         if (hearth_detokenizer_push(decoder, id, &bytes, &n, &w->err)) fail(w, "push");
         fwrite(bytes, 1, n, out);
-        ends = hearth_token_is_eog(w->model, id) || hearth_constraint_get_end(c) == HEARTH_CONSTRAINT_ENDS;
+        ends = hearth_token_is_eog(w->model, id) || hearth_constraint_get_end(c) == HEARTH_CONSTRAINT_COMPLETE;
         if (!ends && hearth_session_eval(w->session, &id, 1, &w->err)) fail(w, "eval");
     }
     hearth_detokenizer_flush(decoder, &bytes, &n);

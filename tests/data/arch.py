@@ -125,18 +125,18 @@ class Maker:
         self.put(p + "attn_v_b.weight", (rank, d_value, h), 1.04 / np.sqrt(rank))
         self.matrix(p + "attn_output", h * d_value, e, 1.2 * self.size / np.sqrt(h * d_value))
 
-    def short_convolution(self, p, n_tap):
+    def short_convolution(self, p, d_conv):
         e = self.d_model
         self.matrix(p + "shortconv.in_proj", e, 3 * e, 1.3 / np.sqrt(e))
-        self.put(p + "shortconv.conv.weight", (n_tap, e), 0.8)
+        self.put(p + "shortconv.conv.weight", (d_conv, e), 0.8)
         self.matrix(p + "shortconv.out_proj", e, e, self.size / np.sqrt(e))
 
-    def kda(self, p, n_tap, d):
+    def kda(self, p, d_conv, d):
         e, h, inner = self.d_model, self.n_head, self.n_head * d
         for n in "qkv":
             self.matrix(p + "attn_" + n, e, inner, 1.2 / np.sqrt(e))
             self.bias(p + "attn_" + n, inner)  # not used
-            self.put(f"{p}ssm_conv1d_{n}.weight", (n_tap, 1, inner), 0.6)
+            self.put(f"{p}ssm_conv1d_{n}.weight", (d_conv, 1, inner), 0.6)
         for n in "fg":
             self.matrix(f"{p}ssm_{n}_a", e, d, 1.2 / np.sqrt(e))
             self.matrix(f"{p}ssm_{n}_b", d, inner, 1.2 / np.sqrt(d))
@@ -146,14 +146,14 @@ class Maker:
         self.gain(p + "ssm_norm", d)
         self.matrix(p + "attn_output", inner, e, 1.3 * self.size / np.sqrt(inner))
 
-    def delta_net(self, p, n_tap, n_key, n_head, d, joined=False):
+    def delta_net(self, p, d_conv, n_key, n_head, d, joined=False):
         """joined: as old converters join tensors"""
         e, inner, n_qkv = self.d_model, n_head * d, (2 * n_key + n_head) * d
         for name, n in [("ssm_in", n_qkv + inner)] if joined else [("attn_qkv", n_qkv), ("attn_gate", inner)]:
             self.matrix(p + name, e, n, 1.2 / np.sqrt(e))
         for name, n in [("ssm_ba", 2 * n_head)] if joined else [("ssm_beta", n_head), ("ssm_alpha", n_head)]:
             self.matrix(p + name, e, n, 1.2 / np.sqrt(e))
-        self.put(p + "ssm_conv1d.weight", (n_tap, n_qkv), 0.6)
+        self.put(p + "ssm_conv1d.weight", (d_conv, n_qkv), 0.6)
         self.file.add_tensor(p + "ssm_a", -np.exp(self.random.uniform(-4, 0.5, n_head)), "F32")
         self.bias(p + "ssm_dt", n_head, 1.0)
         self.gain(p + "ssm_norm", d)
@@ -166,13 +166,13 @@ class Maker:
             del self.file.tensors[f"{p}{n}.weight"]
         self.file.add_tensor(f"{p}{name}.weight", np.concatenate(halves, axis=1), "F32")
 
-    def state_space(self, p, form, n_tap, inner, d, n, n_group=1, rank=0, bias=True, norm=True, low_norms=False):
+    def state_space(self, p, form, d_conv, inner, d, n, n_group=1, rank=0, bias=True, norm=True, low_norms=False):
         """form: of forward.py's states; n: heads, or rank of the steps of channels"""
         e, heads = self.d_model, form == "heads"
         n_conv, n_step = inner + (2 * n_group * d if heads else 0), inner if form == "channels" else n
         rank = n if form == "channels" else rank
         self.matrix(p + "ssm_in", e, inner + n_conv + (n if heads else 0), 1.2 / np.sqrt(e))
-        self.put(p + "ssm_conv1d.weight", (n_tap, n_conv), 0.6)
+        self.put(p + "ssm_conv1d.weight", (d_conv, n_conv), 0.6)
         if bias:
             self.bias(p + "ssm_conv1d", n_conv)
         if not heads:
@@ -361,11 +361,11 @@ def gpt_oss(m, n, d_ff):
             experts=dict(n=n, d_ff=d_ff, deviation=2.9, out=0.35, bias=True))  # so wide that some values pass the clamp at 7
 
 
-def hybrid(m, layers, n_key=2, n_head=4, d=16, n_tap=4, joined=False, **options):
+def hybrid(m, layers, n_key=2, n_head=4, d=16, d_conv=4, joined=False, **options):
     """layers: which are recurrent"""
     def mixer(m, p, i):
         if layers[i]:
-            m.delta_net(p, n_tap, n_key, n_head, d, joined)
+            m.delta_net(p, d_conv, n_key, n_head, d, joined)
         return layers[i]
     network(m, between=("post_attention_norm",), q_gate=True, qk_norm="head", recurrent=mixer, **options)
 
@@ -437,10 +437,10 @@ def deepseek4(m, q_rank, n_group, out_rank, blocks, n_stream=4, n_hashed=0, **op
         del m.file.tensors[f"blk.{i}.exp_probs_b.bias"]
 
 
-def kimi(m, layers, n_tap=4, d=16, rank=24, d_nope=12, d_rope=8, d_value=10, **options):
+def kimi(m, layers, d_conv=4, d=16, rank=24, d_nope=12, d_rope=8, d_value=10, **options):
     """layers: which are recurrent; the others have latent attention"""
     m.key("kda.head_dim", d)
-    m.key("ssm.conv_kernel", n_tap)
+    m.key("ssm.conv_kernel", d_conv)
     m.key("attention.head_count_kv", [0 if recurrent else 1 for recurrent in layers])
     m.key("attention.kv_lora_rank", rank)
     m.key("attention.key_length_mla", d_nope + d_rope)
@@ -448,7 +448,7 @@ def kimi(m, layers, n_tap=4, d=16, rank=24, d_nope=12, d_rope=8, d_value=10, **o
     m.key("rope.dimension_count", d_rope)
 
     def mixer(m, p, i):
-        m.kda(p, n_tap, d) if layers[i] else m.latent_attention(p, 0, rank, d_nope, d_rope, d_value)
+        m.kda(p, d_conv, d) if layers[i] else m.latent_attention(p, 0, rank, d_nope, d_rope, d_value)
         return True
     network(m, recurrent=mixer, **options)
 
@@ -499,25 +499,25 @@ def gemma4(m, pattern, window_head, layer_embd=0, shared=0, n=0, d_ff=0, base=10
     m.output()
 
 
-def liquid(m, layers, n_tap, **options):
+def liquid(m, layers, d_conv, **options):
     def mixer(m, p, i):
         if layers[i]:
-            m.short_convolution(p, n_tap)
+            m.short_convolution(p, d_conv)
         return layers[i]
     network(m, outer_norms=("token_embd_norm",), qk_norm="head", recurrent=mixer, **options)
 
 
-def state_spaces(m, form, layers, n_tap, inner, d, n, n_group=1, rank=0, bias=True, norm=True, low_norms=False, beside=False,
+def state_spaces(m, form, layers, d_conv, inner, d, n, n_group=1, rank=0, bias=True, norm=True, low_norms=False, beside=False,
            inner_build=network, **options):
     """layers: which have state spaces. They have no attention, unless that is beside."""
-    for name, value in (("conv_kernel", n_tap), ("inner_size", inner), ("state_size", d), ("time_step_rank", n)):
+    for name, value in (("conv_kernel", d_conv), ("inner_size", inner), ("state_size", d), ("time_step_rank", n)):
         m.key("ssm." + name, value)
     if form == "heads":
         m.key("ssm.group_count", n_group)
 
     def mixer(m, p, i):
         if layers[i]:
-            m.state_space(p, form, n_tap, inner, d, n, n_group, rank, bias, norm, low_norms)
+            m.state_space(p, form, d_conv, inner, d, n, n_group, rank, bias, norm, low_norms)
         return layers[i] and not beside
     inner_build(m, recurrent=mixer, **options)
 
@@ -780,7 +780,7 @@ def recipes():
         rope__dimension_sections=[2, 1, 1, 0], **states, **mixed)
     some = dict(expert_count=8, expert_used_count=3, expert_feed_forward_length=16, expert_shared_feed_forward_length=24)
     shared = dict(n=8, d_ff=16, shared=24, shared_gate=True)
-    add("qwen35moe", "qwen35moe", 231, with_(hybrid, [False, True, True], n_key=1, n_head=3, n_tap=3, experts=shared),
+    add("qwen35moe", "qwen35moe", 231, with_(hybrid, [False, True, True], n_key=1, n_head=3, d_conv=3, experts=shared),
         n_layer=3, d_head=16, d_rot=8, rope__dimension_sections=[1, 2, 1, 0], attention__recurrent_layers=[False, True, True],
         **dict(states, ssm__conv_kernel=3, ssm__group_count=1, ssm__time_step_rank=3, ssm__inner_size=48), **some, **mixed)
     add("qwen3next", "qwen3next", 232, with_(hybrid, [True, False], joined=True, experts=shared), n_layer=2, d_head=16,

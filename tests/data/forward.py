@@ -177,7 +177,7 @@ WINDOWS = dict(period=0, size=0, dense_first=False, n_layer=None, unscaled=False
 # "key": what the file says. score: "softmax", "sigmoid", or "chosen", the softmax of the chosen logits.
 # before: they read the stream before the mixer, and a dense network is beside; shared: weight of the shared one, and of the
 # sum of the others.
-EXPERTS = dict(score="softmax", normalise=True, scale=False, reads_layer_input=False, weighs_input=False, before=False, shared=1.0)
+EXPERTS = dict(score="softmax", normalise=True, scale=False, reads_layer_input=False, apply_router_weight_on_input=False, before=False, shared=1.0)
 
 
 def softplus(x): return np.log1p(np.exp(x))
@@ -287,7 +287,7 @@ ROWS = {
     "kimi-linear": a_row(rotation=None, latent=True, recurrent="kda", unused=("attn_q.bias", "attn_k.bias", "attn_v.bias"),
                          experts=dict(score="key", scale="key")),
     "llama4": a_row(qk_norm="head", qk_norm_after=True, qk_norm_plain=True, rotates=lambda i, near, any_near: i % 4 != 3,
-                    experts=dict(score="sigmoid", normalise=False, weighs_input=True)),
+                    experts=dict(score="sigmoid", normalise=False, apply_router_weight_on_input=True)),
     "deepseek4": a_row(windows=dict(unscaled=True), yarn=lambda m, log: (1.0, 1.0), deepseek4=True,
                        experts=dict(score="key", **BY_KEYS)),
     "glm-dsa": a_row(DEEPSEEK, yarn=lambda m, log: latent_yarn(m, log, False)),
@@ -754,7 +754,7 @@ class Model:
             tokens, places = np.nonzero(chosen == e)
             g, u, d = (b[e] if b is not None else 0 for b in biases)
             before, after = x[tokens], weights[tokens, places, None]
-            if self.row.experts["weighs_input"]:
+            if self.row.experts["apply_router_weight_on_input"]:
                 before, after = before * after, 1
             hidden = self.limited(p, "exp", None if gate is None else before @ gate[e].T + g, before @ up[e].T + u)
             for name, seen in (("gate", before), ("up", before), ("down", hidden)):

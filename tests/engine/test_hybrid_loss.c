@@ -224,7 +224,7 @@ static bool run(const files *f, const char *device, script *play, fault is, logi
         if (left && !use.lost && is.n_call <= MAX_REFUSED_AND_SETTLED) CHECK_INT(use.used, 0);
     }
     test_log_stop();
-    CHECK_INT(test_n_warning("goes on on the CPU"), left);
+    CHECK_INT(test_n_warning("continuing on the CPU"), left);
     CHECK_INT(test_n_warning(""), left);
     CHECK_INT(test_n_warning("texts may differ"), left && !bit_exact);
     hearth_session_close(s[0]);
@@ -513,7 +513,7 @@ static bool tell_in_two(const files *f, fault is, const logits *expected)
         for (int i = 0; i < 2; i++) pthread_join(tellers[i].thread, NULL);
         left = !hth_engine_has_gpu(model);
         CHECK_INT(test_n_warning(""), left);
-        CHECK_INT(test_n_warning("goes on on the CPU"), left);
+        CHECK_INT(test_n_warning("continuing on the CPU"), left);
         for (int i = 0; i < 2; i++) CHECK_BYTES(&tellers[i].said, expected, sizeof *expected);
     }
     test_log_stop();

@@ -737,7 +737,7 @@ TEST(constraints_take_NULL)
     REFUSED(hearth_constraint_accept(c, -1, err), "token -1");
     REFUSED(hearth_constraint_accept(c, TINY_VOCAB, err), "token 267");
     REFUSED(hearth_constraint_accept(c, 3 + 'x', err), "cannot follow");
-    CHECK_INT(hearth_constraint_get_end(NULL), HEARTH_CONSTRAINT_GOES_ON);
+    CHECK_INT(hearth_constraint_get_end(NULL), HEARTH_CONSTRAINT_INCOMPLETE);
     CHECK_TEXT(hearth_constraint_get_notes(NULL), "");
     CHECK_OK(hearth_constraint_accept(c, 3 + '{', err));
     hearth_constraint_close(c);

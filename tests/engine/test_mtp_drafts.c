@@ -151,10 +151,10 @@ static void go_on(fixture *f, uint32_t n)
 static void go_on_right(fixture *f, uint32_t n, uint64_t least)
 {
     hearth_draft_stats before = test_draft_stats(f->session);
-    uint64_t n_ahead = f->session->n_ahead;
+    uint64_t n_ahead = f->session->n_draft_pending;
     go_on(f, n);
     hearth_draft_stats s = test_draft_stats(f->session);
-    uint64_t n_compared = n_ahead + s.n_drafted - before.n_drafted - f->session->n_ahead,
+    uint64_t n_compared = n_ahead + s.n_drafted - before.n_drafted - f->session->n_draft_pending,
              n_right = s.n_accepted - before.n_accepted;
     if (n_compared != n_right || n_right < least)
         test_fail(__FILE__, __LINE__, "%d of %d tokens were right, of at least %d", (int)n_right,

@@ -274,9 +274,9 @@ static void count_call(void)
 }
 
 /* Of mixers, and norms before them and within. */
-static void conv(const float *const *rows, const float *taps, size_t n_tap, size_t n, float *y)
+static void conv(const float *const *rows, const float *taps, size_t d_conv, size_t n, float *y)
 {
-    whole->conv(rows, taps, n_tap, n, y), count_call();
+    whole->conv(rows, taps, d_conv, n, y), count_call();
 }
 static void rms_norm(const float *x, const float *w, size_t n, float inv_n, float eps, float *y)
 {

@@ -176,7 +176,7 @@ static void check_end(const hearth_model *model, const schedule *plan)
 /* A driver that loses subnormals is warned of too. */
 static void check_warnings(bool flushes, const schedule *plan)
 {
-    int n = test_n_warning(""), n_less = test_n_warning(LESS), n_lost = test_n_warning("it goes on on the CPU");
+    int n = test_n_warning(""), n_less = test_n_warning(LESS), n_lost = test_n_warning("continuing on the CPU");
     if (n_less != plan->n_less || n_lost != plan->n_lost || (n != plan->n_less + plan->n_lost && !flushes))
         test_fail(__FILE__, __LINE__, "%s: %d warnings, %d of less, %d of the CPU", plan->name, n, n_less, n_lost);
 }

@@ -84,6 +84,6 @@ TEST(a_gpu_that_does_not_answer_in_time_is_evicted_with_one_warning)
     CHECK(run(device, 0, got) > 0 && test_n_warning("") == 0);
     CHECK_BYTES(got, expected, sizeof got);
     CHECK_INT(run(device, 1000000000, got), 0);
-    CHECK(test_n_warning("") == 1 && test_n_warning("; it goes on on the CPU") == 1);
+    CHECK(test_n_warning("") == 1 && test_n_warning("; continuing on the CPU") == 1);
     CHECK_BYTES(got, expected, sizeof got);
 }

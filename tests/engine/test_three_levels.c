@@ -274,7 +274,7 @@ static bool tell_with_fault(subject *s, uint64_t n, uint64_t n_call, hearth_stat
         left = !hth_engine_has_gpu(s->model);
         if (left) CHECK_INT(test_model_info(s->model).n_streamed, s->model->n_item);
         test_log_stop();
-        CHECK_INT(test_n_warning("goes on on the CPU"), left);
+        CHECK_INT(test_n_warning("continuing on the CPU"), left);
         CHECK_INT(test_n_warning(""), left);
     }
     close_model(s);
@@ -353,7 +353,7 @@ TEST(a_device_that_others_need_gives_rows_back)
         CHECK(!hth_engine_has_gpu(s.model) && s.model->n_evicted > 0);
         CHECK_INT(test_model_info(s.model).n_streamed, s.model->n_item);
         test_log_stop();
-        CHECK(test_n_warning("goes on on the CPU") == 1);
+        CHECK(test_n_warning("continuing on the CPU") == 1);
     }
 }
 
@@ -677,7 +677,7 @@ TEST(weights_that_do_not_fit_when_they_come_back_are_an_error)
             CHECK_FAILS(eval(&s, 4, 2, err), HEARTH_ERROR_MEMORY,
                         "with what comes back from the device it needs |the limit is ");
         test_log_stop();
-        CHECK_INT(test_n_warning("goes on on the CPU"), 1);
+        CHECK_INT(test_n_warning("continuing on the CPU"), 1);
         CHECK_INT(hearth_session_position(s.session), 4);
         b->limit = limit;
         CHECK_OK(eval(&s, 4, 2, err));

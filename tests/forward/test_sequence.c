@@ -348,7 +348,7 @@ TEST(a_state_returns_only_to_checkpoints)
     hth_sequence s = open_sequence(&f, false), copy;
     for (uint8_t i = 1; i <= 6; i++) { /* states at 10, 20, ... 60; the last four are kept */
         step(&s, 10, i);
-        hth_sequence_checkpoint(&s, HTH_CHECKPOINT_ASKED);
+        hth_sequence_checkpoint(&s, HTH_CHECKPOINT_EXPLICIT);
     }
     step(&s, 1, 1); /* keeps none */
     CHECK_OK(hth_sequence_fork(&s, &copy, err));
@@ -477,10 +477,10 @@ TEST(a_checkpoint_that_was_asked_for_outlives_regular_ones_and_other_attempts)
     open_pool(&f, NULL, true);
     hth_sequence s = open_sequence(&f, false);
     for (uint8_t i = 0; i < 16; i++) step(&s, 16, 1); /* 256 positions: a regular one is there */
-    hth_sequence_checkpoint(&s, HTH_CHECKPOINT_ASKED);
+    hth_sequence_checkpoint(&s, HTH_CHECKPOINT_EXPLICIT);
     for (uint32_t i = 0; i < 2 * HTH_KEPT; i++) { /* each attempt leaves a checkpoint that is not valid any more */
         step(&s, 10, 1);
-        hth_sequence_checkpoint(&s, HTH_CHECKPOINT_ASKED);
+        hth_sequence_checkpoint(&s, HTH_CHECKPOINT_EXPLICIT);
         hth_sequence_truncate(&s, 256);
         CHECK_INT(value_of(&s), 16);
     }
@@ -501,7 +501,7 @@ TEST(a_checkpoint_is_kept_where_a_step_reaches_a_multiple_of_its_distance)
     for (uint8_t i = 0; i < 17; i++) step(&s, 16, 1); /* 272 positions, 256 on the way */
     CHECK_INT(hth_sequence_reachable(&s, 271), HTH_CHECKPOINT_STEP);
     CHECK_INT(hth_sequence_reachable(&s, HTH_CHECKPOINT_STEP - 1), 0);
-    for (uint8_t i = 0; i < HTH_KEPT + 1; i++) hth_sequence_checkpoint(&s, HTH_CHECKPOINT_ASKED), step(&s, 1, 1);
+    for (uint8_t i = 0; i < HTH_KEPT + 1; i++) hth_sequence_checkpoint(&s, HTH_CHECKPOINT_EXPLICIT), step(&s, 1, 1);
     CHECK_INT(hth_sequence_reachable(&s, 271), HTH_CHECKPOINT_STEP); /* the other kind does not replace it */
     hth_sequence_truncate(&s, HTH_CHECKPOINT_STEP);
     CHECK_INT(value_of(&s), 16);

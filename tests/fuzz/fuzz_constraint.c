@@ -44,7 +44,7 @@ static hearth_status draw(hearth_constraint *c, uint64_t seed, bool is_json)
     static float logits[N_VOCAB];
     char text[4 * N_STEP];
     size_t n_text = 0;
-    for (int step = 0; step < N_STEP && hearth_constraint_get_end(c) != HEARTH_CONSTRAINT_ENDS; step++) {
+    for (int step = 0; step < N_STEP && hearth_constraint_get_end(c) != HEARTH_CONSTRAINT_COMPLETE; step++) {
         hearth_error why = {.status = HEARTH_OK};
         int32_t chosen = -1, banned = -1;
         memset(logits, 0, sizeof logits);
@@ -71,7 +71,7 @@ static hearth_status draw(hearth_constraint *c, uint64_t seed, bool is_json)
                                        chosen == 256   ? "\":"
                                        : chosen == 257 ? "true"
                                                        : "abc");
-        if (is_json && hearth_constraint_get_end(c) != HEARTH_CONSTRAINT_GOES_ON) check_json(text, n_text);
+        if (is_json && hearth_constraint_get_end(c) != HEARTH_CONSTRAINT_INCOMPLETE) check_json(text, n_text);
     }
     return HEARTH_OK;
 }

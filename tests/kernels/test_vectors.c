@@ -287,10 +287,10 @@ TEST(dots_of_rows_round_each_product)
 }
 
 /* The sum of rounded products, from the first on. */
-static float conv_of(const float *const *rows, const float *taps, size_t n_tap, size_t n, size_t i)
+static float conv_of(const float *const *rows, const float *taps, size_t d_conv, size_t n, size_t i)
 {
     volatile float sum = taps[i] * rows[0][i];
-    for (size_t j = 1; j < n_tap; j++) {
+    for (size_t j = 1; j < d_conv; j++) {
         volatile float product = taps[j * n + i] * rows[j][i];
         sum = sum + product;
     }
@@ -308,19 +308,19 @@ TEST(convolutions_add_rounded_products_in_order)
         hth_kernels k = proof_kernels(levels[l]);
         for (int kind = 0; kind < PROOF_N_KIND; kind++)
             for (size_t n = 1; n <= MAX_CHANNEL; n++)
-                for (size_t n_tap = 1; n_tap <= MAX_TAP; n_tap++) {
+                for (size_t d_conv = 1; d_conv <= MAX_TAP; d_conv++) {
                     const float *rows[MAX_TAP];
-                    for (size_t j = 0; j < n_tap; j++) proof_fill_f32(&r, (proof_kind)kind, x[j], n), rows[j] = x[j];
-                    proof_fill_f32(&r, (proof_kind)kind, taps, n_tap * n);
+                    for (size_t j = 0; j < d_conv; j++) proof_fill_f32(&r, (proof_kind)kind, x[j], n), rows[j] = x[j];
+                    proof_fill_f32(&r, (proof_kind)kind, taps, d_conv * n);
                     y[n] = 77.0f;
-                    k.conv(rows, taps, n_tap, n, y);
+                    k.conv(rows, taps, d_conv, n, y);
                     k.mul(taps, x[0], n, products);
                     for (size_t i = 0; i < n; i++) {
                         volatile float product = taps[i] * x[0][i];
-                        float want = conv_of(rows, taps, n_tap, n, i), one = product;
+                        float want = conv_of(rows, taps, d_conv, n, i), one = product;
                         if (proof_differ_f32(&want, &y[i], 1) != 1 || proof_differ_f32(&one, &products[i], 1) != 1)
                             test_fail(__FILE__, __LINE__, "at %s: channel %zu of %zu, %zu taps: %a, not %a",
-                                      hth_cpu_name(levels[l]), i, n, n_tap, (double)y[i], (double)want);
+                                      hth_cpu_name(levels[l]), i, n, d_conv, (double)y[i], (double)want);
                     }
                     CHECK(y[n] == 77.0f);
                 }

@@ -58,7 +58,7 @@ static void make_small(test_random *r, small_case *c)
     c->machine = (hth_plan_machine){.n_home = 2,
                                     .homes = {{.name = "the device", .kind = HTH_PLAN_DEVICE},
                                               {.name = "the CPU", .kind = HTH_PLAN_HOST}}};
-    hth_plan_home *gpu = &c->machine.homes[0], *host = &c->machine.homes[1];
+    hth_plan_tier *gpu = &c->machine.homes[0], *host = &c->machine.homes[1];
     gpu->rates = some_rates(r, test_random_between(r, 5e9, 400e9));
     host->rates = some_rates(r, test_random_between(r, 5e9, 80e9));
     gpu->min_active_share = test_random_between(r, 0, 0.02);
@@ -75,7 +75,7 @@ static void make_small(test_random *r, small_case *c)
 static void add_storage(small_case *c, double rate, double latency)
 {
     c->machine.n_home = 3;
-    c->machine.homes[2] = (hth_plan_home){.name = "the disk",
+    c->machine.homes[2] = (hth_plan_tier){.name = "the disk",
                                           .kind = HTH_PLAN_STORAGE,
                                           .capacity = UINT64_MAX,
                                           .read_rate = rate,
@@ -103,7 +103,7 @@ static double rate_of(const hth_plan_rates *rates, double share)
 static double layer_seconds(const small_case *c, int l, int k, int kept)
 {
     const hth_plan_layer *layer = &c->layers[l];
-    const hth_plan_home *gpu = &c->machine.homes[0], *host = &c->machine.homes[1],
+    const hth_plan_tier *gpu = &c->machine.homes[0], *host = &c->machine.homes[1],
                         *disk = &c->machine.homes[2];
     double fixed = (double)layer->attention_bytes + (double)layer->kv_bytes * c->options.context, hot = 0,
            cold = 0, silent = 1;
@@ -148,7 +148,7 @@ typedef double small_costs[N_SMALL_LAYER][N_SMALL_CLUSTER + 2][N_SMALL_CLUSTER +
 static void try_all(const small_case *c, small_costs costs, int l, int n_there, used u, double seconds,
                     double *least)
 {
-    const hth_plan_home *homes = c->machine.homes;
+    const hth_plan_tier *homes = c->machine.homes;
     if (u.device > homes[0].capacity || u.host > homes[1].capacity || seconds >= *least) return;
     if (l == N_SMALL_LAYER) {
         *least = seconds;
@@ -164,7 +164,7 @@ static void try_all(const small_case *c, small_costs costs, int l, int n_there, 
 /* INFINITY: nothing fits. */
 static double brute_force(const small_case *c)
 {
-    const hth_plan_home *gpu = &c->machine.homes[0], *host = &c->machine.homes[1];
+    const hth_plan_tier *gpu = &c->machine.homes[0], *host = &c->machine.homes[1];
     double here = (double)c->model.head_bytes / host->rates.at[3], min = (double)INFINITY;
     double there = (double)c->model.head_bytes / gpu->rates.at[3] + gpu->dispatch;
     used none = {0, host->fixed_bytes + c->model.head_bytes}, some = {gpu->fixed_bytes, none.host},
@@ -506,7 +506,7 @@ static void make_limited(stated *s, size_t i_shape, const hth_plan_firing *firin
     make_stated(s, &hth_plan_cards[1], &hth_plan_shapes[i_shape], firing);
     s->machine.n_home = 3;
     s->machine.homes[1].capacity = host_gib << 30;
-    s->machine.homes[2] = (hth_plan_home){.name = "the disk",
+    s->machine.homes[2] = (hth_plan_tier){.name = "the disk",
                                           .kind = HTH_PLAN_STORAGE,
                                           .capacity = UINT64_MAX,
                                           .read_rate = 5e9,
@@ -610,7 +610,7 @@ TEST(placements_on_any_homes_have_a_cost)
                             .share = share};
     hth_plan_layer layers[] = {layer, layer, layer};
     hth_plan_model model = {.n_layer = 3, .layers = layers, .head_bytes = 500000};
-    hth_plan_home first = {.name = "one",
+    hth_plan_tier first = {.name = "one",
                            .kind = HTH_PLAN_DEVICE,
                            .capacity = UINT64_MAX,
                            .sync_latency = 20e-6,
@@ -618,7 +618,7 @@ TEST(placements_on_any_homes_have_a_cost)
                            .dispatch = 1e-6,
                            .merge = 4e-6,
                            .fixed_bytes = 7};
-    hth_plan_home second = first, host = {.name = "the host",
+    hth_plan_tier second = first, host = {.name = "the host",
                                           .kind = HTH_PLAN_HOST,
                                           .capacity = UINT64_MAX,
                                           .rates = {{1e10, 1e10, 1e10, 1e10}}};

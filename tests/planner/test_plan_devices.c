@@ -17,9 +17,9 @@ typedef struct machine_case {
     uint32_t n_device;
 } machine_case;
 
-static void draw_home(test_random *r, hth_plan_home *h, const char *name, hth_plan_kind kind, double rate)
+static void draw_home(test_random *r, hth_plan_tier *h, const char *name, hth_plan_kind kind, double rate)
 {
-    *h = (hth_plan_home){.name = name, .kind = kind, .capacity = UINT64_MAX};
+    *h = (hth_plan_tier){.name = name, .kind = kind, .capacity = UINT64_MAX};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) h->rates.at[i] = rate;
     if (kind != HTH_PLAN_DEVICE) return;
     h->sync_latency = test_random_between(r, 0, 40e-6);
@@ -146,7 +146,7 @@ TEST(several_devices_and_storage_are_refused)
     machine_case c;
     hth_plan plan;
     draw(&r, 2, &c);
-    c.machine.homes[c.machine.n_home++] = (hth_plan_home){
+    c.machine.homes[c.machine.n_home++] = (hth_plan_tier){
         .name = "the disk", .kind = HTH_PLAN_STORAGE, .capacity = UINT64_MAX, .read_rate = 1e9, .read_latency = 1e-4};
     CHECK_FAILS(hth_plan_solve(&c.model, &c.machine, &c.options, &plan, err), HEARTH_ERROR_UNSUPPORTED,
                 "no solver takes both");

@@ -72,12 +72,12 @@ static void use_items(opened *o, const uint32_t *wanted, size_t n)
 {
     uint32_t items[N_ITEM];
     memcpy(items, wanted, n * sizeof *items);
-    hth_store_ask(o->store, items, n);
+    hth_store_request(o->store, items, n);
     while (n > 0) {
         hth_store_view view;
-        CHECK_OK(hth_store_take(o->store, items, &n, true, &view, err));
+        CHECK_OK(hth_store_acquire(o->store, items, &n, true, &view, err));
         check_view(o, &view);
-        hth_store_give(o->store, view.i_item);
+        hth_store_release(o->store, view.i_item);
     }
 }
 
@@ -110,22 +110,22 @@ static void *run_user(void *arg)
         uint32_t items[16], held[16];
         size_t n = 1 + test_random_below(&random, 16), n_held = 0;
         for (size_t i = 0; i < n; i++) items[i] = test_random_below(&random, N_ITEM);
-        hth_store_ask(u->o->store, items, n);
+        hth_store_request(u->o->store, items, n);
         if (step % 3 == 0) {
             uint32_t guesses[8];
             for (int i = 0; i < 8; i++) guesses[i] = test_random_below(&random, N_ITEM);
-            hth_store_guess(u->o->store, guesses, 8);
+            hth_store_prefetch(u->o->store, guesses, 8);
         }
         if (step % 10 == 9) {
-            hth_store_drop(u->o->store, items, n);
+            hth_store_cancel(u->o->store, items, n);
             continue;
         }
         while (n > 0) {
             hth_store_view view;
             size_t before = n;
-            CHECK_OK(hth_store_take(u->o->store, items, &n, n_held == 0, &view, err));
+            CHECK_OK(hth_store_acquire(u->o->store, items, &n, n_held == 0, &view, err));
             if (n < before) check_view(u->o, &view), held[n_held++] = view.i_item;
-            for (; (n == before || n == 0) && n_held > 0; n_held--) hth_store_give(u->o->store, held[n_held - 1]);
+            for (; (n == before || n == 0) && n_held > 0; n_held--) hth_store_release(u->o->store, held[n_held - 1]);
         }
         hth_store_advance(u->o->store, 1);
     }
@@ -178,9 +178,9 @@ TEST(a_store_that_closes_while_it_reads_waits)
         make_items(o.items);
         open_store(&o, DISK_PREAD, &faults, (hth_store_options){0}, 0.5);
         for (uint32_t k = 0; k < 40; k++) items[k] = k * 7;
-        hth_store_ask(o.store, items, 40);
-        hth_store_drop(o.store, items, 40);
-        hth_store_guess(o.store, items, 40);
+        hth_store_request(o.store, items, 40);
+        hth_store_cancel(o.store, items, 40);
+        hth_store_prefetch(o.store, items, 40);
         close_store(&o);
     }
 }
@@ -212,15 +212,15 @@ TEST(items_are_taken_in_the_order_of_their_arrival)
     open_store(&o, DISK_PREAD_ONE, &faults, (hth_store_options){0}, 1.2);
     for (uint32_t i = 20; i < 40; i++) use_one(&o, i);
     for (uint32_t i = 0; i < N; i++) items[i] = i;
-    hth_store_ask(o.store, items, N);
+    hth_store_request(o.store, items, N);
     for (int i = 0; i < 5000 && hth_reader_get_stats(o.reader).n_read < 3 * N; i++) usleep(1000);
     for (size_t n = N; n > 0;) {
         hth_store_view view;
         uint32_t i_take = N - (uint32_t)n;
-        CHECK_OK(hth_store_take(o.store, items, &n, true, &view, err));
+        CHECK_OK(hth_store_acquire(o.store, items, &n, true, &view, err));
         if (i_take < 20) CHECK(view.i_item >= 20 && view.i_item < 40);
         else CHECK_INT(view.i_item, i_take < 40 ? i_take - 20 : i_take);
-        hth_store_give(o.store, view.i_item);
+        hth_store_release(o.store, view.i_item);
     }
     close_store(&o);
 }
@@ -360,7 +360,7 @@ TEST(guesses_are_there_when_they_are_needed)
     make_items(o.items);
     open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 0.5);
     for (uint32_t i = 0; i < 10; i++) items[i] = i * 9;
-    hth_store_guess(o.store, items, 10);
+    hth_store_prefetch(o.store, items, 10);
     for (int i = 0; i < 500 && sum_counters(&o).n_guess < 10; i++) usleep(1000);
     use_items(&o, items, 10);
     hth_store_counters c = sum_counters(&o);
@@ -383,9 +383,9 @@ TEST(guesses_that_were_wrong_are_not_read_on)
     make_items(o.items);
     open_store(&o, DISK_PREAD, &faults, (hth_store_options){0}, 0.5);
     for (uint32_t i = 0; i < N; i++) items[i] = 100 + i;
-    hth_store_guess(o.store, items, N);
+    hth_store_prefetch(o.store, items, N);
     usleep(5000);
-    hth_store_guess(o.store, items, 1); /* the first is read on */
+    hth_store_prefetch(o.store, items, 1); /* the first is read on */
     CHECK_INT(sum_counters(&o).n_guess, N - 1);
     use_one(&o, 3);
     for (int i = 0; i < 500 && sum_counters(&o).n_guess < N; i++) usleep(1000);
@@ -418,7 +418,7 @@ TEST(guesses_do_not_evict_what_was_just_used)
     for (uint32_t i = 0; i < N_ITEM; i++) o.items[i].extents[0].size = o.items[i].extents[1].size, items[i] = i;
     open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 0.3);
     for (uint32_t i = 0; i < 30; i++) use_one(&o, i);
-    hth_store_guess(o.store, items + 100, 200);
+    hth_store_prefetch(o.store, items + 100, 200);
     CHECK(await_guesses(&o) > 0);
     uint64_t before = sum_counters(&o).n_miss;
     for (uint32_t i = 0; i < 30; i++) use_one(&o, i);
@@ -445,7 +445,7 @@ TEST(guesses_that_were_pinned_can_be_evicted)
     uint64_t all = hth_store_max_memory(o.store);
     for (uint32_t k = 0; k < 3; k++) {
         hth_store_set_memory(o.store, least_memory(&o));
-        hth_store_guess_next(o.store, 7 * k, 5);
+        hth_store_prefetch_next(o.store, 7 * k, 5);
         usleep(20000);
         hth_store_set_memory(o.store, all);
     }
@@ -470,14 +470,14 @@ static void use_all(opened *o, const uint8_t **first, const uint8_t **end)
         uint32_t item = i;
         size_t n = 1;
         hth_store_view view;
-        hth_store_ask(o->store, &item, 1);
-        CHECK_OK(hth_store_take(o->store, &item, &n, true, &view, err));
+        hth_store_request(o->store, &item, 1);
+        CHECK_OK(hth_store_acquire(o->store, &item, &n, true, &view, err));
         check_view(o, &view);
         for (int k = 0; k < 3; k++) {
             if (!*first || view.data[k] < *first) *first = view.data[k];
             if (view.data[k] + o->items[i].extents[k].size > *end) *end = view.data[k] + o->items[i].extents[k].size;
         }
-        hth_store_give(o->store, i);
+        hth_store_release(o->store, i);
     }
 }
 
@@ -548,15 +548,15 @@ TEST(what_is_in_use_goes_when_it_is_given_back)
     make_items(o.items);
     if (!open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 1.2)) return;
     for (uint32_t i = 0; i < N_HELD; i++) items[i] = i;
-    hth_store_ask(o.store, items, N_HELD);
+    hth_store_request(o.store, items, N_HELD);
     while (n > 0) {
         size_t k = N_HELD - n;
-        CHECK_OK(hth_store_take(o.store, items, &n, true, &views[k], err));
+        CHECK_OK(hth_store_acquire(o.store, items, &n, true, &views[k], err));
     }
     hth_store_set_memory(o.store, 0);
     CHECK(hth_store_memory(o.store) > N_HELD * (uint64_t)(ITEM_SIZE / 2));
     for (uint32_t i = 0; i < N_HELD; i++) check_view(&o, &views[i]);
-    for (uint32_t i = 0; i < N_HELD; i++) hth_store_give(o.store, views[i].i_item);
+    for (uint32_t i = 0; i < N_HELD; i++) hth_store_release(o.store, views[i].i_item);
     CHECK_INT(hth_store_memory(o.store), least_memory(&o));
     close_store(&o);
 }
@@ -566,7 +566,7 @@ static uint64_t read_pass(opened *o)
 {
     uint64_t before = sum_counters(o).read_size;
     for (uint32_t i = 0; i < N_ITEM; i++) {
-        hth_store_guess_next(o->store, i + 1, 8);
+        hth_store_prefetch_next(o->store, i + 1, 8);
         use_one(o, i);
     }
     return sum_counters(o).read_size - before;
@@ -652,7 +652,7 @@ TEST(items_elsewhere_have_no_memory_until_they_come_back)
         opened o = {0};
         make_items(o.items);
         for (uint32_t i = 0; i < N_ITEM; i++) {
-            o.items[i].residence = kind, o.items[i].elsewhere = i % 3 == 0, all[i] = i;
+            o.items[i].residence = kind, o.items[i].on_device = i % 3 == 0, all[i] = i;
             if (i % 3 > 0) here[n++] = i;
         }
         if (!open_store(&o, DISK_SIMULATED, NULL, (hth_store_options){.pins = true}, 1.0)) return;
@@ -700,7 +700,7 @@ TEST(bytes_are_right_while_items_come_and_go)
         opened o = {0};
         make_items(o.items);
         for (uint32_t i = 0; i < N_ITEM; i++)
-            o.items[i].residence = i % 2 ? HTH_STORE_STREAMED : HTH_STORE_CACHED, o.items[i].elsewhere = i % 3 == 0;
+            o.items[i].residence = i % 2 ? HTH_STORE_STREAMED : HTH_STORE_CACHED, o.items[i].on_device = i % 3 == 0;
         if (!open_store(&o, DISK_PREAD, NULL, (hth_store_options){.pins = pins == 1}, 0.5)) return;
         run_users_beside(move_to_and_fro, &o, (uint64_t)pins * 3);
         close_store(&o);
@@ -717,10 +717,10 @@ TEST(an_item_that_cannot_be_read_is_an_error_of_that_item)
     hth_disk_faults faults = {.first = 1, .n = UINT64_MAX, .fault = HTH_FAULT_ERROR, .error = EIO};
     make_items(o.items);
     open_store(&o, DISK_SIMULATED, &faults, (hth_store_options){0}, 0.5);
-    hth_store_ask(o.store, items, 3);
+    hth_store_request(o.store, items, 3);
     while (n > 0) {
         hth_store_view view;
-        CHECK_FAILS(hth_store_take(o.store, items, &n, true, &view, err), HEARTH_ERROR_IO,
+        CHECK_FAILS(hth_store_acquire(o.store, items, &n, true, &view, err), HEARTH_ERROR_IO,
                     "store.bin: cannot read at byte ");
         n_failed++;
     }
@@ -740,16 +740,16 @@ TEST(an_item_that_failed_is_read_again_while_another_session_waits)
     hth_disk_faults faults = {.first = 1, .n = UINT64_MAX, .fault = HTH_FAULT_ERROR, .error = EIO};
     make_items(o.items);
     if (!open_store(&o, DISK_SIMULATED, &faults, (hth_store_options){0}, 0.5)) return;
-    hth_store_ask(o.store, first, 1);
-    hth_store_ask(o.store, second, 1);
-    CHECK_FAILS(hth_store_take(o.store, first, &n_first, true, &view, err), HEARTH_ERROR_IO, "cannot read at byte ");
+    hth_store_request(o.store, first, 1);
+    hth_store_request(o.store, second, 1);
+    CHECK_FAILS(hth_store_acquire(o.store, first, &n_first, true, &view, err), HEARTH_ERROR_IO, "cannot read at byte ");
     hth_disk_set_faults(faulty_disk, &(hth_disk_faults){0}); /* it has recovered */
     first[0] = 5, n_first = 1;
-    hth_store_ask(o.store, first, 1);
-    CHECK_OK(hth_store_take(o.store, second, &n_second, true, &view, err));
-    CHECK_OK(hth_store_take(o.store, first, &n_first, true, &view, err));
+    hth_store_request(o.store, first, 1);
+    CHECK_OK(hth_store_acquire(o.store, second, &n_second, true, &view, err));
+    CHECK_OK(hth_store_acquire(o.store, first, &n_first, true, &view, err));
     CHECK(n_first == 0 && n_second == 0);
-    for (int i = 0; i < 2; i++) hth_store_give(o.store, 5);
+    for (int i = 0; i < 2; i++) hth_store_release(o.store, 5);
     close_store(&o);
 }
 
@@ -759,7 +759,7 @@ TEST(a_guess_that_fails_is_no_error)
     hth_disk_faults faults = {.first = 1, .n = 1, .fault = HTH_FAULT_ERROR, .error = ENODEV, .delay_ns = 20000000};
     make_items(o.items);
     if (!open_store(&o, DISK_PREAD, &faults, (hth_store_options){0}, 0.5)) return;
-    hth_store_guess(o.store, &(uint32_t){7}, 1);
+    hth_store_prefetch(o.store, &(uint32_t){7}, 1);
     use_one(&o, 7); /* while the guess is read */
     CHECK_INT(hth_disk_n_fault(faulty_disk), 1);
     close_store(&o);
@@ -767,7 +767,7 @@ TEST(a_guess_that_fails_is_no_error)
 
 static volatile int cancel_flag;
 
-/* hth_store_take counts a wait and begins it under the lock that hth_store_get_counters takes. */
+/* hth_store_acquire counts a wait and begins it under the lock that hth_store_get_counters takes. */
 static void *cancel_a_wait(void *store)
 {
     while (hth_store_get_counters(store, 0).n_stall == 0) usleep(1000);
@@ -786,13 +786,13 @@ TEST(a_wait_ends_when_it_is_cancelled)
     make_items(o.items);
     cancel_flag = 0;
     if (!open_store(&o, DISK_PREAD, &faults, (hth_store_options){.cancel = &cancel_flag}, 0.5)) return;
-    hth_store_ask(o.store, items, 1);
+    hth_store_request(o.store, items, 1);
     pthread_create(&thread, NULL, cancel_a_wait, o.store);
-    CHECK_FAILS(hth_store_take(o.store, items, &n, true, &view, err), HEARTH_ERROR_CANCELLED, "cancelled");
+    CHECK_FAILS(hth_store_acquire(o.store, items, &n, true, &view, err), HEARTH_ERROR_CANCELLED, "cancelled");
     pthread_join(thread, NULL);
     CHECK(hth_store_get_counters(o.store, 0).stall_ns > 0);
     CHECK_INT(n, 1);
-    hth_store_drop(o.store, items, 1);
+    hth_store_cancel(o.store, items, 1);
     close_store(&o);
 }
 
@@ -805,16 +805,16 @@ TEST(what_was_dropped_is_not_read)
     make_items(o.items);
     if (!open_store(&o, DISK_PREAD, &faults, (hth_store_options){0}, 1.2)) return;
     for (uint32_t i = 0; i < 100; i++) items[i] = i;
-    hth_store_ask(o.store, items, 100);
-    hth_store_drop(o.store, items, 60);
-    hth_store_ask(o.store, items, 20); /* perhaps before the reader has seen that they were dropped */
-    hth_store_drop(o.store, items + 60, 40);
+    hth_store_request(o.store, items, 100);
+    hth_store_cancel(o.store, items, 60);
+    hth_store_request(o.store, items, 20); /* perhaps before the reader has seen that they were dropped */
+    hth_store_cancel(o.store, items + 60, 40);
     hth_disk_set_faults(faulty_disk, &(hth_disk_faults){0});
     for (size_t n = 20; n > 0;) {
         hth_store_view view;
-        CHECK_OK(hth_store_take(o.store, items, &n, true, &view, err));
+        CHECK_OK(hth_store_acquire(o.store, items, &n, true, &view, err));
         check_view(&o, &view);
-        hth_store_give(o.store, view.i_item);
+        hth_store_release(o.store, view.i_item);
     }
     CHECK(hth_reader_get_stats(o.reader).n_read <= 32 + 20 * 3);
     close_store(&o);

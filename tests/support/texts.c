@@ -59,16 +59,16 @@ void texts_check(hearth_constraint_kind kind, const texts_case *t, const char *f
 {
     hth_token_trie *trie = texts_bytes_trie();
     hearth_constraint_options options = {.kind = kind, .text = t->source, .n = strlen(t->source)};
-    hearth_constraint_end end = HEARTH_CONSTRAINT_GOES_ON;
+    hearth_constraint_end end = HEARTH_CONSTRAINT_INCOMPLETE;
     for (size_t i = 0; t->takes[i]; i++) {
         size_t n = strlen(t->takes[i]), reached = texts_follow(trie, &options, t->takes[i], n, &end);
-        if (reached != n || end == HEARTH_CONSTRAINT_GOES_ON)
+        if (reached != n || end == HEARTH_CONSTRAINT_INCOMPLETE)
             test_fail(file, line, "%s: %s is refused at byte %zu", t->source, t->takes[i], reached);
         if (i < 2) check_masks(trie, &options, t->takes[i], file, line);
     }
     for (size_t i = 0; t->refuses[i]; i++) {
         size_t n = strlen(t->refuses[i]), reached = texts_follow(trie, &options, t->refuses[i], n, &end);
-        if (reached == n && end != HEARTH_CONSTRAINT_GOES_ON)
+        if (reached == n && end != HEARTH_CONSTRAINT_INCOMPLETE)
             test_fail(file, line, "%s: %s is taken", t->source, t->refuses[i]);
     }
     hth_token_trie_close(trie);

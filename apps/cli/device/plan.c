@@ -231,7 +231,7 @@ static hearth_status plan_storage_home(plan_state *p, hearth_error *err)
     if (st != HEARTH_OK) return st;
     p->read_rate = storage.read_rate.median;
     machine.homes[HTH_HOME_HOST].capacity = p->ram - table;
-    machine.homes[machine.n_home++] = (hth_plan_home){.name = "storage",
+    machine.homes[machine.n_home++] = (hth_plan_tier){.name = "storage",
                                                       .kind = HTH_PLAN_STORAGE,
                                                       .capacity = UINT64_MAX,
                                                       .read_rate = p->read_rate,

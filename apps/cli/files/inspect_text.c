@@ -117,14 +117,14 @@ static void print_other_mixers(const hth_model *m)
     const hth_recurrent_sizes *r = &m->hparams.recurrent;
     const hth_latent_sizes *z = &m->hparams.latent;
     uint32_t n[HTH_N_MIXER] = {0};
-    for (uint32_t i = 0; i < m->hparams.n_layer; i++) n[m->layers[i].mixer]++, n[m->layers[i].beside]++;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) n[m->layers[i].mixer]++, n[m->layers[i].parallel_mixer]++;
     for (int k = 0; k < HTH_N_MIXER; k++) {
         if (n[k] == 0 || !names[k]) continue;
         label(k == HTH_MIXER_LATENT || k == HTH_MIXER_COMPRESSED ? "" : "recurrent");
         printf("%u of %u layers: %s", n[k], m->hparams.n_layer, names[k]);
         if (k == HTH_MIXER_LATENT) printf(" of rank %u, keys of %u, values of %u", z->rank, z->d_nope + z->d_rope, z->d_value);
         else if (k == HTH_MIXER_COMPRESSED) print_blocks(m);
-        else if (k == HTH_MIXER_SHORT_CONV) printf(" of %u tokens", r->n_tap);
+        else if (k == HTH_MIXER_SHORT_CONV) printf(" of %u tokens", r->d_conv);
         else if (k == HTH_MIXER_SSM) printf(", %u channels with states of %u", r->d_inner, r->d_state);
         else printf(", %u heads of %u", r->n_head, r->d_state);
         putchar('\n');

@@ -136,7 +136,7 @@ static bool open_probes(bench *b, probes *p, hearth_error *err)
     hth_cpu level;
     uint32_t n_thread = hearth_session_n_thread(b->session);
     hearth_model *model = hth_engine_mutable(b->model);
-    if (b->info.n_streamed > 0 || hth_engine_take_memory(model, BENCH_REGION_SIZE, NULL) != HEARTH_OK) return true;
+    if (b->info.n_streamed > 0 || hth_engine_reserve(model, BENCH_REGION_SIZE, NULL) != HEARTH_OK) return true;
     p->counted = BENCH_REGION_SIZE;
     if (hth_cpu_choose(NULL, &level, err) != HEARTH_OK || hth_pool_open(n_thread, &p->pool, err) != HEARTH_OK ||
         hth_bandwidth_open(&p->memory, BENCH_REGION_SIZE, err) != HEARTH_OK)
@@ -150,7 +150,7 @@ static void close_probes(const bench *b, probes *p)
 {
     hth_bandwidth_close(&p->memory);
     hth_pool_close(p->pool);
-    if (p->counted > 0) hth_engine_give_memory(hth_engine_mutable(b->model), p->counted);
+    if (p->counted > 0) hth_engine_release(hth_engine_mutable(b->model), p->counted);
 }
 
 static void probe(probes *p, bench_test *t, size_t i_sample)

@@ -48,7 +48,7 @@ static const char *layer_unsupported(const hth_hparams *h, const hth_layer *l)
 {
     const hth_attention *a = &l->attn;
     bool scales_apart = a->window > 0 && h->rope.window_unscaled && h->rope.window_base == 0.0;
-    if (l->mixer != HTH_MIXER_ATTENTION || l->beside != HTH_MIXER_NONE) return "no shader supports its kind of mixer";
+    if (l->mixer != HTH_MIXER_ATTENTION || l->parallel_mixer != HTH_MIXER_NONE) return "no shader supports its kind of mixer";
     if (l->network == HTH_NETWORK_EXPERTS) return "no shader computes experts";
     if (l->network != HTH_NETWORK_DENSE) return "no shader supports its kind of network";
     if (a->d_head != h->d_head || a->k.n_row == 0 || a->v.n_row == 0 || h->norms_values || a->d_value > 0 ||

@@ -110,17 +110,17 @@ static void mul(const float *a, const float *b, size_t n, float *y)
     for (; i < n; i++) y[i] = a[i] * b[i];
 }
 
-static void conv(const float *const *rows, const float *taps, size_t n_tap, size_t n, float *y)
+static void conv(const float *const *rows, const float *taps, size_t d_conv, size_t n, float *y)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {
         hth_v8 sum = v8_load(taps + i) * v8_load(rows[0] + i);
-        for (size_t j = 1; j < n_tap; j++) sum += v8_load(taps + j * n + i) * v8_load(rows[j] + i);
+        for (size_t j = 1; j < d_conv; j++) sum += v8_load(taps + j * n + i) * v8_load(rows[j] + i);
         v8_store(y + i, sum);
     }
     for (; i < n; i++) {
         y[i] = taps[i] * rows[0][i];
-        for (size_t j = 1; j < n_tap; j++) y[i] += taps[j * n + i] * rows[j][i];
+        for (size_t j = 1; j < d_conv; j++) y[i] += taps[j * n + i] * rows[j][i];
     }
 }
 

@@ -62,7 +62,7 @@ double hth_plan_probe(const hth_plan_link *link, uint64_t d2h_bytes, uint64_t h2
 
 typedef struct sim_state {
     const hth_plan_model *model;
-    const hth_plan_home *homes, *gpu, *host; /* of the machine */
+    const hth_plan_tier *homes, *gpu, *host; /* of the machine */
     uint32_t n_home;
     const hth_plan_link *link;
     uint32_t context;
@@ -75,7 +75,7 @@ typedef struct sim_state {
     uint64_t n_sync;
 } sim_state;
 
-static double stream(const hth_plan_home *h, uint64_t bytes)
+static double stream(const hth_plan_tier *h, uint64_t bytes)
 {
     return (double)bytes / h->rates.at[HTH_PLAN_N_KNOT - 1];
 }
@@ -83,7 +83,7 @@ static double stream(const hth_plan_home *h, uint64_t bytes)
 /* Computes the active rows of clusters [from, to), after reading them from `storage`, if that is not NULL; counts the
  * active neurons. */
 static double read_active(sim_state *w, const hth_plan_layer *l, uint32_t from, uint32_t to,
-                          const hth_plan_home *h, const hth_plan_home *storage, uint32_t *n_active)
+                          const hth_plan_tier *h, const hth_plan_tier *storage, uint32_t *n_active)
 {
     double seconds = 0;
     for (uint32_t i = from; i < to; i++) {
@@ -134,7 +134,7 @@ static uint64_t attention_bytes(const sim_state *w, const hth_plan_layer *l)
 
 static void simulate_device_layer(sim_state *w, const hth_plan_layer *l, const hth_plan_division *d)
 {
-    const hth_plan_home *gpu = w->gpu;
+    const hth_plan_tier *gpu = w->gpu;
     uint32_t n_hot = 0, n_cold = 0, k = d->n_cluster[0];
     run_on_device(w, l->n_dispatch * gpu->dispatch + stream(gpu, attention_bytes(w, l)));
     double sent = w->device;
@@ -226,7 +226,7 @@ hearth_status hth_plan_simulate(const hth_plan_model *model, const hth_plan_mach
                                 const hth_plan *plan, const hth_plan_simulation *how, hth_plan_simulated *out,
                                 hearth_error *err)
 {
-    const hth_plan_home *homes = machine->homes;
+    const hth_plan_tier *homes = machine->homes;
     sim_state w = {.model = model,
                    .homes = homes,
                    .gpu = &homes[0],

@@ -1,7 +1,7 @@
 /* Names, lists and writes the files of kept sequences. scheduler.c calls it when a program begins, ends, or has nothing
  * else to do. */
 #define _POSIX_C_SOURCE 200809L
-#include "scheduler/kept_files.h"
+#include "scheduler/prefix_cache_files.h"
 
 #include "base/alloc.h"
 #include "base/format_errno.h"
@@ -48,7 +48,7 @@ static bool read_name(const char *name, uint64_t *owner, bool *is_part)
 
 /* ---- lists -------------------------------------------------------------------------------------------------- */
 
-void hth_kept_free_files(hth_kept_file *files, size_t n)
+void hth_prefix_cache_free_files(hth_prefix_cache_file *files, size_t n)
 {
     for (size_t i = 0; i < n; i++) hth_free(files[i].path);
     hth_free(files);
@@ -56,12 +56,12 @@ void hth_kept_free_files(hth_kept_file *files, size_t n)
 
 static int newer(const void *a, const void *b)
 {
-    const hth_kept_file *x = a, *y = b;
+    const hth_prefix_cache_file *x = a, *y = b;
     if (x->time != y->time) return x->time > y->time ? -1 : 1;
     return strcmp(x->path, y->path);
 }
 
-static hearth_status add_file(const char *folder, const char *name, hth_kept_file **files, size_t *n,
+static hearth_status add_file(const char *folder, const char *name, hth_prefix_cache_file **files, size_t *n,
                               hearth_error *err)
 {
     struct stat stat_of;
@@ -70,18 +70,18 @@ static hearth_status add_file(const char *folder, const char *name, hth_kept_fil
     if (!read_name(name, &owner, &is_part)) return HEARTH_OK;
     char *path = join(folder, name);
     if (path && is_part && hth_atomic_writer_is_abandoned(path)) (void)unlink(path);
-    hth_kept_file *more = path ? hth_realloc(*files, *n + 1, sizeof **files) : NULL;
+    hth_prefix_cache_file *more = path ? hth_realloc(*files, *n + 1, sizeof **files) : NULL;
     if (more) *files = more;
     if (!more || lstat(path, &stat_of) != 0 || !S_ISREG(stat_of.st_mode)) {
         hth_free(path);
         return more ? HEARTH_OK : hth_fail_memory(err, *n * sizeof **files, "a list of files");
     }
     uint64_t time = (uint64_t)stat_of.st_mtim.tv_sec * 1000000000 + (uint64_t)stat_of.st_mtim.tv_nsec;
-    (*files)[(*n)++] = (hth_kept_file){owner, time, (uint64_t)stat_of.st_size, path, is_part};
+    (*files)[(*n)++] = (hth_prefix_cache_file){owner, time, (uint64_t)stat_of.st_size, path, is_part};
     return HEARTH_OK;
 }
 
-hearth_status hth_kept_list_files(const char *folder, hth_kept_file **files, size_t *n, hearth_error *err)
+hearth_status hth_prefix_cache_list_files(const char *folder, hth_prefix_cache_file **files, size_t *n, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     *files = NULL, *n = 0;
@@ -91,7 +91,7 @@ hearth_status hth_kept_list_files(const char *folder, hth_kept_file **files, siz
         st = add_file(folder, e->d_name, files, n, err);
     closedir(dir);
     if (st != HEARTH_OK) {
-        hth_kept_free_files(*files, *n);
+        hth_prefix_cache_free_files(*files, *n);
         *files = NULL, *n = 0;
         return st;
     }
@@ -102,7 +102,7 @@ hearth_status hth_kept_list_files(const char *folder, hth_kept_file **files, siz
 /* ---- saving ------------------------------------------------------------------------------------------------- */
 
 /* All sessions are of one scheduler, so that one of them tells for all. */
-static hearth_status find_binding(hth_kept *k, hearth_error *err)
+static hearth_status find_binding(hth_prefix_cache *k, hearth_error *err)
 {
     if (k->has_binding || k->n == 0) return HEARTH_OK;
     hearth_status st = hth_session_binding(k->entries[0].session, &k->binding, err);
@@ -111,7 +111,7 @@ static hearth_status find_binding(hth_kept *k, hearth_error *err)
 }
 
 /* Files of another model with the same tokens have another name: they are not its own, and it deletes none of them. */
-static uint64_t hash_of(const hth_kept *k, const hearth_session *s)
+static uint64_t hash_of(const hth_prefix_cache *k, const hearth_session *s)
 {
     return hth_hash_more(k->binding, hearth_session_tokens(s), hearth_session_position(s) * sizeof(int32_t));
 }
@@ -124,7 +124,7 @@ static char *path_of(const char *folder, uint64_t owner, uint64_t hash)
 }
 
 /* What it continues is of no use beside it. */
-static void delete_older(const char *folder, struct hth_kept_entry *e)
+static void delete_older(const char *folder, struct hth_prefix_cache_entry *e)
 {
     char *path = e->older_file && e->older_file != e->file ? path_of(folder, e->owner, e->older_file) : NULL;
     if (path) (void)unlink(path);
@@ -132,7 +132,7 @@ static void delete_older(const char *folder, struct hth_kept_entry *e)
     e->older_file = 0;
 }
 
-static hearth_status save_one(const hth_kept *k, const char *folder, struct hth_kept_entry *e,
+static hearth_status save_one(const hth_prefix_cache *k, const char *folder, struct hth_prefix_cache_entry *e,
                               hearth_progress_fn *progress, void *user, hearth_error *err)
 {
     const hearth_session *s = e->session;
@@ -147,7 +147,7 @@ static hearth_status save_one(const hth_kept *k, const char *folder, struct hth_
     return HEARTH_OK;
 }
 
-static void delete_oldest(const hth_kept_file *files, size_t n, uint64_t max_size)
+static void delete_oldest(const hth_prefix_cache_file *files, size_t n, uint64_t max_size)
 {
     uint64_t size = 0;
     for (size_t i = 0; i < n; i++) {
@@ -156,23 +156,23 @@ static void delete_oldest(const hth_kept_file *files, size_t n, uint64_t max_siz
     }
 }
 
-hearth_status hth_kept_save(hth_kept *k, const char *folder, uint64_t max_size, hearth_progress_fn *progress,
+hearth_status hth_prefix_cache_save(hth_prefix_cache *k, const char *folder, uint64_t max_size, hearth_progress_fn *progress,
                             void *user, hearth_error *err)
 {
-    hth_kept_file *files;
+    hth_prefix_cache_file *files;
     size_t n;
     hearth_status st = find_binding(k, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < k->n; i++)
         st = save_one(k, folder, &k->entries[i], progress, user, err);
-    if (st == HEARTH_OK) st = hth_kept_list_files(folder, &files, &n, err);
+    if (st == HEARTH_OK) st = hth_prefix_cache_list_files(folder, &files, &n, err);
     if (st != HEARTH_OK) return st;
     delete_oldest(files, n, max_size);
-    hth_kept_free_files(files, n);
+    hth_prefix_cache_free_files(files, n);
     k->is_changed = false;
     return HEARTH_OK;
 }
 
-void hth_kept_note_files(hth_kept *k)
+void hth_prefix_cache_note_files(hth_prefix_cache *k)
 {
     hearth_error ignored; /* then they are written again when something is to be saved */
     if (find_binding(k, &ignored) == HEARTH_OK)

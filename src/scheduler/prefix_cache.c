@@ -1,5 +1,5 @@
 /* A sorted array: few sequences are kept, and comparing them takes microseconds beside a step. */
-#include "scheduler/kept.h"
+#include "scheduler/prefix_cache.h"
 
 #include "base/alloc.h"
 #include "base/status.h"
@@ -7,27 +7,27 @@
 
 #include <string.h>
 
-typedef struct hth_kept_entry entry;
+typedef struct hth_prefix_cache_entry entry;
 
-hearth_status hth_kept_open(hth_kept *k, uint32_t n_max, hearth_error *err)
+hearth_status hth_prefix_cache_open(hth_prefix_cache *k, uint32_t n_max, hearth_error *err)
 {
-    *k = (hth_kept){.n_max = n_max};
+    *k = (hth_prefix_cache){.n_max = n_max};
     if (n_max == 0) return HEARTH_OK;
     k->entries = hth_alloc(n_max, sizeof *k->entries);
     return k->entries ? HEARTH_OK : hth_fail_memory(err, n_max * sizeof *k->entries, "kept sequences");
 }
 
-static void remove_at(hth_kept *k, uint32_t i)
+static void remove_at(hth_prefix_cache *k, uint32_t i)
 {
     hearth_session_close(k->entries[i].session);
     memmove(k->entries + i, k->entries + i + 1, (--k->n - i) * sizeof *k->entries);
 }
 
-void hth_kept_close(hth_kept *k)
+void hth_prefix_cache_close(hth_prefix_cache *k)
 {
     while (k->n > 0) remove_at(k, k->n - 1);
     hth_free(k->entries);
-    *k = (hth_kept){0};
+    *k = (hth_prefix_cache){0};
 }
 
 static size_t common_of(const hearth_session *session, const int32_t *tokens, size_t n)
@@ -40,7 +40,7 @@ static size_t common_of(const hearth_session *session, const int32_t *tokens, si
 
 static size_t common(const entry *e, const int32_t *tokens, size_t n) { return common_of(e->session, tokens, n); }
 
-uint32_t hth_kept_n_same(const hearth_session *session, const int32_t *tokens, size_t n)
+uint32_t hth_prefix_cache_n_same(const hearth_session *session, const int32_t *tokens, size_t n)
 {
     return hth_session_has_cache(session) ? hth_session_reachable(session, (uint32_t)common_of(session, tokens, n)) : 0;
 }
@@ -55,7 +55,7 @@ static bool is_before(const entry *e, uint64_t owner, const int32_t *tokens, siz
 }
 
 /* Where such tokens would be put. */
-static uint32_t place_of(const hth_kept *k, uint64_t owner, const int32_t *tokens, size_t n)
+static uint32_t place_of(const hth_prefix_cache *k, uint64_t owner, const int32_t *tokens, size_t n)
 {
     uint32_t low = 0, high = k->n;
     while (low < high) {
@@ -66,7 +66,7 @@ static uint32_t place_of(const hth_kept *k, uint64_t owner, const int32_t *token
     return low;
 }
 
-bool hth_kept_drop_oldest(hth_kept *k)
+bool hth_prefix_cache_drop_oldest(hth_prefix_cache *k)
 {
     uint32_t oldest = 0;
     if (k->n == 0) return false;
@@ -76,13 +76,13 @@ bool hth_kept_drop_oldest(hth_kept *k)
     return true;
 }
 
-void hth_kept_reverse_use(hth_kept *k)
+void hth_prefix_cache_reverse_use(hth_prefix_cache *k)
 {
     for (uint32_t i = 0; i < k->n; i++) k->entries[i].used = k->n_call - k->entries[i].used;
 }
 
 /* What is removed because it is continued; returns the file that then is of no use. */
-static uint64_t replace_at(hth_kept *k, uint32_t i, uint64_t older_file)
+static uint64_t replace_at(hth_prefix_cache *k, uint32_t i, uint64_t older_file)
 {
     const entry *e = &k->entries[i];
     uint64_t file = e->file ? e->file : e->older_file;
@@ -90,7 +90,7 @@ static uint64_t replace_at(hth_kept *k, uint32_t i, uint64_t older_file)
     return file ? file : older_file;
 }
 
-void hth_kept_put(hth_kept *k, uint64_t owner, hearth_session *session)
+void hth_prefix_cache_put(hth_prefix_cache *k, uint64_t owner, hearth_session *session)
 {
     const int32_t *tokens = hearth_session_tokens(session);
     uint32_t n = hearth_session_position(session), at;
@@ -108,7 +108,7 @@ void hth_kept_put(hth_kept *k, uint64_t owner, hearth_session *session)
            common(&k->entries[at - 1], tokens, n) == hearth_session_position(k->entries[at - 1].session))
         older_file = replace_at(k, --at, older_file);
     if (k->n == k->n_max) {
-        (void)hth_kept_drop_oldest(k);
+        (void)hth_prefix_cache_drop_oldest(k);
         at = place_of(k, owner, tokens, n);
     }
     memmove(k->entries + at + 1, k->entries + at, (k->n++ - at) * sizeof *k->entries);
@@ -118,7 +118,7 @@ void hth_kept_put(hth_kept *k, uint64_t owner, hearth_session *session)
     hth_session_free_logits(session);
 }
 
-const hearth_session *hth_kept_find(hth_kept *k, uint64_t owner, const int32_t *tokens, size_t n,
+const hearth_session *hth_prefix_cache_find(hth_prefix_cache *k, uint64_t owner, const int32_t *tokens, size_t n,
                                     uint32_t *n_same)
 {
     uint32_t at = place_of(k, owner, tokens, n), end = at + 1 < k->n ? at + 1 : k->n;
@@ -126,7 +126,7 @@ const hearth_session *hth_kept_find(hth_kept *k, uint64_t owner, const int32_t *
     *n_same = 0;
     for (uint32_t i = at > 0 ? at - 1 : 0; i < end; i++) {
         entry *e = &k->entries[i];
-        uint32_t same = hth_kept_n_same(e->session, tokens, n);
+        uint32_t same = hth_prefix_cache_n_same(e->session, tokens, n);
         if (e->owner == owner && same > *n_same) best = e, *n_same = same;
     }
     if (!best) return NULL;

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "engine/struct_size.h"
-#include "scheduler/kept_files.h"
+#include "scheduler/prefix_cache_files.h"
 #include "scheduler/requests.h"
 
 /* ---- between runs of the program ------------------------------------------------------------------ */
@@ -15,12 +15,12 @@ hearth_status hearth_scheduler_save(hearth_scheduler *s, const char *folder, uin
     if (!s || !folder) return hth_fail_null(err, s ? "folder" : "scheduler");
     HTH_USE(use, s);
     if (!use) return hth_fail_in_use(err, "scheduler");
-    return hth_kept_save(&s->kept, folder, max_size, progress, user, err);
+    return hth_prefix_cache_save(&s->prefix_cache, folder, max_size, progress, user, err);
 }
 
-bool hearth_scheduler_has_unsaved(const hearth_scheduler *s) { return s && s->kept.is_changed; }
+bool hearth_scheduler_has_unsaved(const hearth_scheduler *s) { return s && s->prefix_cache.is_changed; }
 
-static hearth_status restore_one(hearth_scheduler *s, const hth_kept_file *file)
+static hearth_status restore_one(hearth_scheduler *s, const hth_prefix_cache_file *file)
 {
     hearth_session *session = NULL;
     hearth_error why;
@@ -28,7 +28,7 @@ static hearth_status restore_one(hearth_scheduler *s, const hth_kept_file *file)
     hearth_status st = hth_session_open_in(s->model, &o, &s->pages, &session, &why);
     if (st == HEARTH_OK) st = hearth_session_restore(session, file->path, &why);
     if (st == HEARTH_OK) {
-        hth_kept_put(&s->kept, file->owner, session);
+        hth_prefix_cache_put(&s->prefix_cache, file->owner, session);
         return HEARTH_OK;
     }
     hearth_session_close(session);
@@ -40,19 +40,19 @@ static hearth_status restore_one(hearth_scheduler *s, const hth_kept_file *file)
 hearth_status hearth_scheduler_restore(hearth_scheduler *s, const char *folder, hearth_error *err)
 {
     HTH_FP_SCOPE;
-    hth_kept_file *files;
+    hth_prefix_cache_file *files;
     size_t n, n_tried = 0;
     if (!s || !folder) return hth_fail_null(err, s ? "folder" : "scheduler");
     HTH_USE(use, s);
     if (!use) return hth_fail_in_use(err, "scheduler");
-    hearth_status st = hth_kept_list_files(folder, &files, &n, err);
+    hearth_status st = hth_prefix_cache_list_files(folder, &files, &n, err);
     if (st != HEARTH_OK) return st;
-    while (n_tried < n && s->kept.n < s->options.n_kept &&
+    while (n_tried < n && s->prefix_cache.n < s->options.n_kept &&
            (files[n_tried].is_part || restore_one(s, &files[n_tried]) != HEARTH_ERROR_MEMORY))
         n_tried++;
-    hth_kept_reverse_use(&s->kept);
-    hth_kept_note_files(&s->kept);
-    hth_kept_free_files(files, n);
+    hth_prefix_cache_reverse_use(&s->prefix_cache);
+    hth_prefix_cache_note_files(&s->prefix_cache);
+    hth_prefix_cache_free_files(files, n);
     return HEARTH_OK;
 }
 
@@ -61,7 +61,7 @@ hearth_status hearth_scheduler_get_stats(const hearth_scheduler *s, hearth_sched
     if (!s || !hth_engine_can_write_result(&hth_size_of_hearth_scheduler_stats, out))
         return HEARTH_ERROR_ARGUMENT;
     hearth_scheduler_stats stats = s->stats;
-    stats.n_waiting = hth_request_count(s->waiting), stats.n_running = hth_request_count(s->running), stats.n_kept = s->kept.n;
+    stats.n_waiting = hth_request_count(s->waiting), stats.n_running = hth_request_count(s->running), stats.n_kept = s->prefix_cache.n;
     if (s->drafter) stats.draft = s->drafter->stats;
     stats.n_page = s->pages.n_page[HTH_KV_FULL], stats.n_page_used = s->pages.n_used[HTH_KV_FULL];
     hth_engine_write_result(&hth_size_of_hearth_scheduler_stats, &stats, out);
