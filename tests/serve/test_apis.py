@@ -182,8 +182,25 @@ def paths_of_llama_cpp_continue_texts_and_fill_gaps():
         probs = s.post("/completion", {**ask, "n_probs": 2}).json()["completion_probabilities"]
         check(len(probs) == 12 and len(probs[0]["top_logprobs"]) == 2, probs)
 
-        def ids(text):
-            return s.post("/tokenize", {"content": text}).json()["tokens"]
+        def ids(text, **more):
+            return s.post("/tokenize", {"content": text, **more}).json()["tokens"]
+
+        # ids of the answer, and the three other forms of a prompt
+        told = s.post("/completion", {**ask, "return_tokens": True}).json()["tokens"]
+        check(s.post("/detokenize", {"tokens": told}).json()["content"] == whole["content"] and len(told) == 12 and whole["tokens"] == [], told, whole)
+        check([p["id"] for p in probs] == told and probs[0]["top_logprobs"][0]["id"] >= 0, probs, told)
+        check([t for e in events for t in e["tokens"]] == told and events[0]["tokens"] == told[:1], events, told)
+        time = whole["timings"]
+        check(abs(time["predicted_per_token_ms"] * 11 / time["predicted_ms"] - 1) < 1e-4 and abs(time["prompt_per_token_ms"] * time["prompt_n"] / time["prompt_ms"] - 1) < 1e-4, time)
+        again = s.post("/completion", {**ask, "prompt": [{"prompt_string": ask["prompt"], "multimodal_data": []}, ask["prompt"]]}).json()
+        check([a["content"] for a in again] == [whole["content"]] * 2, again, whole)
+        for mixed, same in (["The", 20, " dog"], [*ids("The", add_special=True), 20, *ids(" dog")]), ([20, "The"], [20, *ids("The")]):
+            a, b = (s.post("/completion", {**ask, "prompt": prompt}).json() for prompt in (mixed, same))
+            check(a["content"] == b["content"] and a["tokens_evaluated"] == len(same), mixed, a, b)
+        cut = s.post("/completion", {**ask, "n_predict": -1, "ignore_eos": True}).json()
+        check(cut["truncated"] and not whole["truncated"] and cut["stop_type"] == "limit", cut)
+        last = s.post("/completion", {**ask, "n_predict": cut["tokens_predicted"], "ignore_eos": True}).json()
+        check(not last["truncated"] and last["content"] == cut["content"], last, cut)
 
         first = s.post("/tokenize", {"content": "", "add_special": True}).json()["tokens"][:1]
         gap = {**ask, "prompt": "was", "input_prefix": "The dog ", "input_suffix": " a cat."}
@@ -209,7 +226,7 @@ def paths_of_llama_cpp_continue_texts_and_fill_gaps():
         for ms in 0.5, -2, "1":
             check(s.post("/completion", {**lines, "t_max_predict_ms": ms}).error()["param"] == "t_max_predict_ms", ms)
         for path, body, param in (("/infill", {**gap, "input_extra": [{"filename": "x"}]}, "input_extra[0].text"), ("/infill", {**gap, "input_prefix": 3}, "input_prefix"),
-                                  ("/completion", {**ask, "return_tokens": True}, "return_tokens"), ("/completion", {**ask, "n_predict": -3}, "n_predict"),
+                                  ("/completion", {**ask, "return_tokens": 1}, "return_tokens"), ("/completion", {**ask, "n_predict": -3}, "n_predict"),
                                   ("/completion", {"n_predict": 1}, "prompt")):
             answer = s.post(path, body)
             check(answer.status == 400 and answer.error()["param"] == param, path, body, answer.raw)
