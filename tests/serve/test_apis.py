@@ -771,6 +771,55 @@ def texts_become_vectors():
 
 
 @case
+def texts_of_ollama_are_cut_at_the_context():
+    """Unless truncate is false; the token that ends texts stays. The APIs of OpenAI refuse them."""
+    for ends in False, True:
+        with Server("-t", "1", "-c", "12", "--override-kv", f"tokenizer.ggml.add_eos_token=bool:{str(ends).lower()}") as s:
+            text = "Once upon a time there was a dog and a cat and a bird."
+            ids = s.post("/tokenize", {"content": text, "add_special": True}).json()["tokens"]
+            short = ids[:11] + ids[-1:] if ends else ids[:12]
+            same = [d["embedding"] for d in s.post("/v1/embeddings", {"input": [short, "A dog"]}).json()["data"]]
+            cut = s.post("/api/embed", {"input": [text, "A dog"]}).json()
+            check(len(ids) > 14 and cut["embeddings"] == same and (ids[-1] == 2) == ends, ends, ids, cut)
+            check(s.post("/api/embeddings", {"prompt": text}).json()["embedding"] == same[0], "the older form")
+            for path_of, more in ("/api/embed", {"truncate": False}), ("/v1/embeddings", {}), ("/v1/embeddings", {"truncate": True}):
+                whole = s.post(path_of, {"input": ["A dog", text], **more})
+                check(whole.status == 400 and f"[1] has {len(ids)} tokens; the context has 12".encode() in whole.raw, path_of, more, whole.raw)
+
+
+@case
+def truncation_drops_the_oldest_turns():
+    """As few as fit, never the system's text or the last question; without it the request is refused."""
+    with Server("-t", "1", "-c", "128", model=model_with(CHATML, "chatml.gguf")) as s:
+        turns = [[{"role": "user", "content": f"Question {i}, please?"}, {"role": "assistant", "content": f"It is number {i}."}] for i in range(12)]
+        head, last = [{"role": "system", "content": "A dog answers."}], [{"role": "user", "content": "And then?"}]
+        ask = {"max_output_tokens": 8, "seed": 3, "temperature": 1.0, "store": False}
+
+        def answer(messages, **more):
+            return s.post("/v1/responses", {**ask, "input": messages, **more})
+
+        def rest(n):
+            return [*head, *(m for turn in turns[n:] for m in turn), *last]
+
+        plain = answer(rest(0))
+        check(plain.status == 400 and plain.error()["code"] == "context_length_exceeded", plain.raw)
+        check(answer(rest(0), truncation="disabled").status == 400 and answer(rest(0), truncation="x").error()["param"] == "truncation", "words")
+        counts = [s.post("/v1/responses/input_tokens", {"input": rest(n)}).json()["input_tokens"] for n in range(13)]
+        fewest = min(n for n in range(13) if counts[n] + 8 <= 128)
+        cut, same = answer(rest(0), truncation="auto").json(), answer(rest(fewest)).json()
+        check(1 < fewest < 12 and cut["usage"]["input_tokens"] == counts[fewest] and cut["truncation"] == "auto", counts, cut)
+        check(cut["output"][0]["content"] == same["output"][0]["content"], cut, same)
+        short = answer(rest(fewest), truncation="auto").json()
+        check(short["usage"]["input_tokens"] == counts[fewest] and short["truncation"] == "auto", short)
+        tight = answer(rest(0), truncation="auto", max_output_tokens=None).json()
+        fewest = min(n for n in range(13) if counts[n] + 16 <= 128)
+        check(tight["usage"]["input_tokens"] == counts[fewest], tight, counts)
+        long = [*head, *turns[0], {"role": "user", "content": "dog " * 200}]
+        for messages in long, long[-1:]:
+            check(answer(messages, truncation="auto").error()["code"] == "context_length_exceeded", messages)
+
+
+@case
 def embeddings_count_as_requests_and_few_have_memory():
     """Those that wait have no cache yet: 24 contexts of 2,048 tokens would be some 190 MiB here."""
     body = json.dumps({"model": "m", "input": [[5 + (i + k) % 200 for k in range(500)] for i in range(100)]}).encode()

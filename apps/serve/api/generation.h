@@ -111,6 +111,7 @@ struct generation {
     char *called;    /* those of the constraint; NULL: it is not about calls */
     bool one_call, in_reasoning;
     bool keeps_ids;  /* of the generated tokens */
+    bool drops_turns; /* the oldest ones of a conversation that is too long */
     bool stores;     /* the response is kept, with: */
     item_list items; /* of the conversation, of the Responses API */
     prompt_list prompts;
