@@ -109,6 +109,11 @@ static bool make(const served_model *served, const conversation *c, const chat_v
     int64_t now = local_seconds();
     if (!served->chat) {
         problem_of_error(p, &served->chat_error);
+        const problem why = *p;
+        problem_set(p, why.status, "", "%s; %s", why.message,
+                    served->engine->n_model == 1 ? "hearth serve MODEL --template NAME gives it one"
+                                                 : "several models that are served together can be given none: serve this one "
+                                                   "alone, by hearth serve MODEL --template NAME");
         return false;
     }
     char *variables = chat_variables_write(v, served->engine->variables);
