@@ -764,6 +764,8 @@ def texts_become_vectors():
         ids = s.post("/tokenize", {"content": "A dog", "add_special": True}).json()["tokens"]
         check(s.post("/v1/embeddings", {**ask, "input": ids}).json()["data"][0]["embedding"] == vectors[1], "ids")
         check(s.post("/api/embed", ask).json()["embeddings"] == vectors, "Ollama")
+        check(s.post("/embedding", {"content": ask["input"]}).json() == [{"index": i, "embedding": [v]} for i, v in enumerate(vectors)], "llama.cpp")
+        check(s.post("/embedding", {"content": []}).error()["param"] == "content", "no text")
         for more, param in (({"input": []}, "input"), ({"input": None}, "input"), ({"encoding_format": "x"}, "encoding_format"), ({"dimensions": 0}, "dimensions"),
                             ({"dimensions": 100000}, "dimensions"), ({"input": "dog " * 100000}, "input")):
             answer = s.post("/v1/embeddings", {**ask, **more})

@@ -1,4 +1,4 @@
-/* POST /v1/embeddings, and Ollama's /api/embed: texts as vectors of length 1. */
+/* POST /v1/embeddings, llama.cpp's /embedding and Ollama's /api/embed: texts as vectors of length 1. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "serve/api/embedding.h"
@@ -66,6 +66,19 @@ static void write_ollama(json *j, const embedding *m)
     json_uint(j, "prompt_eval_count", hearth_embedder_n_evaluated(m->embedder));
 }
 
+/* llama.cpp's form: of each text a list of vectors, which is one. */
+static void write_llama(json *j, const embedding *m)
+{
+    for (size_t i = 0; i < m->inputs.n; i++) {
+        json_open_compact(j, NULL, '{');
+        json_uint(j, "index", i);
+        json_open_compact(j, "embedding", '[');
+        write_vector(j, NULL, m->vectors + i * m->n_dim, m->n_dim);
+        json_close(j, ']');
+        json_close(j, '}');
+    }
+}
+
 /* The vector of the only text. */
 static void write_ollama_older(json *j, const embedding *m) { write_vector(j, "embedding", m->vectors, m->n_dim); }
 
@@ -112,12 +125,13 @@ static void run(served_model *served, call *c, const char *field, bool cuts, voi
     problem p;
     embedding *m = embedding_make(served, c, sizeof *m, &f, &p);
     if (!m) return;
-    m->write = write;
+    m->write = write, m->is_array = write == write_llama;
     bool ok = read_all(&f, m, field, cuts);
     if (ok) call_drop_document(c); /* all of it is in m */
     embedding_start(m, ok, &p);
 }
 
 void embeddings_run(void *user, call *c) { run(user, c, "input", false, write_openai); }
+void llama_embedding_run(void *user, call *c) { run(user, c, "content", false, write_llama); }
 void ollama_embed_run(void *user, call *c) { run(user, c, "input", true, write_ollama); }
 void ollama_embeddings_run(void *user, call *c) { run(user, c, "prompt", true, write_ollama_older); }
