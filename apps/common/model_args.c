@@ -18,7 +18,7 @@
 
 /* clang-format off: a table */
 const option_spec model_options[] = {
-    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
+    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core", .flags = OPTION_AUTO),
     OPT_FLAG("no-pin", 0, "let the system move threads between cores", ADVANCED),
     OPT_UINT("ctx", 'c', "N", 0, 16777216, "context; 0: as trained; if not given, at most 4096"),
     OPT_CHOICE("kv", 0, "TYPE", "f16|f32|q8_0", "KV cache: f16, f32, or q8_0, which is approximate",
@@ -72,7 +72,7 @@ const option_spec gpu_options[] = {
 const option_spec sampling_options[] = {
     OPT_FLOAT("temperature", 0, "X", 0, 100, "0 is greedy; default 0.8"),
     OPT_FLAG("greedy", 0, "always the most likely token: temperature 0"),
-    OPT_UINT("top-k", 0, "N", 0, 4194304, "keep the N likeliest tokens; 0: all; default 40"),
+    OPT_INT("top-k", 0, "N", -1, 4194304, "keep the N likeliest tokens; 0, -1: all; default 40"),
     OPT_FLOAT("top-p", 0, "X", 0, 1, "keep the likeliest up to this sum; default 0.95"),
     OPT_FLOAT("min-p", 0, "X", 0, 1, "keep tokens of X times the best; default 0.05"),
     OPT_FLOAT("typical", 0, "X", 0, 1, "locally typical sampling; default 1: off", ADVANCED),
@@ -572,16 +572,17 @@ static int parse_bias(const args *a, const hearth_model *model, hearth_logit_bia
     hearth_model_info info = model_info(model);
     for (*n = 0; (text = args_text_at(a, "logit-bias", *n)) != NULL; (*n)++) {
         char id[16];
-        size_t len = strcspn(text, "=");
+        size_t len = strcspn(text, "=+-"); /* ID+X and ID-X are llama.cpp's form */
+        const char *number = text + len + (text[len] == '=');
         uint64_t value;
         double x;
         if (*n == MAX_BIAS) return usage_error("--logit-bias: more than %d", MAX_BIAS);
-        if (text[len] != '=' || len >= sizeof id)
+        if (!text[len] || len >= sizeof id)
             return usage_error("--logit-bias '%s': expected ID=X", text);
         memcpy(id, text, len);
         id[len] = '\0';
-        bool ban = strcmp(text + len + 1, "-inf") == 0;
-        if (!parse_uint(id, &value) || (!ban && !parse_float(text + len + 1, &x)))
+        bool ban = strcmp(number, "-inf") == 0;
+        if (!parse_uint(id, &value) || (!ban && !parse_float(number, &x)))
             return usage_error("--logit-bias '%s': expected ID=X, X a number or -inf", text);
         if (!ban && !(fabs(x) <= (double)FLT_MAX))
             return usage_error("--logit-bias %s: X is too large", text);
@@ -603,7 +604,8 @@ int wanted_sampling(const args *a, const hearth_model *model, hearth_sampler_opt
     if (status) return status;
     o.bias = bias;
     o.temperature = args_has(a, "greedy") ? 0.0f : (float)args_float(a, "temperature", (double)o.temperature);
-    o.top_k = (int32_t)args_uint(a, "top-k", (uint64_t)o.top_k);
+    o.top_k = (int32_t)args_int(a, "top-k", o.top_k);
+    if (o.top_k < 0) o.top_k = 0;
     o.top_p = (float)args_float(a, "top-p", (double)o.top_p);
     o.min_p = (float)args_float(a, "min-p", (double)o.min_p);
     o.typical_p = (float)args_float(a, "typical", (double)o.typical_p);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 /* A copy of the path, until the program ends. */
 static int keep(const char *found, const char **path)
@@ -52,15 +53,21 @@ static hearth_status find_fetched(const char *repo, char path[HUB_PATH], hearth_
     return st;
 }
 
+bool is_remote_model(const char *operand)
+{
+    char name[HUB_NAME];
+    return access(operand, F_OK) != 0 && hub_read_address(operand, name);
+}
+
 int fetch_model(const char *repo, const char *file, bool offline, const char **path)
 {
     const hub_pull_options o = {.timeout_s = DOWNLOAD_TIMEOUT_S, .n_retry = DOWNLOAD_RETRIES};
-    char what[HUB_NAME], found[HUB_PATH];
+    char what[HUB_NAME], name[HUB_NAME], found[HUB_PATH];
     hub_pulled pulled;
     hearth_error err;
     int n = snprintf(what, sizeof what, "%s%s%s", repo, file ? ":" : "", file ? file : "");
     if (n < 0 || (size_t)n >= sizeof what) return usage_error("--hf-repo: the name is too long");
-    if (find_fetched(what, found, &err) != HEARTH_OK) return report(&err);
+    if (find_fetched(hub_read_address(what, name) ? name : what, found, &err) != HEARTH_OK) return report(&err);
     if (*found) return keep(found, path);
     if (offline) return report_text("--hf-repo %s is not on this machine, and --offline takes no other", what);
     if (download_model(what, o, &pulled, &err) != HEARTH_OK) return report(&err);

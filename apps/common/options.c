@@ -342,6 +342,7 @@ static int take(args *a, const option_spec *o, char *value)
         return usage_error(o->flags & OPTION_SAME ? "--%s is given with two values, and there is one"
                                                   : "--%s is given twice", o->name);
     if (a->n_given == MAX_GIVEN) return usage_error("more than %d options", MAX_GIVEN);
+    if (o->flags & OPTION_AUTO && value && strcmp(value, "-1") == 0) return 0;
     int bad = value ? check_value(o, value) : 0;
     if (bad) return bad;
     for (char *c = o->kind == OPTION_CHOICE ? value : NULL; c && *c; c++)
@@ -369,15 +370,16 @@ static bool goes_with_letter(const option_spec *o, const char *value)
 static int take_foreign(args *a, const foreign_option *f, char **argv, int argc, int *i, size_t n)
 {
     const char *word = argv[*i], *value = word[n] == '=' ? word + n + 1 : NULL, *next = *i + 1 < argc ? argv[*i + 1] : NULL;
-    bool takes_next = f->kind == FOREIGN_VALUE || (next && f->values && find_choice(f->values, next) >= 0);
+    bool needs_value = f->kind == FOREIGN_VALUE || f->kind == FOREIGN_UNDONE,
+         takes_next = needs_value || (next && f->values && find_choice(f->values, next) >= 0);
     if (f->kind == FOREIGN_COMMAND) {
         a->instead = f->answer;
         return 0;
     }
     if (f->kind == FOREIGN_REFUSED) return usage_error("%.*s: %s", (int)n, word, f->answer);
     if (!value && takes_next) value = next, *i += next != NULL;
-    if (!value && f->kind == FOREIGN_VALUE) return usage_error("%.*s needs a value", (int)n, word);
-    if (value && f->kind == FOREIGN_VALUE && f->values && find_choice(f->values, value) < 0)
+    if (!value && needs_value) return usage_error("%.*s needs a value", (int)n, word);
+    if (value && needs_value && f->values && find_choice(f->values, value) < 0)
         return usage_error("%.*s %s: %s", (int)n, word, value, f->answer);
     if (a->n_ignored == MAX_IGNORED) return usage_error("more than %d options that are not needed", MAX_IGNORED);
     a->ignored_words[a->n_ignored] = word;
@@ -429,13 +431,14 @@ static int put_model_first(args *a)
     if (model && repo) return usage_error("--model and --hf-repo contradict each other; give one of them");
     if (!repo && command_offers(a, "hf-file") && args_has(a, "hf-file"))
         return usage_error("--hf-file %s: --hf-repo says of which repository", args_text(a, "hf-file", ""));
-    a->is_remote = repo != NULL;
     if (repo) model = repo;
-    if (!model) return 0;
-    if (a->n_operand == count_operands(c, false))
+    if (model && a->n_operand == count_operands(c, false))
         return usage_error("--%s %s and the model '%s' are both given", repo ? "hf-repo" : "model", model, a->operands[0]);
-    memmove(a->operands + 1, a->operands, a->n_operand++ * sizeof *a->operands);
-    a->operands[0] = model;
+    if (model) {
+        memmove(a->operands + 1, a->operands, a->n_operand++ * sizeof *a->operands);
+        a->operands[0] = model;
+    }
+    a->is_remote = repo || (command_offers(a, "hf-repo") && a->n_operand > 0 && is_remote_model(a->operands[0]));
     return 0;
 }
 
@@ -566,17 +569,22 @@ static void unescape_texts(const args *a)
         if (a->given[i].spec->flags & OPTION_ESCAPES) unescape((char *)(uintptr_t)a->given[i].value);
 }
 
-/* One line for all of them; --verbose says why. */
+/* One line for all that are not needed, of which --verbose says why, and one for each that leaves something undone. */
 static void warn_of_ignored(const args *a)
 {
     char line[700];
     size_t n = 0;
     for (size_t i = 0; i < a->n_ignored && n < sizeof line; i++)
-        n += (size_t)snprintf(line + n, sizeof line - n, "%s%.*s", i ? ", " : "",
-                              (int)strcspn(a->ignored_words[i], "="), a->ignored_words[i]);
+        if (a->ignored[i]->kind != FOREIGN_UNDONE)
+            n += (size_t)snprintf(line + n, sizeof line - n, "%s%.*s", n ? ", " : "",
+                                  (int)strcspn(a->ignored_words[i], "="), a->ignored_words[i]);
     if (n > 0) print_warning("not needed here, and without effect: %s", line);
-    for (size_t i = 0; i < a->n_ignored && args_has(a, "verbose"); i++)
-        print_note("%.*s: %s", (int)strcspn(a->ignored_words[i], "="), a->ignored_words[i], a->ignored[i]->answer);
+    for (size_t i = 0; i < a->n_ignored; i++) {
+        const char *word = a->ignored_words[i], *answer = a->ignored[i]->answer;
+        int length = (int)strcspn(word, "=");
+        if (a->ignored[i]->kind == FOREIGN_UNDONE) print_warning("%.*s has no effect here: %s", length, word, answer);
+        else if (args_has(a, "verbose")) print_note("%.*s: %s", length, word, answer);
+    }
 }
 
 int command_run(const command *c, int argc, char **argv, const char **instead)

@@ -35,6 +35,7 @@ typedef enum option_flag {
     OPTION_EACH = 32, /* an OPTION_SIZE that may have several values with commas between them */
     OPTION_ESCAPES = 128, /* --escape is about this text */
     OPTION_SAME = 64, /* may be given again with the same value */
+    OPTION_AUTO = 256, /* -1 is as if it was not given, as llama.cpp has it */
     /* Names a model: by its path or by its name in hearth list, or is the word of choices. */
     OPTION_MODEL = 8,
 } option_flag;

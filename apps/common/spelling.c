@@ -18,6 +18,7 @@ static const struct {
     {"hf-repo", "-hf -hfr"},
     {"json-schema", "-jf --json-schema-file"},
     {"gpu-layers", "-ngl --n-gpu-layers"},
+    {"logit-bias", "-l"},
     {"keep-output", "--output-tensor-type"},
     {"kv", "-ctk --cache-type-k -ctv --cache-type-v"},
     {"max-models", "--models-max"},
@@ -86,6 +87,7 @@ void nearest_offer(nearest *n, const char *name)
 #define COMMAND FOREIGN_COMMAND, NULL
 #define FLAG FOREIGN_FLAG, NULL
 #define VALUE FOREIGN_VALUE, NULL
+#define UNDONE FOREIGN_UNDONE, NULL
 #define ON_OFF FOREIGN_FLAG, "on|off|auto|0|1|true|false|enabled|disabled"
 
 /* clang-format off: a table */
@@ -129,7 +131,7 @@ static const foreign_option foreign[] = {
     {"", "-fmoe --fused-moe -no-fmoe --no-fused-moe -rtr --run-time-repack -thp --transparent-huge-pages", FLAG,
      "the kernels have one form, with the same result"},
     {"", "-mla --mla-use -amb --attention-max-batch", VALUE, "the kernels have one form, with the same result"},
-    {"run", "--prompt-cache", VALUE, "--session FILE --save-session FILE, with the same FILE, keeps what was evaluated"},
+    {"run", "--prompt-cache", UNDONE, "--session FILE --save-session FILE, with the same FILE, keeps what was evaluated"},
     {"run", "--prompt-cache-all --prompt-cache-ro", FLAG, "--session FILE --save-session FILE keeps what was evaluated"},
     {"run", "-no-cnv --no-conversation -st --single-turn", FLAG, "run continues a text without a chat"},
     {"run serve", "--no-context-shift", FLAG, "a text ends where the context is full"},
@@ -139,7 +141,7 @@ static const foreign_option foreign[] = {
     {"chat", CONVERSATION, FLAG, "chat is always a conversation"},
     {"chat", "--context-shift", FLAG, "chat drops the oldest turns when the context is full"},
     {"chat", "--reasoning-format", VALUE, "reasoning is dim on a terminal"},
-    {"chat", "--prompt-cache", VALUE, "/save FILE and /load FILE keep a conversation"},
+    {"chat", "--prompt-cache", UNDONE, "/save FILE and /load FILE keep a conversation"},
     {"chat", "--prompt-cache-all --prompt-cache-ro", FLAG, "/save FILE and /load FILE keep a conversation"},
     {"serve", "--embedding --embeddings --rerank --reranking --metrics --slots --props", FLAG, "these endpoints are always there"},
     {"serve", "--no-slots", FLAG, "/slots shows no text of a client"},
@@ -185,11 +187,10 @@ static const foreign_option foreign[] = {
     {"quantize", "--keep-split", REFUSED, "OUT is one file"},
     {"imatrix", "--show-statistics --parse-special", REFUSED, "this option of llama-imatrix is not there"},
     {"pull", "--quant --quantization", REFUSED, "the quantisation stands behind the name: hearth pull REPO:Q4_K_M"},
-    {"bench", "-o --output", REFUSED, "--json prints JSON; without it there is a table"},
+    {"bench", "-o --output", FOREIGN_VALUE, "md", "--json prints JSON; without it there is a table, as Markdown in a pipe"},
     {"bench", "-pg", REFUSED, "-p N -n N measures both, one after the other; -d N is the depth"},
     {"inspect", "--modelfile --parameters --license", REFUSED, "files of models have metadata: hearth inspect MODEL --all"},
     {"inspect", "--template", REFUSED, "tokenizer.chat_template is in the metadata: hearth inspect MODEL --all"},
-    {"", "-l", REFUSED, "--logit-bias ID=X"},
     {"", "-mm --mmproj -mmu --mmproj-url --mmproj-auto --image --audio --image-min-tokens", REFUSED, "Hearth reads text alone"},
     {"", "--adaptive-target --adaptive-decay", REFUSED, "this sampler is not there; --help lists those that are"},
     {"", "-bf --binary-file", REFUSED, "-f FILE"},

@@ -36,8 +36,9 @@ typedef struct foreign_option {
     const char *commands; /* that it is about, separated by spaces; "": all */
     const char *words;    /* its spellings with their dashes, separated by spaces */
     /* COMMAND: it means another command, which is the answer. FLAG and VALUE are taken, as they change neither a text nor
-     * who may do what: they stand alone, or before a value. */
-    enum { FOREIGN_REFUSED, FOREIGN_COMMAND, FOREIGN_FLAG, FOREIGN_VALUE } kind;
+     * who may do what: they stand alone, or before a value. UNDONE: as VALUE, but what it asks for
+     * is not done, and another option does it. */
+    enum { FOREIGN_REFUSED, FOREIGN_COMMAND, FOREIGN_FLAG, FOREIGN_VALUE, FOREIGN_UNDONE } kind;
     const char *values; /* separated by '|': of a flag, those that may follow it; else all for which that is so. NULL: none, any */
     const char *answer; /* why, or what to do instead */
 } foreign_option;

@@ -53,6 +53,10 @@ size_t hub_match(const hub_models *models, const char *text, const hub_model **f
 hearth_status hub_find_name(const hub_models *models, const char *text, const hub_model **found,
                             hearth_error *err);
 
+/* What an address of the hub means, as hf.co/ORG/NAME:QUANT or https://huggingface.co/ORG/NAME: ORG/NAME:QUANT. False: it
+ * is none. */
+bool hub_read_address(const char *text, char name[HUB_NAME]);
+
 /* Resolves an operand to a path: the operand itself if such a file exists, or if it looks like a path (begins
  * with '/' or '.', or ends with ".gguf") and is not a name; else the path of the model with that name. ARGUMENT
  * as above, MEMORY. */

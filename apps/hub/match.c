@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 size_t hub_match(const hub_models *models, const char *text, const hub_model **found)
 {
@@ -51,6 +52,8 @@ static hearth_status refuse_unknown(const hub_models *models, const char *text, 
     char repo[200] = "";
     size_t n = colon ? (size_t)(colon - text) : strlen(text);
     if (n < sizeof repo) snprintf(repo, sizeof repo, "%.*s", (int)n, text);
+    if (access(text, F_OK) == 0)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%.200s: this is a file; a model by its name in hearth list is expected", text);
     if (near)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "%.200s: no such file, and no model is called so; is it %s? See hearth list", text,

@@ -174,6 +174,13 @@ static const char *after_host(const char *what)
     return NULL;
 }
 
+bool hub_read_address(const char *text, char name[HUB_NAME])
+{
+    char revision[200];
+    const char *address = after_host(text);
+    return address && read_address(address, name, revision);
+}
+
 hearth_status hub_parse_request(const char *what, const char *revision, hub_request *out, hearth_error *err)
 {
     char meant[HUB_NAME], of_address[200] = "";

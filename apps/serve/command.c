@@ -461,6 +461,7 @@ static int run(const args *a)
         if (args_has(a, of_kept[i]) && !args_has(a, "kv-dir"))
             return usage_error("--%s is about the folder of --kv-dir, which is not given", of_kept[i]);
     if (check_prefix(args_text(a, "api-prefix", NULL))) return EXIT_USAGE;
+    if (!*args_text(a, "alias", "-")) return usage_error("--alias '': a name is expected, by which requests name the model");
     if (read_variables(a, &e)) return EXIT_USAGE;
     if (!chat_format_read(args_text(a, "template", NULL), &format)) {
         hth_json_close(e.variables);

@@ -10,7 +10,7 @@ answer_fn page_answer, health_answer, models_answer, model_answer, props_answer,
     metrics_answer, ollama_version_answer, ollama_tags_answer, ollama_ps_answer;
 call_fn tokenize_run, detokenize_run, template_run, chat_run, completions_run, responses_run, chat_count_run,
     responses_count_run, completion_run, infill_run, response_get_run, response_delete_run, messages_run, count_tokens_run, ollama_show_run, ollama_chat_run,
-    ollama_generate_run, embeddings_run, rerank_run, ollama_embed_run, ollama_embeddings_run;
+    ollama_generate_run, embeddings_run, llama_embedding_run, rerank_run, ollama_embed_run, ollama_embeddings_run;
 
 /* endpoint_models.c: an array of all models. */
 void write_all_models(json *j, const char *key, engine *e, void (*write)(json *j, const served_model *m));

@@ -35,6 +35,7 @@ const route serve_routes[] = {
     {.method = HTTP_POST, .path = "/v1/messages/count_tokens", .run = count_tokens_run},
     {.method = HTTP_POST, .path = "/v1/embeddings", .run = embeddings_run},
     {.method = HTTP_POST, .path = "/embeddings", .run = embeddings_run},
+    {.method = HTTP_POST, .path = "/embedding", .run = llama_embedding_run},
     {.method = HTTP_POST, .path = "/v1/rerank", .run = rerank_run},
     {.method = HTTP_POST, .path = "/rerank", .run = rerank_run},
     {.method = HTTP_POST, .path = "/v1/reranking", .run = rerank_run},

@@ -196,15 +196,23 @@ static const hth_json *next_property(const calls_compiler *c, const hth_json *ob
     return next;
 }
 
-/* The name of a property, which has none of the bytes that end names. */
-static uint32_t add_key(calls_compiler *c, uint32_t tail, hth_str key, const char *ends)
+/* Whether the name of a property has none of the bytes that end names, and no spaces at its ends, where literals may have
+ * some. One that nothing requires is left out, and noted. */
+static bool can_write(calls_compiler *c, const hth_json *object, const hth_json *p)
 {
-    for (size_t i = 0; i < key.n; i++)
-        if (strchr(ends, key.bytes[i]))
-            hth_grammar_fail(c->g, HEARTH_ERROR_UNSUPPORTED,
-                             "the name of the argument '%.*s' has one of %s, which end names in this model's form of calls",
-                             hth_schema_clip(key, 60), key.bytes, ends);
-    return hth_grammar_text(c->g, tail, key.bytes, key.n);
+    const bool is_literal = c->format->style == HTH_CALL_LITERALS;
+    const char *ends = is_literal ? "=:,(){}[]<>'\"" : "<>\"";
+    const hth_str key = p->key;
+    bool has_end = is_literal && key.n > 0 && (key.bytes[0] == ' ' || key.bytes[key.n - 1] == ' ');
+    for (size_t i = 0; i < key.n; i++) has_end |= strchr(ends, key.bytes[i]) != NULL;
+    if (!has_end) return true;
+    if (is_required(object, key))
+        hth_grammar_fail(c->g, HEARTH_ERROR_UNSUPPORTED,
+                         "the name of the argument '%.*s' has one of %s, or a space at an end, which end names in this model's form "
+                         "of calls",
+                         hth_schema_clip(key, 60), key.bytes, ends);
+    else hth_schema_note(&(hth_schema_compiler){.g = c->g, .notes = c->notes}, p, "in this model's form of calls this name cannot be written");
+    return false;
 }
 
 /* An argument as an element. */
@@ -215,7 +223,7 @@ static uint32_t add_element(calls_compiler *c, uint32_t tail, const hth_json *pa
     char close[sizeof m->value_close + 1];
     bool is_text = hth_schema_takes_text(parameters, p, NULL);
     snprintf(close, sizeof close, "%s%s", line, m->value_close);
-    tail = add_key(c, add_marked(c, tail, m->key_open), p->key, "<>\"");
+    tail = hth_grammar_text(c->g, add_marked(c, tail, m->key_open), p->key.bytes, p->key.n);
     tail = add_marked(c, add_marked(c, tail, m->key_close), m->key_gap);
     if (m->is_typed) tail = add_marked(c, tail, is_text ? " string=\"true\"" : " string=\"false\"");
     tail = add_marked(c, add_marked(c, tail, m->value_open), line);
@@ -228,6 +236,7 @@ static uint32_t add_elements(calls_compiler *c, uint32_t tail, const hth_json *p
 {
     const hth_json *object = hth_schema_target(parameters, parameters);
     for (const hth_json *p = NULL; (p = next_property(c, object, p)) != NULL;) {
+        if (!can_write(c, object, p)) continue;
         uint32_t head = hth_grammar_point(c->g, tail);
         tail = add_element(c, head, parameters, p);
         if (!is_required(object, p->key)) tail = hth_grammar_repeat_since(c->g, head, tail, 0, 1);
@@ -306,7 +315,7 @@ static uint32_t add_literal(calls_compiler *c, uint32_t tail, const hth_json *ro
 
 static uint32_t add_literal_member(calls_compiler *c, uint32_t tail, const hth_json *root, const hth_json *p)
 {
-    tail = add_key(c, tail, p->key, "=:,(){}[]<> '\"");
+    tail = hth_grammar_text(c->g, tail, p->key.bytes, p->key.n);
     return add_literal(c, add_marked(c, tail, c->format->key_end), root, p);
 }
 
@@ -316,6 +325,7 @@ static uint32_t add_literals(calls_compiler *c, uint32_t tail, const hth_json *r
     hth_grammar *g = c->g;
     uint32_t none = tail, some = HTH_GRAMMAR_NOTHING;
     for (const hth_json *p = NULL; (p = next_property(c, object, p)) != NULL && hth_grammar_ok(g);) {
+        if (!can_write(c, object, p)) continue;
         bool may_lack = !is_required(object, p->key);
         uint32_t next = hth_grammar_rule(g, NULL), member = hth_grammar_rule(g, NULL);
         hth_grammar_end_rule(g, add_literal_member(c, member, root, p));
@@ -339,14 +349,19 @@ static uint32_t add_literals(calls_compiler *c, uint32_t tail, const hth_json *r
     return end;
 }
 
-/* Where arguments stand one by one, those are written that the object itself names. */
-static void note_unwritten(calls_compiler *c, const hth_json *object)
+/* Where arguments stand one by one, those are written that the object itself names, to which references lead. */
+static void note_unwritten(calls_compiler *c, const hth_json *parameters)
 {
-    static const char *const combined[] = {"allOf", "anyOf", "oneOf"};
+    static const char *const others[] = {"allOf", "anyOf", "oneOf", "properties", "required"};
+    const hth_json *object = hth_schema_target(parameters, parameters), *schema = object ? parameters : NULL;
     hth_schema_compiler notes = {.g = c->g, .notes = c->notes};
-    for (size_t i = 0; i < sizeof combined / sizeof *combined; i++) {
-        const hth_json *v = hth_json_member(object, combined[i]);
-        if (v) hth_schema_note(&notes, v, "in this model's form of calls only the object's own properties are written");
+    while (schema) {
+        const size_t n = schema == object ? 3 : sizeof others / sizeof *others;
+        for (size_t i = 0; i < n; i++) {
+            const hth_json *v = hth_json_member(schema, others[i]);
+            if (v) hth_schema_note(&notes, v, "in this model's form of calls only the object's own properties are written");
+        }
+        schema = schema == object ? NULL : hth_json_at(parameters, hth_json_member(schema, "$ref")->text);
     }
     for (const hth_json *v = hth_json_first(hth_json_member(object, "required")); v; v = v->next) {
         const hth_json *p = hth_json_first(hth_json_member(object, "properties"));
@@ -377,7 +392,7 @@ static uint32_t add_call(calls_compiler *c, uint32_t tail, hth_str name, const h
     tail = add_marked(c, add_marked(c, tail, f->open), m->call_open);
     tail = is_quoted ? hth_json_quoted(g, tail, name.bytes, name.n) : hth_grammar_text(g, tail, name.bytes, name.n);
     if (f->style == HTH_CALL_ELEMENTS || f->style == HTH_CALL_LITERALS)
-        note_unwritten(c, hth_schema_target(parameters, parameters));
+        note_unwritten(c, parameters);
     switch (f->style) {
     case HTH_CALL_ELEMENTS:
         tail = add_marked(c, add_marked(c, tail, m->name_close), m->gap);

@@ -4,6 +4,7 @@
 
 #include "base/checked_math.h"
 #include "base/format_bytes.h"
+#include "base/system_memory.h"
 
 #include <assert.h>
 #include <string.h>
@@ -89,9 +90,13 @@ static hearth_status fail_reserve(const hth_sequence *s, hth_kv_reserved why, he
                         hth_gguf_path(model_of(s)->file), s->options.n_ctx,
                         hth_kv_pool_limit(s->pool) * HTH_KV_PAGE);
     if (!hth_sequence_size(model_of(s), hth_kv_pool_type(s->pool), &s->options, &size)) size = SIZE_MAX;
+    hth_system_memory machine;
+    hth_system_memory_read("", &machine);
     return hth_fail(err, HEARTH_ERROR_MEMORY,
-                    "no memory: %s for a context of %u positions; ask for less with n_ctx",
-                    hth_format_bytes(size).text, s->options.n_ctx);
+                    "no memory: %s for a context of %u positions, and this machine has %s; the model was trained for %u: ask for "
+                    "less with n_ctx",
+                    hth_format_bytes(size).text, s->options.n_ctx, hth_format_bytes(machine.total).text,
+                    model_of(s)->hparams.n_ctx_train);
 }
 
 static void hold(hth_page_table *t, uint32_t i, hth_kv_page *page)

@@ -86,7 +86,8 @@ static hearth_status check_request(const hearth_scheduler *s, const hearth_reque
                       "hearth_request.constraint is that of a request that has not ended: give each a copy");
     if (st != HEARTH_OK) return st;
     if (r->n_token < most_tokens(s)) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_CONTEXT, "a prompt of %zu tokens: a request can have %zu in all",
+    return hth_fail(err, HEARTH_ERROR_CONTEXT, "a prompt of %zu tokens exceeds the available context size of %zu: give a shorter prompt, or a "
+                    "larger context",
                     r->n_token, most_tokens(s) - 1);
 }
 

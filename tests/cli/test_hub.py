@@ -891,6 +891,12 @@ def a_repository_is_pulled_and_run():
     check(good("run", "-hf", "org/story", "--hf-file", "story-Q8_0.gguf", *ask).stdout == told, "--hf-file")
     check(b"llama" in good("inspect", "-hf", "org/story").stdout, "inspect")
     check(b"all is well" in good("serve", "-hf", "org/story", "--check", "--port", "0").stderr, "serve")
+    for address in "hf.co/org/story:Q8_0", "HF.co/org/story", "huggingface.co/ORG/Story:q8_0", "https://huggingface.co/org/story":
+        check(good("run", address, *ask, env=nothing).stdout == told, "as Ollama names it", address)
+    check(b"llama" in good("inspect", "-m", "hf.co/org/story").stdout, "by -m")
+    bad(1, "hf.co/org/other is not on this machine", "run", "hf.co/org/other", "--offline")
+    hub.add("org/second", {"second-Q8_0.gguf": story()})
+    check(good("run", "hf.co/org/second", *ask).stdout == told and "org/second:Q8_0" in listed(), "it is pulled")
     bad(1, "is not on this machine", "run", "-hf", "org/other", "--offline")
     bad(2, "--model and --hf-repo contradict", "run", "-hf", "org/story", "-m", MODEL)
     bad(2, "--hf-repo says of which repository", "run", MODEL, "--hf-file", "a.gguf")
@@ -927,6 +933,7 @@ def what_cannot_be_copied_is_refused():
     here = {"HEARTH_MODELS": os.path.join(scratch, "m")}
     bad(1, "is not of hearth pull", "cp", "there", "b", env=here)
     bad(1, "no model is called so", "cp", "nothing", "b")
+    bad(1, "this is a file; a model by its name in hearth list is expected", "cp", MODEL, "b")
     bad(1, "NAME alone is expected", "cp", NAME, "b:Q8_0")
     bad(1, "names no repository", "cp", NAME, "../b")
     check(set(listed()) == {NAME}, listed())

@@ -118,6 +118,33 @@ def what_is_not_needed_is_one_warning():
 
 
 @case
+def values_are_taken_as_llama_cpp_writes_them():
+    ask = ["-p", "Once", "-n", "24", "--seed", "1", "--temp", "2", "--min-p", "0", "--top-p", "1"]
+    for given, same in (["--top-k", "-1"], ["--top-k", "0"]), (["--top-k=-1"], ["--top-k", "0"]), (["-t", "-1"], []), (["-t-1"], []):
+        check(good("run", MODEL, *ask, *given).stdout == good("run", MODEL, *ask, *same).stdout, given)
+    for given in ["-l", "300+80"], ["--logit-bias", "300+80"], ["-l", "300=80"]:
+        check(good("run", MODEL, *ask, *given).stdout == good("run", MODEL, *ask, "--logit-bias", "300=80").stdout != good("run", MODEL, *ask).stdout, given)
+    check(good("run", MODEL, *ask, "-l", "300-inf", "-l", "301-9.5").stdout == good("run", MODEL, *ask, "--logit-bias", "300=-inf", "--logit-bias", "301=-9.5").stdout, "-")
+    for wrong in "300", "+1", "300+", "x-1":
+        bad(2, "expected ID=X", "run", MODEL, "-l", wrong)
+    check(good("run", MODEL, *ask, "--top-k", "-1").stdout != good("run", MODEL, *ask).stdout, "40 is the default")
+    bad(2, "allowed are -1 to 4194304", "run", MODEL, "--top-k", "-2")
+    bad(2, "allowed are 1 to 256", "run", MODEL, "-t", "-2")
+
+
+@case
+def what_is_left_undone_names_what_does_it():
+    for command, answer in ("run", b"--session FILE --save-session FILE"), ("chat", b"/save FILE and /load FILE"):
+        model = MODEL if command == "run" else scratch("model.gguf", with_template(model_bytes(), TEMPLATE))
+        done = good(command, model, "--prompt-cache", "x.bin", "--jinja", "-n", "1", "-p", "Once", *(["-st"] if command == "chat" else []))
+        check(b"warning: --prompt-cache has no effect here: " + answer in done.stderr and b"without effect: --jinja\n" in done.stderr, done.stderr)
+        check(b"--prompt-cache" not in good(command, model, "-n", "1", "-p", "Once", *(["-st"] if command == "chat" else [])).stderr, "it is said")
+    bad(2, "--prompt-cache needs a value", "run", MODEL, "--prompt-cache")
+    check(b"without effect: -o" in good("bench", MODEL, "-o", "md", "-p", "8", "-n", "1", "-r", "1").stderr, "a table")
+    bad(2, "-o json: --json prints JSON", "bench", MODEL, "-o", "json")
+
+
+@case
 def exact_spellings_of_others_go_before_prefixes():
     bad(2, "--temperature 'x'", "serve", MODEL, "--temp", "x", "--check")
     check(b"without effect: -fmoe, -mla" in good("run", MODEL, "-fmoe", "-mla", "2", "-n", "1").stderr, "-fmoe -mla")

@@ -460,6 +460,7 @@ static void check_call(divided *d)
         test_fail(__FILE__, __LINE__, "no JSON: %.*s", (int)d->n, d->arguments);
     CHECK(hth_function_is_given(offered, (hth_str){d->name, strlen(d->name)}, &has_memory));
     CHECK(strcmp(d->name, "find") != 0 || strstr(d->arguments, "\"text\"") != NULL);
+    CHECK(!strstr(offered, "\"a b\"") || strstr(d->arguments, "\"a b\"") != NULL);
 }
 
 static void note(void *user, hearth_answer_kind kind, const char *text, size_t n)
@@ -529,6 +530,33 @@ static void walk(const hth_token_trie *trie, const calls_case *c, uint64_t seed)
     hearth_constraint_close(k);
 }
 
+/* Names with a space are written as they are; one that would end early is left out. */
+#define SPACED                                                                                                             \
+    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"properties\": {\"a b\": "         \
+    "{\"type\": \"string\"}, \"in\": {\"type\": \"object\", \"properties\": {\"c d\": {\"type\": \"boolean\"}, \" e\": {}}}, \"x:y\": "     \
+    "{\"type\": \"boolean\"}}, \"required\": [\"a b\"]}}}]"
+TEST(names_of_arguments_may_have_spaces)
+{
+    static const calls_case all[] = {
+        {.name = "gemma 4",
+         .template_text = "<|tool_call> <tool_call|>",
+         .takes = {"<|tool_call>call:f{a b:<|\"|>it's<|\"|>,in:{c d:true}}<tool_call|>", "<|tool_call>call:f{a b:<|\"|><|\"|>}<tool_call|>"},
+         .refuses = {"<|tool_call>call:f{a b:<|\"|><|\"|>,x:y:true}<tool_call|>", "<|tool_call>call:f{}<tool_call|>",
+                     "<|tool_call>call:f{a b:<|\"|><|\"|>,in:{ e:1}}<tool_call|>"}},
+        {.name = "lfm2",
+         .template_text = "<|tool_call_start|>",
+         .takes = {"<|tool_call_start|>[f(a b='x', in={\"c d\": true})]<|tool_call_end|>"},
+         .refuses = {"<|tool_call_start|>[f(a b='x', x:y=true)]<|tool_call_end|>"}},
+    };
+    hth_token_trie *trie = open_trie();
+    offered = SPACED;
+    check_cases(all, sizeof all / sizeof *all);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (uint64_t seed = 1; seed <= 20; seed++) walk(trie, &all[i], seed * 7919);
+    offered = functions;
+    hth_token_trie_close(trie);
+}
+
 TEST(what_is_written_under_a_constraint_is_read_again)
 {
     hth_token_trie *trie = open_trie();
@@ -572,7 +600,10 @@ TEST(what_stands_one_by_one_is_what_the_object_names)
 {
     static const char list[] = "[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"allOf\":[{\"required\":[\"b\"]}],"
                                "\"properties\":{\"a\":{}},\"required\":[\"a\",\"z\"]}}}]",
-                      spaced[] = "[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"a b\":{}}}}}]";
+                      spaced[] = "[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"a:b\":{}},\"required\":[\"a:b\"]}}}]",
+                      hidden[] = "[{\"function\":{\"name\":\"f\",\"parameters\":{\"$ref\":\"#/$defs/q\",\"anyOf\":[{}],\"properties\":{\"x\":{}},"
+                                 "\"$defs\":{\"q\":{\"$ref\":\"#/$defs/p\",\"allOf\":[{}]},\"p\":{\"oneOf\":[{}],\"properties\":{\"a b\":{},"
+                                 "\"c:d\":{}}}}}}}]";
     static const char *const templates[] = {"<function= <parameter=", "<|tool_call> <tool_call|>", HERMES};
     hth_token_trie *trie = open_trie();
     for (size_t i = 0; i < 3; i++) {
@@ -585,7 +616,14 @@ TEST(what_stands_one_by_one_is_what_the_object_names)
         CHECK(!strstr(notes, "required/0"));
         hearth_constraint_close(k);
         o.text = spaced, o.n = strlen(spaced);
-        if (i == 1) CHECK_FAILS(hth_constraint_open(trie, &o, &context, &k, err), HEARTH_ERROR_UNSUPPORTED, "argument 'a b'|form of calls");
+        if (i == 1) CHECK_FAILS(hth_constraint_open(trie, &o, &context, &k, err), HEARTH_ERROR_UNSUPPORTED, "argument 'a:b'|form of calls");
+        o.text = hidden, o.n = strlen(hidden);
+        CHECK_OK(hth_constraint_open(trie, &o, &context, &k, err));
+        notes = hearth_constraint_get_notes(k);
+        CHECK_INT(strstr(notes, "#/0/function/parameters/anyOf: ") && strstr(notes, "#/0/function/parameters/properties: ") &&
+                      strstr(notes, "/$defs/q/allOf: ") && strstr(notes, "/$defs/p/oneOf: "), i < 2);
+        CHECK(!strstr(notes, "/$defs/p/properties: ") && (i == 1) == (strstr(notes, "/$defs/p/properties/c:d: ") != NULL));
+        hearth_constraint_close(k);
     }
     hth_token_trie_close(trie);
 }

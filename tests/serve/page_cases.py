@@ -35,6 +35,7 @@ MARKDOWN = [
      f'<p><a href="http://a/b" {OUTSIDE}>p</a> [q](http://a b) [r](<a href="http://a/b" {OUTSIDE}>http://a/b</a> "t" u)</p>'),
     ("<https://a.org/?b=c> <javascript:x>",
      f'<p><a href="https://a.org/?b=c" {OUTSIDE}>https://a.org/?b=c</a> &lt;javascript:x&gt;</p>'),
+    ("a ` ` b ``  `` c `` ` ``", "<p>a ` ` b ``  `` c <code>`</code></p>"),
     ("", ""),
 ]
 
@@ -44,6 +45,7 @@ GROWING = [(piece, "") for piece in (
     "*", "_a ", "**a", "[", "](", "`", "``` ", "<", "> ", "- ", "|", "| a |\n|-|\n", "\\", "~~x", "https://a", "\n",
     "  - a\n", "***", "![a](", "`a``b", "-:|", "- - ", "# #", "<a:")] + [
     (" ", "\u2028b"), (" ", "x"), ("#", "\u2028b"), ("a|b\n- ", "x"), (".", "x"), ("`` ", "b`"), ("(a)", "]")] + [
+    ("#\n" * 100000, ""), ("b\n" * 200000, ""), ("a|" * 150000 + "\n" + "-|" * 150000 + "\n", "a|b"),
     ("# a" + " " * 50000, "\u2028b"), ("a|b\n-" + " " * 50000, "x"), ("https://a" + "." * 50000, "x")]
 
 

@@ -182,8 +182,25 @@ def paths_of_llama_cpp_continue_texts_and_fill_gaps():
         probs = s.post("/completion", {**ask, "n_probs": 2}).json()["completion_probabilities"]
         check(len(probs) == 12 and len(probs[0]["top_logprobs"]) == 2, probs)
 
-        def ids(text):
-            return s.post("/tokenize", {"content": text}).json()["tokens"]
+        def ids(text, **more):
+            return s.post("/tokenize", {"content": text, **more}).json()["tokens"]
+
+        # ids of the answer, and the three other forms of a prompt
+        told = s.post("/completion", {**ask, "return_tokens": True}).json()["tokens"]
+        check(s.post("/detokenize", {"tokens": told}).json()["content"] == whole["content"] and len(told) == 12 and whole["tokens"] == [], told, whole)
+        check([p["id"] for p in probs] == told and probs[0]["top_logprobs"][0]["id"] >= 0, probs, told)
+        check([t for e in events for t in e["tokens"]] == told and events[0]["tokens"] == told[:1], events, told)
+        time = whole["timings"]
+        check(abs(time["predicted_per_token_ms"] * 11 / time["predicted_ms"] - 1) < 1e-4 and abs(time["prompt_per_token_ms"] * time["prompt_n"] / time["prompt_ms"] - 1) < 1e-4, time)
+        again = s.post("/completion", {**ask, "prompt": [{"prompt_string": ask["prompt"], "multimodal_data": []}, ask["prompt"]]}).json()
+        check([a["content"] for a in again] == [whole["content"]] * 2, again, whole)
+        for mixed, same in (["The", 20, " dog"], [*ids("The", add_special=True), 20, *ids(" dog")]), ([20, "The"], [20, *ids("The")]):
+            a, b = (s.post("/completion", {**ask, "prompt": prompt}).json() for prompt in (mixed, same))
+            check(a["content"] == b["content"] and a["tokens_evaluated"] == len(same), mixed, a, b)
+        cut = s.post("/completion", {**ask, "n_predict": -1, "ignore_eos": True}).json()
+        check(cut["truncated"] and not whole["truncated"] and cut["stop_type"] == "limit", cut)
+        last = s.post("/completion", {**ask, "n_predict": cut["tokens_predicted"], "ignore_eos": True}).json()
+        check(not last["truncated"] and last["content"] == cut["content"], last, cut)
 
         first = s.post("/tokenize", {"content": "", "add_special": True}).json()["tokens"][:1]
         gap = {**ask, "prompt": "was", "input_prefix": "The dog ", "input_suffix": " a cat."}
@@ -209,7 +226,7 @@ def paths_of_llama_cpp_continue_texts_and_fill_gaps():
         for ms in 0.5, -2, "1":
             check(s.post("/completion", {**lines, "t_max_predict_ms": ms}).error()["param"] == "t_max_predict_ms", ms)
         for path, body, param in (("/infill", {**gap, "input_extra": [{"filename": "x"}]}, "input_extra[0].text"), ("/infill", {**gap, "input_prefix": 3}, "input_prefix"),
-                                  ("/completion", {**ask, "return_tokens": True}, "return_tokens"), ("/completion", {**ask, "n_predict": -3}, "n_predict"),
+                                  ("/completion", {**ask, "return_tokens": 1}, "return_tokens"), ("/completion", {**ask, "n_predict": -3}, "n_predict"),
                                   ("/completion", {"n_predict": 1}, "prompt")):
             answer = s.post(path, body)
             check(answer.status == 400 and answer.error()["param"] == param, path, body, answer.raw)
@@ -747,10 +764,61 @@ def texts_become_vectors():
         ids = s.post("/tokenize", {"content": "A dog", "add_special": True}).json()["tokens"]
         check(s.post("/v1/embeddings", {**ask, "input": ids}).json()["data"][0]["embedding"] == vectors[1], "ids")
         check(s.post("/api/embed", ask).json()["embeddings"] == vectors, "Ollama")
+        check(s.post("/embedding", {"content": ask["input"]}).json() == [{"index": i, "embedding": [v]} for i, v in enumerate(vectors)], "llama.cpp")
+        check(s.post("/embedding", {"content": []}).error()["param"] == "content", "no text")
         for more, param in (({"input": []}, "input"), ({"input": None}, "input"), ({"encoding_format": "x"}, "encoding_format"), ({"dimensions": 0}, "dimensions"),
                             ({"dimensions": 100000}, "dimensions"), ({"input": "dog " * 100000}, "input")):
             answer = s.post("/v1/embeddings", {**ask, **more})
             check(answer.status == 400 and answer.error()["param"] == param, more, answer.raw)
+
+
+@case
+def texts_of_ollama_are_cut_at_the_context():
+    """Unless truncate is false; the token that ends texts stays. The APIs of OpenAI refuse them."""
+    for ends in False, True:
+        with Server("-t", "1", "-c", "12", "--override-kv", f"tokenizer.ggml.add_eos_token=bool:{str(ends).lower()}") as s:
+            text = "Once upon a time there was a dog and a cat and a bird."
+            ids = s.post("/tokenize", {"content": text, "add_special": True}).json()["tokens"]
+            short = ids[:11] + ids[-1:] if ends else ids[:12]
+            same = [d["embedding"] for d in s.post("/v1/embeddings", {"input": [short, "A dog"]}).json()["data"]]
+            cut = s.post("/api/embed", {"input": [text, "A dog"]}).json()
+            check(len(ids) > 14 and cut["embeddings"] == same and (ids[-1] == 2) == ends, ends, ids, cut)
+            check(s.post("/api/embeddings", {"prompt": text}).json()["embedding"] == same[0], "the older form")
+            for path_of, more in ("/api/embed", {"truncate": False}), ("/v1/embeddings", {}), ("/v1/embeddings", {"truncate": True}):
+                whole = s.post(path_of, {"input": ["A dog", text], **more})
+                check(whole.status == 400 and f"[1] has {len(ids)} tokens; the context has 12".encode() in whole.raw, path_of, more, whole.raw)
+
+
+@case
+def truncation_drops_the_oldest_turns():
+    """As few as fit, never the system's text or the last question; without it the request is refused."""
+    with Server("-t", "1", "-c", "128", model=model_with(CHATML, "chatml.gguf")) as s:
+        turns = [[{"role": "user", "content": f"Question {i}, please?"}, {"role": "assistant", "content": f"It is number {i}."}] for i in range(12)]
+        head, last = [{"role": "system", "content": "A dog answers."}], [{"role": "user", "content": "And then?"}]
+        ask = {"max_output_tokens": 8, "seed": 3, "temperature": 1.0, "store": False}
+
+        def answer(messages, **more):
+            return s.post("/v1/responses", {**ask, "input": messages, **more})
+
+        def rest(n):
+            return [*head, *(m for turn in turns[n:] for m in turn), *last]
+
+        plain = answer(rest(0))
+        check(plain.status == 400 and plain.error()["code"] == "context_length_exceeded", plain.raw)
+        check(answer(rest(0), truncation="disabled").status == 400 and answer(rest(0), truncation="x").error()["param"] == "truncation", "words")
+        counts = [s.post("/v1/responses/input_tokens", {"input": rest(n)}).json()["input_tokens"] for n in range(13)]
+        fewest = min(n for n in range(13) if counts[n] + 8 <= 128)
+        cut, same = answer(rest(0), truncation="auto").json(), answer(rest(fewest)).json()
+        check(1 < fewest < 12 and cut["usage"]["input_tokens"] == counts[fewest] and cut["truncation"] == "auto", counts, cut)
+        check(cut["output"][0]["content"] == same["output"][0]["content"], cut, same)
+        short = answer(rest(fewest), truncation="auto").json()
+        check(short["usage"]["input_tokens"] == counts[fewest] and short["truncation"] == "auto", short)
+        tight = answer(rest(0), truncation="auto", max_output_tokens=None).json()
+        fewest = min(n for n in range(13) if counts[n] + 16 <= 128)
+        check(tight["usage"]["input_tokens"] == counts[fewest], tight, counts)
+        long = [*head, *turns[0], {"role": "user", "content": "dog " * 200}]
+        for messages in long, long[-1:]:
+            check(answer(messages, truncation="auto").error()["code"] == "context_length_exceeded", messages)
 
 
 @case

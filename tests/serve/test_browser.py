@@ -68,6 +68,21 @@ def check_clean(browser, port, allowed="(?!)"):
     check(not others, others)
 
 
+@case
+def long_texts_of_little_are_laid_out_in_a_moment():
+    """What took a browser 16 s and 36 s to lay out, and a paragraph that it refused."""
+    with Server("-t", "1") as s, Browser() as b:
+        open_page(b, s.port)
+        for piece in "` ", "# a\n", "b\n":
+            seconds = b.run(f"""(() => {{
+              const text = make("div", {{class: "text prose"}}), from = performance.now();
+              document.querySelector("main").append(make("div", {{class: "message assistant"}}, text));
+              showMarkdown(text, {json.dumps(piece)}.repeat(40000));
+              return text.scrollHeight > 0 && (performance.now() - from) / 1000;
+            }})()""")
+            check(0 < seconds < 10, piece, seconds)
+
+
 # ---- conversations -------------------------------------------------------------------------------------------------
 
 

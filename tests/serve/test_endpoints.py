@@ -210,7 +210,11 @@ def templates_are_applied_by_their_rules():
         answer = s.post("/apply-template", {"messages": [{"role": "user", "content": "a"}]})
         message = answer.error()["message"]
         check(answer.status == 400 and message.startswith("storyteller-q8_0.gguf: tokenizer.chat_template is missing"), message)
+        check(message.endswith("; hearth serve MODEL --template NAME gives it one"), message)
         check(os.path.dirname(MODEL) not in message, "the server's folders are not for clients")
+    with Server(scratch("refuses.gguf", refusing)) as s:
+        message = s.post("/v1/chat/completions", {"model": "storyteller-q8_0", "messages": [{"role": "user", "content": "a"}]}).error()["message"]
+        check(message.endswith("serve this one alone, by hearth serve MODEL --template NAME"), message)
 
 
 @case

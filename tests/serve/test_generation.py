@@ -163,7 +163,7 @@ def biases_and_figures_count():
         ids = {w: s.post("/tokenize", {"content": STORY + w}).json()["tokens"][-1] for w in (first, second)}
         banned = s.post("/v1/completions", asked(max_tokens=1, temperature=0, logit_bias={str(ids[first]): -100})).json()
         check(banned["choices"][0]["text"] == second, plain, banned)
-        for wrong in ([5], [[5]], [[5, 1, 2]], [[-1, 1]], [["a", True]], [[5, 101]], [[None, 1]], [["a " * 2000, 1]], {"x": 1}, {"-1": 1}, {"99999999": 1}, {"1": 101}, {"1": "a"}, {"": 1}, {"1 ": 1}):
+        for wrong in ([5], [[5]], [[5, 1, 2]], [[-1, 1]], [["a", True]], [[5, 101]], [[None, 1]], [["a " * 2000, 1]], {"-1": 1}, {"99999999": 1}, {"1": 101}, {"1": "a"}, {"x": 101}):
             answer = s.post("/v1/completions", asked(logit_bias=wrong))
             check(answer.status == 400 and answer.error()["param"] == "logit_bias", wrong, answer.raw)
         s.post("/v1/completions", asked(max_tokens=10, temperature=0))
@@ -175,7 +175,7 @@ def biases_and_figures_count():
         check(int(figures["hearth_inter_token_seconds_count"]) == 9, figures)
         check(int(figures['hearth_generated_tokens_per_request_bucket{le="1"}']) == 2, figures)
         check(figures['hearth_request_seconds_bucket{le="+Inf"}'] == figures["hearth_request_seconds_count"], figures)
-        for listed in [[ids[first], False]], [[ids[first], -100], [ids[second], 0.5]], [[first, False]]:
+        for listed in [[ids[first], False]], [[ids[first], -100], [ids[second], 0.5]], [[first, False]], {first: -100}:
             answer = s.post("/v1/completions", asked(max_tokens=1, temperature=0, logit_bias=listed)).json()
             check(answer["choices"][0]["text"] == second, listed, answer)
 
@@ -563,7 +563,9 @@ def what_is_wrong_is_named():
              ({"stream": 1}, "stream"), ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
              ({"logprobs": 6}, "logprobs"), ({"logprobs": True}, "logprobs"), ({"suffix": "x"}, "suffix"), ({"echo": 1}, "echo"), ({"prompt": 5}, "prompt"),
              ({"prompt": [1, -1]}, "prompt"), ({"prompt": []}, "prompt"), ({"prompt": None}, "prompt"),
-             ({"prompt": ["a", 1]}, "prompt"), ({"prompt": ["a"] * 65}, "prompt"), ({"guided_json": "{"}, "guided_json"),
+             ({"prompt": ["a", 1.5]}, "prompt"), ({"prompt": ["a", []]}, "prompt"), ({"prompt": {"prompt_string": 1}}, "prompt"),
+             ({"prompt": {"prompt_string": "a", "multimodal_data": ["eA=="]}}, "prompt"),
+             ({"prompt": [{"prompt_string": "a", "multimodal_data": "eA=="}]}, "prompt"), ({"prompt": ["a"] * 65}, "prompt"), ({"guided_json": "{"}, "guided_json"),
              *(({name: value}, name) for name, value in (
                  ("mirostat", 3), ("xtc_probability", 1.5), ("dry_multiplier", -1), ("dry_sequence_breakers", [1]), ("dry_sequence_breakers", [""]),
                  ("dry_sequence_breakers", ["a"] * 65), ("dry_penalty_last_n", -2), ("top_n_sigma", "x"),
@@ -586,6 +588,7 @@ def what_is_wrong_is_named():
             check(answer.status == 400 and answer.error()["param"] == param, more, answer.raw)
         long = s.post("/v1/completions", asked(prompt="dog " * 100))
         check(long.status == 400 and long.error()["code"] == "context_length_exceeded", long.raw)
+        check("exceeds the available context size of 64: give a shorter prompt" in long.error()["message"], long.raw)
         for more in {"echo": True}, {"echo": True, "logprobs": 1}, {"echo": True, "logprobs": 1, "stream": True}:
             long = s.post("/v1/completions", asked(prompt="dog " * 100, **more))
             check(long.status == 400 and long.error()["code"] == "context_length_exceeded", more, long.raw)

@@ -95,6 +95,7 @@ def expect_refusal(data, status, name):
     answer = Answer(data)
     check(answer.status == status and answer.headers["connection"] == "close", name, data)
     check(answer.error()["type"] == "invalid_request_error", name, data)
+    check(re.fullmatch("[0-9a-f]{32}", answer.headers.get("x-request-id", "")), name, data)
 
 
 @case

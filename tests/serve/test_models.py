@@ -173,6 +173,7 @@ def what_belongs_to_one_model_is_refused_with_several():
     bad(1, "no models lie in this folder", "serve", scratch("empty"), "--port", "0", "--check")
     bad(1, "No such file", "serve", a, scratch("nothing.gguf"), "--port", "0", "--check")
     good("serve", path, "--port", "0", "--check")
+    bad(2, "--alias '': a name is expected", "serve", a, "--alias", "", "--port", "0", "--check")
     with Server(b, model=a) as s:
         check(states(s) == {"a": True, "b": False}, "in the order of the command")
     os.remove(b)

@@ -9,7 +9,7 @@ static const option_spec options[] = {
     OPT_UINT("ctx", 'c', "N", 0, 16777216, "context; 0: as trained; default: that, at most 4096"),
     OPT_FLAG("all", 0, "show arrays and texts whole, and every tensor"),
     OPT_FLAG("check", 0, "read every weight; fail if one is not finite"),
-    OPT_UINT("threads", 't', "N", 1, 256, "threads of --check; default: one for each core"),
+    OPT_UINT("threads", 't', "N", 1, 256, "threads of --check; default: one for each core", .flags = OPTION_AUTO),
     OPT_FLAG("program", 0, "show the operations that the model computes for a token"),
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},

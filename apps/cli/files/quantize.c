@@ -18,7 +18,7 @@ static const option_spec options[] = {
     OPT_TEXT("tensor-type", 0, "NAME=TYPE", "type of matrices whose name has NAME, a pattern", .flags = OPTION_REPEATS),
     OPT_FILE("imatrix", 0, "FILE", "round by an importance matrix of hearth imatrix"),
     OPT_FLAG("pure", 0, "all matrices in that one type, without a mix"),
-    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
+    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core", .flags = OPTION_AUTO),
     {0},
 };
 

@@ -15,7 +15,7 @@ static const option_spec options[] = {
     OPT_FLAG("mtp", 0, "a block for drafts: qwen35, qwen35moe, deepseek2"),
     OPT_UINT("rank", 0, "R", 0, 65536, "of predictors, a multiple of 32; default: none"),
     OPT_UINT("seed", 0, "N", 0, UINT32_MAX, "of the weights; default 1"),
-    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
+    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core", .flags = OPTION_AUTO),
     {0},
 };
 

@@ -15,7 +15,7 @@ static const option_spec options[] = {
     OPT_FILE("predictors", 0, "Q", "file of hearth predictors to include"),
     OPT_FILE("thresholds", 0, "T", "file of hearth thresholds to include"),
     OPT_FLAG("for-storage", 0, "in pages, with checksums, for --ram; mixtures too"),
-    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
+    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core", .flags = OPTION_AUTO),
     ALLOW_UNUSED_OPTION,
     {0},
 };

@@ -22,7 +22,7 @@ static const option_spec options[] = {
     OPT_UINT("memory", 0, "MiB", 1, 1e7, "of training data, the rest goes to disk; default 2048",
              ADVANCED),
     OPT_UINT("seed", 0, "N", 0, UINT32_MAX, "same seed, same predictors; default 1", ADVANCED),
-    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
+    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core", .flags = OPTION_AUTO),
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };

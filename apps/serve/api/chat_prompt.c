@@ -109,6 +109,11 @@ static bool make(const served_model *served, const conversation *c, const chat_v
     int64_t now = local_seconds();
     if (!served->chat) {
         problem_of_error(p, &served->chat_error);
+        const problem why = *p;
+        problem_set(p, why.status, "", "%s; %s", why.message,
+                    served->engine->n_model == 1 ? "hearth serve MODEL --template NAME gives it one"
+                                                 : "several models that are served together can be given none: serve this one "
+                                                   "alone, by hearth serve MODEL --template NAME");
         return false;
     }
     char *variables = chat_variables_write(v, served->engine->variables);
@@ -211,11 +216,68 @@ void chat_count(served_model *served, call *c, conversation *m, const chat_varia
     conversation_free(m);
 }
 
+/* ---- conversations that are too long ------------------------------------------------------------------------ */
+
+static bool is_of(const hearth_message *m, const char *role) { return strcmp(m->role, role) == 0; }
+
+/* Messages of the system's that begin the conversation. */
+static size_t count_head(const conversation *c)
+{
+    size_t n = 0;
+    while (n < c->n && is_of(&c->at[n], "system")) n++;
+    return n;
+}
+
+/* The prompt without the first n_turn turns behind the system's first messages; a turn ends before a message of the user's. */
+static bool make_without(const generation *g, const conversation *c, const chat_variables *v, size_t n_turn, int32_t **ids,
+                         size_t *n, problem *p)
+{
+    size_t n_head = count_head(c), from = n_head;
+    conversation rest = *c;
+    hearth_free(*ids);
+    *ids = NULL;
+    rest.at = calloc(c->n, sizeof *rest.at);
+    if (!rest.at) return no_memory(p);
+    while (n_turn > 0) n_turn -= is_of(&c->at[++from], "user");
+    rest.n = n_head + c->n - from;
+    memcpy(rest.at, c->at, n_head * sizeof *rest.at);
+    memcpy(rest.at + n_head, c->at + from, (c->n - from) * sizeof *rest.at);
+    bool ok = chat_prompt_make(g->served, &rest, v, g->functions, ids, n, p);
+    free(rest.at);
+    return ok;
+}
+
+/* Whether an answer has as much room behind a prompt of n tokens as `hearth chat` keeps for it, or as it may take. */
+static bool has_room(const generation *g, size_t n)
+{
+    size_t n_ctx = served_model_n_ctx(g->served), room = n_ctx / 8 < 256 ? n_ctx / 8 : 256;
+    if (g->max_token > 0 && g->max_token < room) room = g->max_token;
+    return n + room <= n_ctx;
+}
+
+/* Drops as few turns as possible, never the last message of the user's, and finds that number by halves: a template and
+ * a tokenizer take long for a long conversation. What is too long still is refused as any prompt is. */
+static bool drop_turns(const generation *g, const conversation *c, const chat_variables *v, int32_t **ids, size_t *n, problem *p)
+{
+    size_t few = 0, most = 0;
+    bool ok = true;
+    for (size_t i = count_head(c) + 1; i < c->n; i++) most += is_of(&c->at[i], "user");
+    if (most == 0 || has_room(g, *n)) return true;
+    while (ok && few + 1 < most) {
+        size_t half = few + (most - few) / 2;
+        ok = make_without(g, c, v, half, ids, n, p);
+        if (ok && has_room(g, *n)) most = half;
+        else few = half;
+    }
+    return ok && make_without(g, c, v, most, ids, n, p);
+}
+
 void chat_start(generation *g, conversation *c, const chat_variables *v, problem *p)
 {
     int32_t *ids;
     size_t n;
-    if (!p->status && chat_prompt_make(g->served, c, v, g->functions, &ids, &n, p)) {
+    if (!p->status && chat_prompt_make(g->served, c, v, g->functions, &ids, &n, p) &&
+        (!g->drops_turns || drop_turns(g, c, v, &ids, &n, p))) {
         g->goes_on = continued(c, v) != NULL;
         g->in_reasoning = hearth_chat_is_reasoning(g->served->chat, ids, n);
         if (!prompt_list_add(&g->prompts, ids, n, NULL, 0)) no_memory(p);

@@ -140,6 +140,7 @@ void choice_close(choice *c)
     free(c->text.bytes);
     free(c->reasoning.bytes);
     free(c->probs.at);
+    free(c->ids);
 }
 
 /* The stop string that is the name of a control token; it is no part of the text. NULL: none. */
@@ -174,12 +175,23 @@ static void stop_late(choice *c, size_t n)
     c->is_late = !c->stop;
 }
 
+static bool keep_id(choice *c, int32_t token)
+{
+    if (!c->generation->keeps_ids) return true;
+    void *more = grow_array(c->ids, &c->id_capacity, c->n_generated + 1, sizeof *c->ids);
+    if (!more) return false;
+    c->ids = more;
+    c->ids[c->n_generated] = token;
+    return true;
+}
+
 void choice_take(choice *c, int32_t token, const float *logits)
 {
     generation *g = c->generation;
     hearth_error why;
     const size_t n_text = c->text.n;
     const hth_stop *stop = stop_of_token(g, token);
+    if (!keep_id(c, token)) g->keeps_ids = false, g->is_broken = true;
     c->n_generated++;
     if (stop) {
         stop_by(c, stop);

@@ -1,4 +1,4 @@
-/* POST /v1/embeddings, and Ollama's /api/embed: texts as vectors of length 1. */
+/* POST /v1/embeddings, llama.cpp's /embedding and Ollama's /api/embed: texts as vectors of length 1. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "serve/api/embedding.h"
@@ -66,12 +66,37 @@ static void write_ollama(json *j, const embedding *m)
     json_uint(j, "prompt_eval_count", hearth_embedder_n_evaluated(m->embedder));
 }
 
+/* llama.cpp's form: of each text a list of vectors, which is one. */
+static void write_llama(json *j, const embedding *m)
+{
+    for (size_t i = 0; i < m->inputs.n; i++) {
+        json_open_compact(j, NULL, '{');
+        json_uint(j, "index", i);
+        json_open_compact(j, "embedding", '[');
+        write_vector(j, NULL, m->vectors + i * m->n_dim, m->n_dim);
+        json_close(j, ']');
+        json_close(j, '}');
+    }
+}
+
 /* The vector of the only text. */
 static void write_ollama_older(json *j, const embedding *m) { write_vector(j, "embedding", m->vectors, m->n_dim); }
 
 /* ---- requests -------------------------------------------------------------------------------------------- */
 
-static bool read_all(fields *f, embedding *m, const char *field)
+/* Cuts a text at the context, but for the token that ends texts, of which some models make the vector. */
+static void cut(const served_model *served, prompt *text)
+{
+    const uint32_t n_ctx = served_model_n_ctx(served);
+    if (text->n <= n_ctx) return;
+    const int32_t last = text->ids[text->n - 1];
+    bool ends = last == hearth_token_eos(served->model) || last == hearth_token_special(served->model, HEARTH_SPECIAL_SEPARATOR);
+    text->n = n_ctx;
+    if (ends) text->ids[n_ctx - 1] = last;
+}
+
+/* cuts: texts that are too long, unless the request says otherwise, as Ollama does. */
+static bool read_all(fields *f, embedding *m, const char *field, bool cuts)
 {
     const char *encoding = "float";
     int64_t n_dim = m->served->info.d_model;
@@ -80,7 +105,7 @@ static bool read_all(fields *f, embedding *m, const char *field)
                     "this model is a reranker: POST /v1/rerank scores documents; hearth serve --pooling last makes vectors");
         return false;
     }
-    if (!embedding_is_possible(f, m) || !fields_word(f, "encoding_format", &encoding) ||
+    if (!embedding_is_possible(f, m) || (cuts && !fields_bool(f, "truncate", &cuts)) || !fields_word(f, "encoding_format", &encoding) ||
         !fields_int(f, "dimensions", 1, n_dim, &n_dim) ||
         !prompts_read(f, m->served, field, MAX_INPUTS, &m->inputs))
         return false;
@@ -88,23 +113,25 @@ static bool read_all(fields *f, embedding *m, const char *field)
     if (!m->as_base64 && strcmp(encoding, "float") != 0)
         return fields_fail(f, "encoding_format", "float or base64 is expected");
     m->n_dim = (uint32_t)n_dim;
+    for (size_t i = 0; cuts && i < m->inputs.n; i++) cut(m->served, &m->inputs.at[i]);
     for (size_t i = 0; i < m->inputs.n; i++)
         if (!embedding_check_input(f, m, field, i)) return false;
     return true;
 }
 
-static void run(served_model *served, call *c, const char *field, void (*write)(json *j, const embedding *m))
+static void run(served_model *served, call *c, const char *field, bool cuts, void (*write)(json *j, const embedding *m))
 {
     fields f;
     problem p;
     embedding *m = embedding_make(served, c, sizeof *m, &f, &p);
     if (!m) return;
-    m->write = write;
-    bool ok = read_all(&f, m, field);
+    m->write = write, m->is_array = write == write_llama;
+    bool ok = read_all(&f, m, field, cuts);
     if (ok) call_drop_document(c); /* all of it is in m */
     embedding_start(m, ok, &p);
 }
 
-void embeddings_run(void *user, call *c) { run(user, c, "input", write_openai); }
-void ollama_embed_run(void *user, call *c) { run(user, c, "input", write_ollama); }
-void ollama_embeddings_run(void *user, call *c) { run(user, c, "prompt", write_ollama_older); }
+void embeddings_run(void *user, call *c) { run(user, c, "input", false, write_openai); }
+void llama_embedding_run(void *user, call *c) { run(user, c, "content", false, write_llama); }
+void ollama_embed_run(void *user, call *c) { run(user, c, "input", true, write_ollama); }
+void ollama_embeddings_run(void *user, call *c) { run(user, c, "prompt", true, write_ollama_older); }

@@ -124,15 +124,17 @@ void generation_write_timings(json *j, const generation *g)
     double before = (double)(g->first_ns - g->begin_ns) * 1e-9,
            rest = (double)(g->last_ns - g->first_ns) * 1e-9;
     size_t n_generated = generation_n_generated(g), n_cached = generation_n_cached(g),
-           n_prompt = generation_n_prompt(g) - n_cached;
+           n_prompt = generation_n_prompt(g) - n_cached, n_step = n_generated > 0 ? n_generated - 1 : 0;
     json_open_compact(j, "timings", '{');
     json_uint(j, "cache_n", n_cached);
     json_uint(j, "prompt_n", n_prompt);
     json_float(j, "prompt_ms", before * 1e3, 6);
+    json_float(j, "prompt_per_token_ms", rate(1, (double)n_prompt) * before * 1e3, 6);
     json_float(j, "prompt_per_second", rate(n_prompt, before), 6);
     json_uint(j, "predicted_n", n_generated);
     json_float(j, "predicted_ms", rest * 1e3, 6);
-    json_float(j, "predicted_per_second", rate(n_generated > 0 ? n_generated - 1 : 0, rest), 6);
+    json_float(j, "predicted_per_token_ms", rate(1, (double)n_step) * rest * 1e3, 6);
+    json_float(j, "predicted_per_second", rate(n_step, rest), 6);
     hearth_draft_stats draft = {0};
     for (size_t i = 0; i < generation_count(g); i++)
         draft.n_drafted += g->choices[i].draft.n_drafted, draft.n_accepted += g->choices[i].draft.n_accepted;

@@ -74,6 +74,8 @@ struct choice {
     answer_part *parts;
     size_t n_part, part_capacity;
     logprobs probs;
+    int32_t *ids; /* [n_generated], if the generation keeps them */
+    size_t n_told, id_capacity; /* n_told: of ids, as the client was told */
     const hth_stop *stop; /* the stop string that was found; NULL: none */
     bool is_stopped, has_progress;
     bool is_late; /* stopped at the end of a line (max_line_ns) */
@@ -108,6 +110,8 @@ struct generation {
     char *functions; /* JSON; NULL: none may be called */
     char *called;    /* those of the constraint; NULL: it is not about calls */
     bool one_call, in_reasoning;
+    bool keeps_ids;  /* of the generated tokens */
+    bool drops_turns; /* the oldest ones of a conversation that is too long */
     bool stores;     /* the response is kept, with: */
     item_list items; /* of the conversation, of the Responses API */
     prompt_list prompts;

@@ -154,37 +154,42 @@ static bool read_bias(bias_list *l, const hth_json *v, float *bias)
     return (x >= -100.0 && x <= 100.0) || fields_fail(l->f, "logit_bias", "numbers from -100 to 100 are expected");
 }
 
-/* OpenAI's form: {"ID": BIAS}. */
+/* Each token of a text. */
+static bool add_biases(bias_list *l, size_t i, const char *text, size_t n_text, float bias)
+{
+    hearth_error err;
+    int32_t *ids;
+    size_t n;
+    if (hearth_tokenize(l->served->model, text, n_text, 0, &ids, &n, &err) != HEARTH_OK)
+        return fields_fail(l->f, "logit_bias", "[%zu]: %s", i, err.message);
+    bool ok = true;
+    for (size_t k = 0; k < n && ok; k++) ok = add_bias(l, ids[k], bias);
+    hearth_free(ids);
+    return ok;
+}
+
+/* OpenAI's form: {"ID": BIAS}; llama.cpp takes {"TEXT": BIAS} too. */
 static bool add_member(bias_list *l, const hth_json *v)
 {
     const char *key = v->key.bytes;
     char *end;
     float bias;
-    unsigned long long id = strtoull(key, &end, 10);
-    if (*key < '0' || *key > '9' || *end || id > INT32_MAX)
-        return fields_fail(l->f, "logit_bias", "%.40s is no id from 0 to %u", key, l->served->info.n_vocab - 1);
-    return read_bias(l, v, &bias) && add_bias(l, (int64_t)id, bias);
+    long long id = strtoll(key, &end, 10);
+    bool is_text = end == key || end != key + v->key.n;
+    if (!read_bias(l, v, &bias)) return false;
+    return is_text ? add_biases(l, v->index, key, v->key.n, bias) : add_bias(l, id, bias);
 }
 
-/* llama.cpp's form: [ID, BIAS], or [TEXT, BIAS] for each token of a text. */
+/* llama.cpp's form: [ID, BIAS], or [TEXT, BIAS]. */
 static bool add_pair(bias_list *l, const hth_json *v)
 {
     const hth_json *of = hth_json_first(v), *value = of ? of->next : NULL;
     float bias;
-    hearth_error err;
-    int32_t *ids;
-    size_t n;
     bool is_text = hth_json_kind_of(of) == HTH_JSON_TEXT;
     if (hth_json_kind_of(v) != HTH_JSON_ARRAY || v->n != 2 || (!is_text && of->kind != HTH_JSON_INTEGER))
         return fields_fail(l->f, "logit_bias", "[%u]: an id or a text, and a number are expected", v->index);
     if (!read_bias(l, value, &bias)) return false;
-    if (!is_text) return add_bias(l, of->integer, bias);
-    if (hearth_tokenize(l->served->model, of->text.bytes, of->text.n, 0, &ids, &n, &err) != HEARTH_OK)
-        return fields_fail(l->f, "logit_bias", "[%u]: %s", v->index, err.message);
-    bool ok = true;
-    for (size_t i = 0; i < n && ok; i++) ok = add_bias(l, ids[i], bias);
-    hearth_free(ids);
-    return ok;
+    return is_text ? add_biases(l, v->index, of->text.bytes, of->text.n, bias) : add_bias(l, of->integer, bias);
 }
 
 static void read_biases(fields *f, generation *g)

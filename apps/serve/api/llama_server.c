@@ -1,7 +1,5 @@
 /* POST /completion and /infill, as llama.cpp's server has them: how a text goes on, and what belongs between two texts. */
 #include "serve/api/generation.h"
-
-#include "base/alloc.h"
 #include "serve/api/progress.h"
 
 #include <stdlib.h>
@@ -16,9 +14,20 @@ static void write_part(json *j, choice *c, const char *text, size_t n, bool is_l
     json_text(j, "content", text, n);
     json_bool(j, "stop", is_last);
     json_uint(j, "id_slot", 0);
+    json_open_compact(j, "tokens", '[');
+    for (; g->keeps_ids && c->n_told < c->n_generated; c->n_told++) json_int(j, NULL, c->ids[c->n_told]);
+    json_close(j, ']');
     json_uint(j, "tokens_predicted", c->n_generated);
     json_uint(j, "tokens_evaluated", g->prompts.at[c->i_prompt].n);
     if (g->probs.wanted) logprobs_write_list(j, "completion_probabilities", &c->probs, g->served->model);
+}
+
+/* The context ended before the answer did. */
+static bool is_truncated(const choice *c)
+{
+    const generation *g = c->generation;
+    return c->finish == FINISH_LENGTH && !c->is_late && !g->prompt_only &&
+           (g->max_token == 0 || c->n_generated < g->max_token);
 }
 
 /* Writes the members that only the last part and a whole answer have. */
@@ -29,7 +38,7 @@ static void write_end(json *j, const choice *c)
     json_word(j, "model", g->served->id);
     json_word(j, "stop_type", c->finish == FINISH_LENGTH ? "limit" : c->stop ? "word" : "eos");
     json_text(j, "stopping_word", c->stop ? c->stop->text : "", c->stop ? c->stop->n : 0);
-    json_bool(j, "truncated", false);
+    json_bool(j, "truncated", is_truncated(c));
     json_bool(j, "has_new_line", c->text.n > 0 && memchr(c->text.bytes, '\n', c->text.n));
     json_uint(j, "tokens_cached", c->n_cached);
     if (p->text) json_text(j, "prompt", p->text, p->n_text);
@@ -104,12 +113,10 @@ const answer_format llama_completion_format = {.prefix = "cmpl-",
 static bool read_options(generation *g, fields *f)
 {
     int64_t n_probs = 0;
-    bool returns = false;
     if (!generation_read(g, f) || !fields_int(f, "n_probs", 0, MAX_TOP, &n_probs) ||
-        !fields_bool(f, "return_tokens", &returns))
+        !fields_bool(f, "return_tokens", &g->keeps_ids))
         return false;
-    if (returns)
-        return fields_fail(f, "return_tokens", "is not supported: /tokenize gives the ids of a text");
+    g->keeps_ids |= g->is_stream; /* each part has those of its text */
     g->n_choice = 1;
     g->probs = (logprobs){.wanted = n_probs > 0, .n_top = (uint32_t)n_probs};
     return true;
@@ -129,36 +136,18 @@ void completion_run(void *user, call *c)
 
 /* ---- /infill ----------------------------------------------------------------------------------------------- */
 
-/* A prompt that grows; its ids become those of a prompt_list. */
+/* A prompt that grows. */
 typedef struct gap_prompt {
     const served_model *served;
     fields *f;
-    int32_t *at;
-    size_t n;
+    prompt made;
 } gap_prompt;
 
-static bool add_ids(gap_prompt *l, const int32_t *ids, size_t n)
-{
-    int32_t *longer = hth_realloc(l->at, l->n + n, sizeof *longer);
-    if (!longer) return fields_no_memory(l->f);
-    memcpy(longer + l->n, ids, n * sizeof *ids);
-    l->at = longer, l->n += n;
-    return true;
-}
+static bool add_ids(gap_prompt *l, const int32_t *ids, size_t n) { return prompt_append(l->f, &l->made, ids, n); }
 
-static bool add_text(gap_prompt *l, const char *text, size_t n_text)
+static bool add_text(gap_prompt *l, const char *text, size_t n)
 {
-    hearth_error err;
-    int32_t *ids;
-    size_t n;
-    if (n_text == 0) return true;
-    if (hearth_tokenize(l->served->model, text, n_text, 0, &ids, &n, &err) != HEARTH_OK) {
-        problem_of_error(l->f->problem, &err);
-        return false;
-    }
-    bool ok = add_ids(l, ids, n);
-    hearth_free(ids);
-    return ok;
+    return n == 0 || prompt_append_text(l->f, l->served, text, n, 0, &l->made);
 }
 
 /* A mark, if the vocabulary has it. */
@@ -245,8 +234,8 @@ void infill_run(void *user, call *c)
     gap_prompt l = {.served = served, .f = &f};
     g->fills_gap = true;
     bool ok = read_options(g, &f) && make_prompt(&f, &l);
-    if (ok && !prompt_list_add(&g->prompts, l.at, l.n, NULL, 0)) ok = fields_no_memory(&f);
-    else if (!ok) hth_free(l.at);
+    if (ok && !prompt_list_add(&g->prompts, l.made.ids, l.made.n, NULL, 0)) ok = fields_no_memory(&f);
+    else if (!ok) hearth_free(l.made.ids);
     g->goes_on = true;
     if (ok) generation_start(g);
     else generation_refuse(g, &p);

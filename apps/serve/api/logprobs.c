@@ -85,6 +85,7 @@ static void write_token(json *j, const hearth_model *model, token_prob p)
 {
     size_t n;
     const char *piece = piece_of(model, p.id, &n);
+    json_int(j, "id", p.id);
     json_text(j, "token", piece, n);
     write_value(j, "logprob", p.value);
     json_open_compact(j, "bytes", '[');

@@ -7,7 +7,7 @@
 
 typedef struct prompt {
     int32_t *ids; /* [n], freed by hearth_free */
-    size_t n;
+    size_t n, capacity;
     const char *text; /* n_text bytes that it was made of, of the document; NULL: it was given as ids */
     size_t n_text;
 } prompt;
@@ -20,7 +20,11 @@ typedef struct prompt_list {
 /* One more. ids are the list's, also if memory runs out: then false. */
 bool prompt_list_add(prompt_list *l, int32_t *ids, size_t n, const char *text, size_t n_text);
 void prompt_list_free(prompt_list *l);
-/* A field that is a text, an array of ids, or an array of at most `most` of either. False: f->problem says why. */
+/* More of a prompt, whose ids begin as NULL. False: f->problem says why. */
+bool prompt_append(fields *f, prompt *to, const int32_t *ids, size_t n);
+/* flags: of hearth_tokenize. */
+bool prompt_append_text(fields *f, const served_model *served, const char *text, size_t n_text, unsigned flags, prompt *to);
+/* A field that is a text, an array of ids and texts, or an array of at most `most` of either. False: f->problem says why. */
 bool prompts_read(fields *f, const served_model *served, const char *name, size_t most, prompt_list *out);
 
 #endif

@@ -412,6 +412,14 @@ static bool refuse_background(fields *f)
            (!background || fields_fail(f, "background", "is not supported: send the full input and wait"));
 }
 
+static bool read_truncation(fields *f, generation *g)
+{
+    const char *word = "disabled";
+    if (!fields_word(f, "truncation", &word)) return false;
+    g->drops_turns = strcmp(word, "auto") == 0;
+    return g->drops_turns || strcmp(word, "disabled") == 0 || fields_fail(f, "truncation", "auto or disabled is expected");
+}
+
 static bool read_effort(fields *f, chat_variables *v)
 {
     const hth_json *reasoning;
@@ -440,7 +448,7 @@ static bool read_options(fields *f, generation *g, chat_variables *v)
     stops_read(g, f, "stop");
     g->stores = true;
     if (!fields_refuse(f, others) || !fields_bool(f, "store", &g->stores) || !lengths_read(g, f) || !length_read(g, f, "max_output_tokens") ||
-        !fields_bool(f, "stream", &g->is_stream) ||
+        !fields_bool(f, "stream", &g->is_stream) || !read_truncation(f, g) ||
         !progress_read(g, f) || !fields_int(f, "top_logprobs", 0, MAX_TOP, &n_top) ||
         !fields_object(f, "text", &text) || !read_effort(f, v))
         return false;

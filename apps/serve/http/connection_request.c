@@ -41,21 +41,6 @@ void active_request_free(connection *c)
     free(r);
 }
 
-void connection_refuse(connection *c, int status, const char *param, const char *format, ...)
-{
-    reply out = {.close = true};
-    problem p;
-    char message[300];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(message, sizeof message, format, list);
-    va_end(list);
-    problem_set(&p, status, param, "%s", message);
-    reply_problem(&out, &p, c->request->form);
-    if (status == 503) out.retry_after = 1;
-    connection_reply(c, &out);
-}
-
 /* The client's own id if it is a plain word, else 128 random bits. */
 static void choose_id(active_request *r, text_part given)
 {
@@ -68,6 +53,22 @@ static void choose_id(active_request *r, text_part given)
     }
     if (getrandom(bits, sizeof bits, 0) != sizeof bits) return;
     for (size_t i = 0; i < sizeof bits; i++) sprintf(r->id + 2 * i, "%02x", bits[i]);
+}
+
+void connection_refuse(connection *c, int status, const char *param, const char *format, ...)
+{
+    reply out = {.close = true};
+    problem p;
+    char message[300];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(message, sizeof message, format, list);
+    va_end(list);
+    problem_set(&p, status, param, "%s", message);
+    if (!*c->request->id) choose_id(c->request, (text_part){0}); /* its head was not read */
+    reply_problem(&out, &p, c->request->form);
+    if (status == 503) out.retry_after = 1;
+    connection_reply(c, &out);
 }
 
 /* Copies a header of names to be sent back, if it has nothing else. */

@@ -4,7 +4,8 @@
 const byId = id => document.getElementById(id);
 
 /* make("button", {class: "quiet", onclick: f}, icon("copy"), "Copy"): attributes that are functions listen to events;
- * false, null and undefined set nothing. Children are elements, texts, or null. */
+ * false, null and undefined set nothing. Children are elements, texts, null, or arrays of these: a long text has more of
+ * them than a call can have arguments. */
 function make(tag, attributes, ...children) {
   const e = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -12,7 +13,7 @@ function make(tag, attributes, ...children) {
     else if (value === true) e.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) e.setAttribute(name, value);
   }
-  e.append(...children.filter(c => c !== null && c !== undefined && c !== false));
+  for (const c of children.flat()) if (c !== null && c !== undefined && c !== false) e.append(c);
   return e;
 }
 

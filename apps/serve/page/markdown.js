@@ -196,9 +196,9 @@ function isSafeLink(url) {
 }
 
 /* A target outside of this page. Others stay text: they would lead to this server. */
-function linkTo(url, ...children) {
+function linkTo(url, children) {
   if (!isSafeLink(url)) return null;
-  return make("a", {href: url, target: "_blank", rel: "noopener noreferrer nofollow"}, ...children);
+  return make("a", {href: url, target: "_blank", rel: "noopener noreferrer nofollow"}, children);
 }
 
 /* Where the bracket at `at` is closed, or -1. The length is bounded, so that a bracket without an end costs little. */
@@ -224,7 +224,7 @@ function takeLink(text, at, depth) {
   if (title && !/^"[^"]*"$/.test(title)) return null;
   const target = word.startsWith("<") && word.endsWith(">") ? word.slice(1, -1) : word,
     label = text.slice(from + 1, middle) || target;
-  const link = linkTo(target, ...(from > at ? [label] : parseInline(label, depth + 1)));
+  const link = linkTo(target, from > at ? label : parseInline(label, depth + 1));
   return link && [link, end + 1];
 }
 
@@ -236,7 +236,9 @@ function takeCode(text, at, absent) {
     while (text[end + size] === "`") size++;
     if (size === mark.length) {
       const inside = text.slice(at + mark.length, end).replace(/\n/g, " ");
-      const isPadded = inside.startsWith(" ") && inside.endsWith(" ") && !isBlank(inside);
+      /* Boxes of spaces alone stay text: browsers look for the end of a line through all of them, again for each. */
+      if (isBlank(inside)) return [document.createTextNode(text.slice(at, end + size)), end + size];
+      const isPadded = inside.startsWith(" ") && inside.endsWith(" ");
       return [make("code", null, isPadded ? inside.slice(1, -1) : inside), end + size];
     }
     end += size;
@@ -290,7 +292,7 @@ function takeEmphasis(text, at, depth, absent) {
     const found = delimited(text, at, mark, absent);
     if (!found) continue;
     const children = parseInline(found[0], depth + 1);
-    return [make(tag, null, ...(inner ? [make(inner, null, ...children)] : children)), found[1]];
+    return [make(tag, null, inner ? make(inner, null, children) : children), found[1]];
   }
   return null;
 }
@@ -358,7 +360,7 @@ function makeCode(block) {
       make("span", null, block.language || "text"),
       copyButton("Copy this code", () => block.text, "Copy"),
     ),
-    make("pre", {tabindex: "0"}, make("code", null, ...colourCode(block.text, block.language))),
+    make("pre", {tabindex: "0"}, make("code", null, colourCode(block.text, block.language))),
   );
 }
 
@@ -367,8 +369,8 @@ function makeTable(block) {
     make(
       "tr",
       null,
-      ...block.align.map((align, i) =>
-        make(tag, {class: align, scope: tag === "th" ? "col" : null}, ...parseInline(cells[i] || "", 0)),
+      block.align.map((align, i) =>
+        make(tag, {class: align, scope: tag === "th" ? "col" : null}, parseInline(cells[i] || "", 0)),
       ),
     );
   return make(
@@ -378,7 +380,7 @@ function makeTable(block) {
       "table",
       null,
       make("thead", null, row(block.head, "th")),
-      make("tbody", null, ...block.rows.map(cells => row(cells, "td"))),
+      make("tbody", null, block.rows.map(cells => row(cells, "td"))),
     ),
   );
 }
@@ -398,7 +400,7 @@ function makeItem(lines, depth) {
     "li",
     {class: box ? "task" : null},
     box && make("input", {type: "checkbox", disabled: true, checked: isDone, "aria-label": isDone ? "Done" : "To do"}),
-    ...blocks.flatMap(b => (b.type === "paragraph" && !isLoose ? parseInline(b.text, 0) : [makeBlock(b, depth + 1)])),
+    blocks.flatMap(b => (b.type === "paragraph" && !isLoose ? parseInline(b.text, 0) : [makeBlock(b, depth + 1)])),
   );
 }
 
@@ -408,36 +410,37 @@ function makeBlock(block, depth) {
     case "code":
       return makeCode(block);
     case "heading":
-      return make("h" + block.level, null, ...parseInline(block.text, 0));
+      return make("h" + block.level, null, parseInline(block.text, 0));
     case "rule":
       return make("hr");
     case "quote":
-      return make("blockquote", null, ...parseBlocks(block.lines).map(b => makeBlock(b, depth + 1)));
+      return make("blockquote", null, parseBlocks(block.lines).map(b => makeBlock(b, depth + 1)));
     case "list":
       return make(
         block.isOrdered ? "ol" : "ul",
         block.isOrdered ? {start: block.start} : null,
-        ...block.items.map(i => makeItem(i, depth)),
+        block.items.map(i => makeItem(i, depth)),
       );
     case "table":
       return makeTable(block);
     case "formula":
       return makeFormulaBlock(block);
     default:
-      return make("p", null, ...parseInline(block.text, 0));
+      return make("p", null, parseInline(block.text, 0));
   }
 }
 
 /* Shows a text that grows: blocks that have not changed since the last call stay, with what is selected in them. */
 function showMarkdown(element, text) {
-  const blocks = parseBlocks(text.replace(/\r\n?/g, "\n").replace(/\t/g, "    ").split("\n"));
+  const blocks = parseBlocks(text.replace(/\r\n?/g, "\n").replace(/\t/g, "    ").split("\n")),
+    shown = [...element.children]; /* once: a browser counts them again after each change */
   blocks.forEach((block, i) => {
-    const there = element.children[i];
+    const there = shown[i];
     if (there && there.source === block.source) return;
     const made = makeBlock(block, 0);
     made.source = block.source;
     if (there) there.replaceWith(made);
     else element.append(made);
   });
-  while (element.children.length > blocks.length) element.lastElementChild.remove();
+  for (const there of shown.slice(blocks.length)) there.remove();
 }

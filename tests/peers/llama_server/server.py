@@ -9,15 +9,11 @@ import hashlib
 import os
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-sys.path[:0] = [os.path.join(ROOT, "tests", "data")]
-sys.dont_write_bytecode = True
-
 STORIES = ("ggml-org/test-model-stories260K", "tinyllamas/stories260K.gguf", "bert-bge-small/ggml-model-f16.gguf")
 IGNORED = {"--offline", "--jinja", "--no-jinja", "--cont-batching", "--embedding", "--metrics", "--slots", "--no-slots",
            "--no-mmproj", "--no-cache-idle-slots", "--verbose"}
-IGNORED_VALUES = {"--temp", "--seed", "--batch-size", "--ubatch-size", "--n-gpu-layers", "-fa", "--cache-ram", "--n-predict"}
-POOLING = {"mean": 1, "cls": 2, "last": 3}
+IGNORED_VALUES = {"--batch-size", "--ubatch-size", "--n-gpu-layers", "-fa", "--cache-ram"}
+SAME = [(name, name) for name in ("--port", "--alias", "--threads", "--temp", "--seed", "--n-predict", "--reasoning", "--pooling")]
 FORMATS = {  # what llama.cpp means by these names
     "chatml": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
               "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
@@ -49,32 +45,13 @@ def read_options(words):
     return options
 
 
-def with_pooling(model, pooling):
-    """A copy of the model with that pooling, which ours takes from the file alone."""
-    try:
-        import gguf
-    except ModuleNotFoundError:  # a Python of another origin may lie before Debian's, which has python3-numpy
-        if sys.executable == "/usr/bin/python3":
-            raise
-        os.execv("/usr/bin/python3", ["/usr/bin/python3", *sys.argv])
-    path = os.path.join(os.environ["HEARTH_PEERS_WORK"], f"pooling-{pooling}.gguf")
-    if not os.path.exists(path):
-        file = gguf.read(model)
-        file.kv["llama.pooling_type"] = (gguf.U32, pooling)
-        with open(path + ".part", "wb") as f:
-            f.write(file.to_bytes())
-        os.rename(path + ".part", path)
-    return path
-
-
 def model_of(options):
     names = options.pop("--hf-repo", None), options.pop("--hf-file", None)
     if "--model" in options or (names[1] or names[0]) not in STORIES:
         refuse(f"the model {options.get('--model') or names}")
-    pooling = options.pop("--pooling", "last")
-    if pooling not in POOLING:
-        refuse(f"pooling {pooling}")
-    return with_pooling(os.environ["HEARTH_STORIES260K"], POOLING[pooling])
+    if options.get("--pooling") == "none":
+        refuse("vectors of each token")
+    return os.environ["HEARTH_STORIES260K"]
 
 
 def template_of(options):
@@ -97,14 +74,14 @@ def main():
     slots = int(options.pop("--parallel", 4))
     context = int(options.pop("--ctx-size", 512))
     command += ["--parallel", str(slots), "--ctx", str(context if options.pop("--kv-unified", None) else context // slots)]
-    for theirs, ours in (("--port", "--port"), ("--alias", "--alias"), ("--threads", "--threads"), ("-ctk", "--kv")):
+    for theirs, ours in [*SAME, ("-ctk", "--kv")]:
         if theirs in options:
             command += [ours, options.pop(theirs)]
     host = options.pop("--host", "127.0.0.1")
     if host != "127.0.0.1,::1":  # ours without the option
         command += ["--host", host]
-    if options.pop("--reasoning", "auto") != "auto" or options.pop("--reasoning-format", "deepseek") != "deepseek":
-        refuse("reasoning that is switched for the whole server")
+    if options.pop("--reasoning-format", "deepseek") != "deepseek":
+        refuse("reasoning that stays in the text for the whole server")
     left = [o for o in options if o not in IGNORED and o not in IGNORED_VALUES]
     if left:
         refuse(", ".join(left))
