@@ -64,7 +64,7 @@ const option_spec gpu_options[] = {
     DEVICE_OPTIONS,
     OPT_UINT("gpu-layers", 0, "N|all", 0, 1e6, "layers on the GPU; auto, -1: as is fastest",
              .choices = "auto|all", .flags = OPTION_OPEN),
-    OPT_FILE("placement", 0, "FILE", "a file of hearth plan; or plan, or even", .choices = "plan|even", ADVANCED),
+    OPT_FILE("placement", 0, "FILE", "a file of hearth plan; or plan, even, or all", .choices = "plan|even|all", ADVANCED),
     OPT_FLAG("gpu-strict", 0, "refuse a GPU that does not give the CPU's bits", ADVANCED),
     {0},
 };

@@ -35,6 +35,7 @@ void json_placement(json *j, const hearth_model_info *info)
     json_uint(j, "layers_in_all", info->n_layer);
     if (info->gpu) {
         json_float(j, "neurons", info->gpu_neuron_share, 6);
+        json_float(j, "product_share", info->gpu_product_share, 6);
         json_bool(j, "head", info->gpu_head);
         json_uint(j, "bytes", info->gpu_bytes);
         json_bool(j, "simulated", info->gpu_simulated);

@@ -59,7 +59,7 @@ typedef struct hearth_gpu_options {
     hearth_kv_type kv;  /* of all sessions */
     /* What is placed on the device if the model does not fit: "plan" (the fastest placement by measurements of
      * this machine, which take some seconds, once), "even" (the same share of each layer), "layers:N" (the first N
-     * layers, as many of them as fit, and the head if N is larger than their number), or a file written by hearth
+     * layers, as many of them as fit, and the head if N is larger than their number), "all" (the same of all layers), or a file written by hearth
      * plan for this model and device. NULL: "plan" for GPUs, "even" for devices that compute on the CPU. */
     const char *placement;
     bool bit_exact;     /* fail with UNSUPPORTED if the device would not give the CPU's bits */
@@ -198,6 +198,7 @@ typedef struct hearth_model_info {
     const char *gpu_note;     /* why nothing is on a device, or less than at first; "" */
     uint32_t gpu_n_layer;     /* layers on devices: the first ones */
     double gpu_neuron_share;  /* share of the neurons of these layers that is on devices, 0 to 1 */
+    double gpu_product_share; /* of the bytes of all matrices that tokens are multiplied by, on devices, 0 to 1 */
     double gpu_predicted_tps; /* tokens per second that the placement plan predicts; 0: unknown */
     bool gpu_head;            /* the output matrix is on a device */
     bool gpu_bit_exact;       /* all results so far have the CPU's bits, including those of a device that is no

@@ -105,6 +105,23 @@ uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
     return n;
 }
 
+double hth_engine_product_share(const hearth_model *m)
+{
+    const hth_program *p = m->model->program;
+    bool has_head = m->gpu && !m->lost && hth_gpu_has_head(m->gpu);
+    double on_device = 0.0, all = 0.0;
+    for (uint32_t i = 0; i < p->n_op; i++) {
+        const hth_op_weights weights = hth_op_weights_of(m->model, &p->ops[i]);
+        bool is_head = i >= p->output_norm;
+        for (uint32_t k = 0; k < weights.n; k++) {
+            const hth_matrix *w = weights.matrix[k];
+            uint64_t n = !is_head ? hth_engine_first_row(m, w) : has_head ? w->n_row : 0;
+            on_device += (double)n * (double)w->row_size, all += (double)w->n_row * (double)w->row_size;
+        }
+    }
+    return all > 0.0 ? on_device / all : 0.0;
+}
+
 bool hth_engine_is_divided(const hearth_model *m, const hth_matrix *w)
 {
     const hth_gpu *gpu = m->lost ? NULL : m->gpu;

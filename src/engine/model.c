@@ -327,6 +327,7 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
     info->gpu_n_layer = hth_gpu_end_layer(m->gpu);
     info->gpu_head = hth_gpu_has_head(m->gpu);
     info->gpu_neuron_share = share_on_gpu(m);
+    info->gpu_product_share = hth_engine_product_share(m);
     info->gpu_predicted_tps = m->gpu_seconds > 0.0 ? 1.0 / m->gpu_seconds : 0.0;
     info->gpu_sim_seconds = (double)hth_gpu_model_time(m->gpu) * 1e-9;
     for (const hth_gpu *g = m->gpu; g; g = hth_gpu_next(g)) {

@@ -295,6 +295,8 @@ void hth_placement_uniform(hth_placement_builder *c)
 bool hth_placement_arg_layers(const char *placement, uint64_t *n)
 {
     static const char word[] = "layers:";
+    *n = UINT32_MAX;
+    if (placement && strcmp(placement, "all") == 0) return true;
     if (!placement || strncmp(placement, word, sizeof word - 1) != 0) return false;
     *n = 0;
     for (const char *p = placement + sizeof word - 1; *p; p++) {
@@ -330,7 +332,7 @@ hearth_status hth_placement_arg_check(const char *placement, hearth_error *err)
     bool there = stat(placement, &about) == 0 && access(placement, R_OK) == 0;
     if (there && !S_ISDIR(about.st_mode)) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_IO,
-                    "%.200s: no such placement: neither plan, even nor layers:N, nor a file that can be read "
+                    "%.200s: no such placement: neither plan, even, all nor layers:N, nor a file that can be read "
                     "(%s); hearth plan makes one",
                     *placement ? placement : "''", there ? "it is a folder" : hth_format_errno(errno).text);
 }

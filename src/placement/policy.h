@@ -64,15 +64,15 @@ void hth_placement_uniform(hth_placement_builder *c);
 hearth_status hth_placement_builder_plan(hth_placement_builder *c, const hth_kernels *kernels,
                                          uint32_t n_thread, hearth_error *err);
 
-/* Whether --placement is "layers:N", and N. hth_placement_builder_layers applies it: params.max_layer is N from
+/* Whether --placement is "layers:N", and N, or "all", which is the largest N. hth_placement_builder_layers applies it: params.max_layer is N from
  * then on, also for later choices: the first N layers whole, as many of them as fit, and the head if N is larger
  * than their number. */
 bool hth_placement_arg_layers(const char *placement, uint64_t *n);
 void hth_placement_builder_layers(hth_placement_builder *c, uint64_t n);
 
-/* Whether --placement is a file: none of NULL, "plan", "even" and "layers:N". */
+/* Whether --placement is a file: none of NULL, "plan", "even", "all" and "layers:N". */
 bool hth_placement_arg_is_path(const char *placement);
-/* Whether --placement is valid: NULL, "plan", "even", "layers:N", or a readable file. IO. */
+/* Whether --placement is valid: NULL, "plan", "even", "all", "layers:N", or a readable file. IO. */
 hearth_status hth_placement_arg_check(const char *placement, hearth_error *err);
 
 /* Sets the work limits of submissions and the slow levels (hth_offload_params) for every kind of placement: from the

@@ -17,6 +17,20 @@ def inspected(path):
     return json.loads(good("inspect", path, "--json", "--all").stdout)
 
 
+# ---- devices -------------------------------------------------------------------------------------------------
+
+
+@case
+def all_of_a_model_lies_on_a_device_that_can_compute_it():
+    path = data("golden/arch/llama-gqa.gguf")
+    ops = json.loads(good("inspect", path, "--program", "--json").stdout)["program"]
+    first = sum(op["bytes"] for op in ops if op.get("layer") == 0) / sum(op["bytes"] for op in ops)
+    for placement, share in ("all", 1.0), ("layers:1", first):
+        done = json.loads(good("run", path, "-p", "a", "-n", "1", "--gpu", "null", "--placement", placement, "--json").stdout)
+        check(abs(done["gpu"]["product_share"] - share) < 1e-5, placement, done["gpu"], share)
+    bad(1, "all", "run", path, "-n", "1", "--gpu", "null", "--placement", "most")
+
+
 # ---- inspect ---------------------------------------------------------------------------------------------
 
 
