@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "serve/api/generation.h"
+#include "serve/large_call.h"
 
 #include <stdlib.h>
 
@@ -108,16 +109,6 @@ embedding *embedding_make(served_model *served, call *c, size_t size, fields *f,
     return m;
 }
 
-bool embedding_is_possible(fields *f, const embedding *m)
-{
-    hearth_model_info info = {0};
-    hearth_model_get_info(m->served->model, &info); /* of now: a device may have been lost */
-    if (info.gpu)
-        problem_set(f->problem, 400, "",
-                    "embeddings are not computed with a GPU: hearth serve --gpu none computes them");
-    return !info.gpu;
-}
-
 bool embedding_check_input(fields *f, const embedding *m, const char *field, size_t i)
 {
     const size_t n = m->inputs.at[i].n;
@@ -129,10 +120,31 @@ bool embedding_check_input(fields *f, const embedding *m, const char *field, siz
     return false;
 }
 
-void embedding_start(embedding *m, bool ok, problem *p)
+static bool is_possible(const embedding *m, problem *p)
 {
-    if (ok && generation_has_room(m->served, p)) {
+    hearth_model_info info = {0};
+    hearth_model_get_info(m->served->model, &info); /* of now: a device may have been lost */
+    if (info.gpu)
+        problem_set(p, 400, "", "embeddings are not computed with a GPU: hearth serve --gpu none computes them");
+    return !info.gpu;
+}
+
+static void add_task(void *object)
+{
+    embedding *m = object;
+    problem p;
+    if (is_possible(m, &p) && generation_has_room(m->served, &p)) {
         tasks_add(&m->served->tasks, &m->task);
+        return;
+    }
+    call_problem(m->task.call, &p);
+    free_embedding(m);
+}
+
+void embedding_start(embedding *m, bool ok, const problem *p)
+{
+    if (ok) {
+        call_go_on(m->task.call, add_task, m);
         return;
     }
     call_problem(m->task.call, p);
