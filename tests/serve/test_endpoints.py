@@ -611,6 +611,8 @@ def a_large_request_stops_no_stream():
                     check(answer.status == 400 and answer.error()["code"] == "context_length_exceeded", answer.raw)
                 else:
                     check(answer.json()["input_tokens"] > (n // 3) * (len(three) - len(two)), answer.raw)
+            few, many = (s.post("/v1/embeddings", {"input": [[5], [6, 7]] * k}).json()["data"] for k in (1, 50))
+            check([one["embedding"] for one in many] == [one["embedding"] for one in few] * 50, "other vectors")
         check(streams.bodies and all(texts_of(data) == alone for data in streams.bodies), "another text")
 
 

@@ -9,8 +9,9 @@
 
 enum { PART = 32 }; /* tokens between two steps of the scheduler */
 
-static void free_embedding(embedding *m)
+static void free_embedding(void *object)
 {
+    embedding *m = object;
     hearth_embedder_close(m->embedder);
     prompt_list_free(&m->inputs);
     free(m->vectors);
@@ -53,12 +54,22 @@ static bool begin_texts(embedding *m, problem *p)
     return has_memory && st == HEARTH_OK;
 }
 
-static void answer(const embedding *m)
+/* It is freed on the engine thread, which counts the memory of its cache. */
+static void answer(void *user, call *c)
 {
+    embedding *m = user;
+    const bool is_array = m->is_array;
     json_line l;
-    if (m->is_array ? json_array_begin(&l) : json_line_begin(&l)) m->write(&l.j, m);
-    if (m->is_array) call_array(m->task.call, &l);
-    else call_line(m->task.call, &l);
+    if (is_array ? json_array_begin(&l) : json_line_begin(&l)) m->write(&l.j, m);
+    call_go_on(c, free_embedding, m);
+    if (is_array) call_array(c, &l);
+    else call_line(c, &l);
+}
+
+/* Millions of numbers take seconds, and so do texts that come back. */
+static bool has_large_answer(const embedding *m)
+{
+    return m->inputs.n * m->n_dim * sizeof *m->vectors > CALL_LARGE || m->task.call->n_body > CALL_LARGE;
 }
 
 static bool go_on(task *t)
@@ -84,10 +95,10 @@ static bool go_on(task *t)
     if (st != HEARTH_OK) {
         problem_of_error(&p, &err);
         call_problem(t->call, &p);
-    } else {
-        answer(m);
+        free_embedding(m);
+    } else if (!has_large_answer(m) || !large_call_begin(m->served, t->call, answer, m)) {
+        answer(m, t->call);
     }
-    free_embedding(m);
     return false;
 }
 
