@@ -1,5 +1,6 @@
-/* The functions of the endpoints, one file each; serve_routes.c has their table. On the engine thread the user of a call is
- * the model that it is for (served_model.h), on the network thread that of the server is the engine. */
+/* The functions of the endpoints, one file each; serve_routes.c has their table. The user of a call is the model that it is
+ * for (served_model.h); functions that run it may run beside the engine thread, and change the model by call_go_on alone
+ * (large_call.h). On the network thread the user of the server is the engine. */
 #ifndef HEARTH_APPS_SERVE_ENDPOINTS_H
 #define HEARTH_APPS_SERVE_ENDPOINTS_H
 

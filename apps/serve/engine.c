@@ -121,7 +121,7 @@ static void *run(void *arg)
         if (step(e) || engine_can_go_on(e)) continue;
         for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m))
             live_figures_take(m, true);
-        if (exchange_is_closed(x)) break;
+        if (exchange_is_closed(x) && !e->large_calls) break;
         uint64_t keep_ns = keep_idle(e, seen);
         exchange_wait(x, seen, least(least(late_ns, end_ns), keep_ns));
     }
@@ -132,15 +132,22 @@ static void *run(void *arg)
 
 static void wake(void *user) { exchange_wake(user); }
 
-bool engine_start(engine *e)
+static void close_helpers(engine *e)
 {
-    e->worker = worker_open("hearth-opener", wake, server_exchange(e->server));
-    e->responses = response_store_open(e->responses_size);
-    if (e->worker && e->responses && hth_thread_start(&e->thread, run, e, "hearth-engine")) return true;
     response_store_close(e->responses);
     e->responses = NULL;
     worker_close(e->worker);
-    e->worker = NULL;
+    worker_close(e->reader);
+    e->worker = e->reader = NULL;
+}
+
+bool engine_start(engine *e)
+{
+    e->worker = worker_open("hearth-opener", wake, server_exchange(e->server));
+    e->reader = worker_open("hearth-prompts", wake, server_exchange(e->server));
+    e->responses = response_store_open(e->responses_size);
+    if (e->worker && e->reader && e->responses && hth_thread_start(&e->thread, run, e, "hearth-engine")) return true;
+    close_helpers(e);
     return false;
 }
 
@@ -152,8 +159,5 @@ void engine_stop(engine *e)
     pthread_join(e->thread, NULL);
     engine_drop_calls(e);
     for (size_t i = 0; i < e->n_model; i++) served_model_close(&e->models[i]);
-    response_store_close(e->responses);
-    e->responses = NULL;
-    worker_close(e->worker);
-    e->worker = NULL;
+    close_helpers(e);
 }

@@ -1,6 +1,7 @@
 /* The engine thread: it loads models and runs the calls that need them, one after the other. With several models, calls
- * wait in its queue while theirs is not loaded (model_turns.c). What would delay all of them is given to a worker
- * (worker.h). */
+ * wait in its queue while theirs is not loaded (model_turns.c). What would delay all of them is given to workers
+ * (worker.h): constraints and indexes of vocabularies to one, calls with much to read or to write to another
+ * (large_call.h). */
 #ifndef HEARTH_APPS_SERVE_ENGINE_H
 #define HEARTH_APPS_SERVE_ENGINE_H
 
@@ -50,7 +51,8 @@ typedef struct engine {
     call *waiting; /* calls that were taken and wait for their models, the oldest first (call.next_queued) */
     hearth_scheduler_stats ended; /* sums of models that were closed */
     bool failed;                  /* the only model did not open */
-    worker *worker;               /* NULL: the server does not run */
+    worker *worker, *reader;      /* NULL: the server does not run */
+    struct large_call *large_calls; /* that the reader has, the oldest first */
     pthread_t thread;
 } engine;
 

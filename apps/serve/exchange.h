@@ -2,7 +2,8 @@
  *
  * A call is one request that needs the model. The network thread makes it, submits it, and may cancel it at any time:
  * when the client hangs up, also before the call was taken. The engine thread takes calls, and ends each of them once,
- * by call_reply, call_end or call_break; until then it may begin a stream and send parts of it. Nothing of a client
+ * by call_reply, call_end or call_break; until then it may begin a stream and send parts of it. It may give a call to
+ * another thread, which then does that in its place: both queues have one lock. Nothing of a client
  * is known here, and nothing of the model: the thread that takes calls decides what runs when.
  *
  * Bytes that a client has not taken count as unsent. While there are too many, call_is_paused is true, and the engine
@@ -37,7 +38,8 @@ typedef struct call call;
 /* Whose protocol a path belongs to: the form of errors and streams. */
 typedef enum api_form { FORM_OPENAI, FORM_OLLAMA, FORM_ANTHROPIC } api_form;
 
-/* Runs on the engine thread. It ends the call, or keeps it and ends it later. */
+/* Runs on the engine thread, or on that of a worker, which then has the call (large_call.h). It ends the call, or keeps it
+ * and ends it later. */
 typedef void call_fn(void *user, call *c);
 
 typedef enum event_kind {
@@ -86,6 +88,7 @@ struct call {
     worker_job reading;
     /* Of the queue; once taken, of the engine thread. */
     call *next_queued;
+    struct large_call *large; /* in which it runs on a worker's thread; NULL: it does not */
     event last; /* what ends the call needs no memory */
 };
 
@@ -133,6 +136,8 @@ bool exchange_is_closed(exchange *x);
 uint64_t exchange_changes(exchange *x);
 /* Waits until exchange_changes is not `seen`, or until end_ns by base/clock.h (UINT64_MAX: without a limit). */
 void exchange_wait(exchange *x, uint64_t seen, uint64_t end_ns);
+
+/* On the engine thread, or on that of the worker that has the call: one thread at a time. */
 
 bool call_is_cancelled(const call *c);
 /* Whether so much is unsent that nothing more should be sent now. */

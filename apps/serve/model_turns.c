@@ -4,11 +4,11 @@
  * for TURN_NS: then it waits behind it, so that the loaded models come to have no requests, and leave. A model with
  * requests never leaves; of the others the one that was used least recently does. So no call waits for ever, and models
  * that are asked for in turns are not loaded for each call. */
-#include "serve/engine.h"
+#include "serve/large_call.h"
 
 #include "base/clock.h"
 #include "common/output.h"
-#include "serve/endpoints.h"
+#include "serve/api/generation.h"
 
 #include <string.h>
 
@@ -155,14 +155,48 @@ static void take_calls(engine *e)
     }
 }
 
+static bool is_late(const engine *e, const call *c, uint64_t now, problem *p)
+{
+    bool late = e->max_request_ns > 0 && now - c->submit_ns >= e->max_request_ns;
+    if (late)
+        problem_set(p, 408, "", "the request waited longer than %.6g seconds, the limit of this server",
+                    (double)e->max_request_ns * 1e-9);
+    return late;
+}
+
 /* What ends a call that waits, if something does. */
 static void find_end(const engine *e, const call *c, uint64_t now, problem *p)
 {
     const served_model *m = c->user;
-    if (e->max_request_ns > 0 && now - c->submit_ns >= e->max_request_ns)
-        problem_set(p, 408, "", "the request waited longer than %.6g seconds, the limit of this server",
-                    (double)e->max_request_ns * 1e-9);
-    else if (!m->is_loaded && atomic_load(&e->stops)) problem_set(p, 503, "", "the server stops");
+    if (!is_late(e, c, now, p) && !m->is_loaded && atomic_load(&e->stops)) problem_set(p, 503, "", "the server stops");
+}
+
+/* The turn of a call on the reader's thread. */
+static void run_large(void *user, call *c)
+{
+    const served_model *m = user;
+    problem p;
+    if (call_is_cancelled(c)) call_break(c);
+    else if (is_late(m->engine, c, hth_clock_ns(), &p)) call_problem(c, &p);
+    else c->run(user, c);
+}
+
+/* How long its body is tells how long it takes; in the Responses API it may name stored items of any size. */
+static bool is_large(const call *c)
+{
+    return c->n_body > CALL_LARGE || c->run == responses_run || c->run == responses_count_run;
+}
+
+static void run_call(served_model *m, call *c)
+{
+    problem p = {0};
+    if (!is_large(c)) {
+        c->run(m, c);
+        return;
+    }
+    if (generation_has_room(m, &p) && !large_call_begin(m, c, run_large, m))
+        problem_set(&p, 503, "", "out of memory");
+    if (p.status) call_problem(c, &p);
 }
 
 /* Runs the calls whose turn it is. Returns the model that the oldest of the others waits for; NULL: none is to be loaded.
@@ -198,7 +232,7 @@ static served_model *run_queue(engine *e, uint64_t *late_ns)
             call_problem(c, &p);
         } else {
             m->used_ns = now;
-            c->run(m, c);
+            run_call(m, c);
         }
     }
     return next;
@@ -226,6 +260,7 @@ uint64_t engine_run_calls(engine *e)
 {
     uint64_t late_ns;
     served_model *next;
+    large_calls_go_on(e);
     take_calls(e);
     do {
         late_ns = UINT64_MAX;

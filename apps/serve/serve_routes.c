@@ -1,5 +1,5 @@
 /* The endpoints of hearth serve. A new one is a row here and a function in a file of its own: `answer` if the network
- * thread can answer from what it has, `run` if the engine thread must. */
+ * thread can answer from what it has, `run` if it needs the model. */
 #include "serve/endpoints.h"
 
 /* clang-format off: a table */

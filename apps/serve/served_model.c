@@ -111,7 +111,7 @@ void served_model_close(served_model *m)
     m->scheduler = NULL, m->chat = NULL, m->model = m->draft = NULL;
 }
 
-bool served_model_is_busy(const served_model *m) { return m->generations || m->tasks; }
+bool served_model_is_busy(const served_model *m) { return m->generations || m->tasks || m->n_large > 0; }
 
 bool served_model_is_reranker(const served_model *m)
 {

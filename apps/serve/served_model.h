@@ -41,6 +41,7 @@ typedef struct served_model {
     live_figures live;
     struct generation *generations; /* answers that are being written */
     task *tasks;
+    size_t n_large; /* of its calls, those that the reader has */
     indexing indexing;
     uint64_t used_ns; /* when the last request for it began; 0: none did */
     uint64_t busy_ns; /* when it had requests last, or when writing its cache was put off */

@@ -1,5 +1,6 @@
 /* A thread for work that takes long and needs nothing of its caller's: beside the engine thread, indexing a vocabulary
- * and compiling the constraint of a request; beside the network thread, reading large bodies. So no other request waits
+ * and compiling the constraint of a request, and on another worker large calls (large_call.h); beside the network thread,
+ * reading large bodies. So no other request waits
  * for it. Jobs run one after the other, in the order in which they come. One thread calls all functions. */
 #ifndef HEARTH_APPS_SERVE_WORKER_H
 #define HEARTH_APPS_SERVE_WORKER_H

@@ -54,7 +54,9 @@ static bool store_response(void)
     an_engine.responses = response_store_open(1 << 16);
     if (!an_engine.responses || !item_list_add(&items, "msg_1", 0, item, sizeof item - 1)) return false;
     response_store_add(an_engine.responses, "resp_1", 0, &items, "{}", 2);
-    return response_store_item(an_engine.responses, "msg_1", 0) != NULL;
+    bool ok = response_store_item(an_engine.responses, "msg_1", 0, &items) == HEARTH_OK;
+    item_list_free(an_engine.responses, &items);
+    return ok;
 }
 
 static void open_server(void)

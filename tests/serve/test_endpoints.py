@@ -10,10 +10,11 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
-from server import (CHATML, HEARTH, MODEL, TIMEOUT, Answer, Server, bad, case, chat_model, check, good, hearth, read_all, read_answer,
-                    run_all, scratch)
+from server import (CHATML, HEARTH, MODEL, TIMEOUT, Answer, Server, bad, case, chat_model, check, events_of, good, hearth,
+                    read_all, read_answer, run_all, scratch, until)
 
 KEY = "sk-" + "a1" * 20
 
@@ -530,6 +531,114 @@ def a_service_manager_is_told_and_passes_sockets():
         done = subprocess.run([sys.executable, "-c", start, str(other.fileno()), HEARTH, "serve", "--check"],
                               pass_fds=[other.fileno()], capture_output=True, timeout=60)
         check(done.returncode == 1 and b"no listening socket" in done.stderr, done)
+
+
+# ---- large requests ------------------------------------------------------------------------------------------------
+
+STORY = {"prompt": "Once upon a time", "max_tokens": 400, "seed": 7, "temperature": 1.0, "ignore_eos": True, "stream": True}
+UNIT = "The quick brown fox, 12 of them, jumps over the lazy dog.\n"
+
+
+class Streams:
+    """Asks for a stream again and again, until the end of a with statement, and counts the parts that come."""
+
+    def __init__(self, s):
+        self.server, self.n_part, self.ends, self.bodies = s, 0, False, []
+        self.thread = threading.Thread(target=self._read)
+
+    def _read(self):
+        while not self.ends:
+            with self.server.connect() as c:
+                c.sendall(request("/v1/completions", STORY))
+                data = b""
+                while part := c.recv(65536):
+                    data += part
+                    self.n_part += part.count(b"data: ")
+                self.bodies.append(data)
+
+    def __enter__(self):
+        self.thread.start()
+        until(lambda: self.n_part > 0)
+        return self
+
+    def __exit__(self, *_):
+        self.ends = True
+        self.thread.join()
+
+
+def request(path, body):
+    data = json.dumps(body).encode()
+    return (f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(data)}\r\n\r\n").encode() + data
+
+
+def n_begun(s, path):
+    return sum(one["is_processing"] and one["path"] == path for one in s.get("/slots").json())
+
+
+def begin_large(s, path, body):
+    """Sends a request and returns its connection once the engine has it."""
+    n, c = n_begun(s, path), s.connect()
+    c.sendall(request(path, body))
+    until(lambda: n_begun(s, path) > n)
+    return c
+
+
+def texts_of(data):
+    return [one["choices"][0]["text"] for _, one in events_of(Answer(data))[:-1] if one["choices"]]
+
+
+@case
+def a_large_request_stops_no_stream():
+    """Of /tokenize, /apply-template and chats. The engine sends parts of streams between the time when it has the request and
+    its answer; the time itself decides nothing."""
+    n = (2 << 20 if os.environ.get("HEARTH_SANITIZED") else 6 << 20) // len(UNIT)
+    long, longest = ([{"role": "user", "content": UNIT * k}] for k in (n // 3, (12 << 20) // len(UNIT)))
+    with Server("-t", "1", model=story_with_template()) as s:
+        two, three = (s.post("/tokenize", {"content": UNIT * k}).json()["tokens"] for k in (2, 3))
+        alone = texts_of(s.exchange(request("/v1/completions", STORY)))
+        with Streams(s) as streams:
+            for path, body in (("/tokenize", {"content": UNIT * n}), ("/apply-template", {"messages": longest}),
+                               ("/v1/chat/completions", {"messages": long}), ("/v1/messages/count_tokens", {"messages": long})):
+                with begin_large(s, path, body) as c:
+                    before = streams.n_part
+                    first = c.recv(1)
+                    n_part = streams.n_part - before
+                    answer = Answer(first + read_all(c))
+                check(n_part >= 3, path, n_part)
+                if path == "/tokenize":
+                    check(answer.json()["tokens"] == two + three[len(two):] * (n - 2), "other tokens")
+                elif path == "/apply-template":
+                    prompt = f"<|im_start|>user\n{longest[0]['content']}<|im_end|>\n<|im_start|>assistant\n"
+                    check(answer.json()["prompt"] == prompt, "another prompt")
+                elif path == "/v1/chat/completions":
+                    check(answer.status == 400 and answer.error()["code"] == "context_length_exceeded", answer.raw)
+                else:
+                    check(answer.json()["input_tokens"] > (n // 3) * (len(three) - len(two)), answer.raw)
+            few, many = (s.post("/v1/embeddings", {"input": [[5], [6, 7]] * k}).json()["data"] for k in (1, 50))
+            check([one["embedding"] for one in many] == [one["embedding"] for one in few] * 50, "other vectors")
+        check(streams.bodies and all(texts_of(data) == alone for data in streams.bodies), "another text")
+
+
+@case
+def a_large_request_whose_client_is_gone_is_dropped():
+    n = (1 << 20 if os.environ.get("HEARTH_SANITIZED") else 6 << 20) // len(UNIT)
+    body, behind = {"content": UNIT * n}, {"content": UNIT * 1000}
+    with Server("-t", "1", "--parallel", "1", "--max-waiting", "1") as s:
+        waiting = [begin_large(s, "/tokenize", one) for one in (body, behind)]
+        refused = s.post("/tokenize", behind)
+        check(refused.status == 429 and "2 requests run or wait already" in refused.error()["message"], refused.raw)
+        check(s.post("/tokenize", {"content": "a"}).status == 200, "a small one waits")
+        for c in waiting:
+            c.close()
+        until(lambda: s.get("/slots").json() == [])
+        check(s.post("/tokenize", behind).status == 200, "nothing works any more")
+        for c in [begin_large(s, "/tokenize", one) for one in (body, behind)]:
+            c.close()  # the server ends in the midst of the first
+    with Server("-t", "1", "--max-request-seconds", "0.01") as s:
+        with begin_large(s, "/tokenize", body):
+            late = s.post("/tokenize", behind)
+            check(late.status == 408 and "waited longer" in late.error()["message"], late.raw)
 
 
 if __name__ == "__main__":

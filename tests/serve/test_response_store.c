@@ -9,11 +9,8 @@
 static void store(response_store *s, const char *id, uint64_t owner, const char *before, size_t n)
 {
     item_list items = {.n = 0};
-    const char *body;
     char name[RESPONSE_ID], *text = calloc(1, n + 1);
-    size_t n_body;
-    const item_list *earlier = before ? response_store_find(s, before, owner, &body, &n_body) : NULL;
-    for (size_t i = 0; earlier && i < earlier->n; i++) CHECK(item_list_share(&items, earlier->at[i]));
+    if (before) CHECK_INT(response_store_items(s, before, owner, &items), HEARTH_OK);
     snprintf(name, sizeof name, "%s-item", id);
     if (CHECK(text != NULL)) CHECK(item_list_add(&items, name, owner, text, n));
     response_store_add(s, id, owner, &items, id, strlen(id));
@@ -23,11 +20,26 @@ static void store(response_store *s, const char *id, uint64_t owner, const char 
 
 static size_t count(response_store *s, const char *id, uint64_t owner)
 {
-    const char *body;
-    size_t n;
-    const item_list *items = response_store_find(s, id, owner, &body, &n);
-    if (items) CHECK(n == strlen(id) && memcmp(body, id, n) == 0);
-    return items ? items->n : 0;
+    char *body;
+    size_t n, n_item;
+    item_list items = {.n = 0};
+    hearth_status st = response_store_items(s, id, owner, &items);
+    CHECK_INT(response_store_body(s, id, owner, &body, &n), st);
+    CHECK(st == HEARTH_OK ? n == strlen(id) && memcmp(body, id, n) == 0 : st == HEARTH_ERROR_ARGUMENT && !body);
+    free(body);
+    n_item = items.n;
+    item_list_free(s, &items);
+    return n_item;
+}
+
+static bool has_item(response_store *s, const char *id, uint64_t owner)
+{
+    item_list items = {.n = 0};
+    bool has = response_store_item(s, id, owner, &items) == HEARTH_OK;
+    CHECK_INT(items.n, has);
+    if (has) CHECK(strcmp(items.at[0]->id, id) == 0);
+    item_list_free(s, &items);
+    return has;
 }
 
 TEST(responses_and_items_belong_to_their_owner)
@@ -38,14 +50,28 @@ TEST(responses_and_items_belong_to_their_owner)
     CHECK_INT(count(s, "a", 1), 1);
     CHECK_INT(count(s, "b", 1), 2);
     CHECK_INT(count(s, "b", 2), 0);
-    CHECK(response_store_item(s, "a-item", 1) && !response_store_item(s, "a-item", 2) &&
-          !response_store_item(s, "", 1));
+    CHECK(has_item(s, "a-item", 1) && !has_item(s, "a-item", 2) &&
+          !has_item(s, "", 1));
     CHECK(!response_store_delete(s, "a", 2) && response_store_delete(s, "a", 1) &&
           !response_store_delete(s, "a", 1));
     CHECK_INT(count(s, "b", 1), 2); /* which has its item still */
-    CHECK(response_store_item(s, "a-item", 1) != NULL);
+    CHECK(has_item(s, "a-item", 1));
     CHECK(response_store_delete(s, "b", 1));
-    CHECK(!response_store_item(s, "a-item", 1) && !response_store_item(s, "b-item", 1));
+    CHECK(!has_item(s, "a-item", 1) && !has_item(s, "b-item", 1));
+    response_store_close(s);
+}
+
+TEST(items_that_were_taken_stay_when_their_response_leaves)
+{
+    response_store *s = response_store_open(1 << 20);
+    item_list items = {.n = 0};
+    store(s, "a", 1, NULL, 10);
+    CHECK_INT(response_store_items(s, "a", 1, &items), HEARTH_OK);
+    CHECK_INT(response_store_item(s, "a-item", 1, &items), HEARTH_OK);
+    CHECK(response_store_delete(s, "a", 1));
+    if (CHECK_INT(items.n, 2)) CHECK(items.at[0] == items.at[1] && strcmp(items.at[0]->id, "a-item") == 0 && items.at[0]->n == 10);
+    item_list_free(s, &items);
+    CHECK(!has_item(s, "a-item", 1));
     response_store_close(s);
 }
 

@@ -3,13 +3,15 @@
 
 #include "base/clock.h"
 #include "serve/api/generation.h"
+#include "serve/large_call.h"
 
 #include <stdlib.h>
 
 enum { PART = 32 }; /* tokens between two steps of the scheduler */
 
-static void free_embedding(embedding *m)
+static void free_embedding(void *object)
 {
+    embedding *m = object;
     hearth_embedder_close(m->embedder);
     prompt_list_free(&m->inputs);
     free(m->vectors);
@@ -52,12 +54,22 @@ static bool begin_texts(embedding *m, problem *p)
     return has_memory && st == HEARTH_OK;
 }
 
-static void answer(const embedding *m)
+/* It is freed on the engine thread, which counts the memory of its cache. */
+static void answer(void *user, call *c)
 {
+    embedding *m = user;
+    const bool is_array = m->is_array;
     json_line l;
-    if (m->is_array ? json_array_begin(&l) : json_line_begin(&l)) m->write(&l.j, m);
-    if (m->is_array) call_array(m->task.call, &l);
-    else call_line(m->task.call, &l);
+    if (is_array ? json_array_begin(&l) : json_line_begin(&l)) m->write(&l.j, m);
+    call_go_on(c, free_embedding, m);
+    if (is_array) call_array(c, &l);
+    else call_line(c, &l);
+}
+
+/* Millions of numbers take seconds, and so do texts that come back. */
+static bool has_large_answer(const embedding *m)
+{
+    return m->inputs.n * m->n_dim * sizeof *m->vectors > CALL_LARGE || m->task.call->n_body > CALL_LARGE;
 }
 
 static bool go_on(task *t)
@@ -83,10 +95,10 @@ static bool go_on(task *t)
     if (st != HEARTH_OK) {
         problem_of_error(&p, &err);
         call_problem(t->call, &p);
-    } else {
-        answer(m);
+        free_embedding(m);
+    } else if (!has_large_answer(m) || !large_call_begin(m->served, t->call, answer, m)) {
+        answer(m, t->call);
     }
-    free_embedding(m);
     return false;
 }
 
@@ -108,16 +120,6 @@ embedding *embedding_make(served_model *served, call *c, size_t size, fields *f,
     return m;
 }
 
-bool embedding_is_possible(fields *f, const embedding *m)
-{
-    hearth_model_info info = {0};
-    hearth_model_get_info(m->served->model, &info); /* of now: a device may have been lost */
-    if (info.gpu)
-        problem_set(f->problem, 400, "",
-                    "embeddings are not computed with a GPU: hearth serve --gpu none computes them");
-    return !info.gpu;
-}
-
 bool embedding_check_input(fields *f, const embedding *m, const char *field, size_t i)
 {
     const size_t n = m->inputs.at[i].n;
@@ -129,10 +131,31 @@ bool embedding_check_input(fields *f, const embedding *m, const char *field, siz
     return false;
 }
 
-void embedding_start(embedding *m, bool ok, problem *p)
+static bool is_possible(const embedding *m, problem *p)
 {
-    if (ok && generation_has_room(m->served, p)) {
+    hearth_model_info info = {0};
+    hearth_model_get_info(m->served->model, &info); /* of now: a device may have been lost */
+    if (info.gpu)
+        problem_set(p, 400, "", "embeddings are not computed with a GPU: hearth serve --gpu none computes them");
+    return !info.gpu;
+}
+
+static void add_task(void *object)
+{
+    embedding *m = object;
+    problem p;
+    if (is_possible(m, &p) && generation_has_room(m->served, &p)) {
         tasks_add(&m->served->tasks, &m->task);
+        return;
+    }
+    call_problem(m->task.call, &p);
+    free_embedding(m);
+}
+
+void embedding_start(embedding *m, bool ok, const problem *p)
+{
+    if (ok) {
+        call_go_on(m->task.call, add_task, m);
         return;
     }
     call_problem(m->task.call, p);

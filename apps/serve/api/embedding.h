@@ -1,5 +1,5 @@
 /* Texts that an embedder of the library evaluates for one request, as a task of the model (serve/tasks.h): what becomes of
- * the numbers is the endpoint's. On the engine thread. */
+ * the numbers is the endpoint's. */
 #ifndef HEARTH_APPS_SERVE_API_EMBEDDING_H
 #define HEARTH_APPS_SERVE_API_EMBEDDING_H
 
@@ -26,11 +26,9 @@ struct embedding {
 /* Reads the body of a call: *f is its document, *p says of all that follows what is wrong. size: of the struct that begins
  * with the embedding, whose other members are zero. NULL: the call was ended. */
 embedding *embedding_make(served_model *served, call *c, size_t size, fields *f, problem *p);
-/* Whether the device of the model allows it. */
-bool embedding_is_possible(fields *f, const embedding *m);
 /* Whether the i-th input has tokens and fits into a context; field: of the inputs. */
 bool embedding_check_input(fields *f, const embedding *m, const char *field, size_t i);
-/* Adds the task; ok false, or no room for it: ends the call by *p. */
-void embedding_start(embedding *m, bool ok, problem *p);
+/* Adds the task; where there is no room for it, or a device in the way, ends the call. ok false: ends it by *p. */
+void embedding_start(embedding *m, bool ok, const problem *p);
 
 #endif

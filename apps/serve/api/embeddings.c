@@ -105,7 +105,7 @@ static bool read_all(fields *f, embedding *m, const char *field, bool cuts)
                     "this model is a reranker: POST /v1/rerank scores documents; hearth serve --pooling last makes vectors");
         return false;
     }
-    if (!embedding_is_possible(f, m) || (cuts && !fields_bool(f, "truncate", &cuts)) || !fields_word(f, "encoding_format", &encoding) ||
+    if ((cuts && !fields_bool(f, "truncate", &cuts)) || !fields_word(f, "encoding_format", &encoding) ||
         !fields_int(f, "dimensions", 1, n_dim, &n_dim) ||
         !prompts_read(f, m->served, field, MAX_INPUTS, &m->inputs))
         return false;

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "serve/api/progress.h"
 #include "serve/api/prompt_scores.h"
+#include "serve/large_call.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +74,11 @@ void generation_refuse(generation *g, const problem *p)
 {
     call_problem(g->call, p);
     generation_free(g);
+}
+
+void generation_keep_model(const generation *g)
+{
+    if (g->keep != KEEP_AS_IT_WAS) g->served->leaves = g->keep == KEEP_UNTIL_IDLE;
 }
 
 size_t generation_n_prompt(const generation *g)
@@ -385,7 +391,7 @@ bool generation_has_room(const served_model *served, problem *p)
     hearth_scheduler_stats stats = {0};
     const uint32_t most = engine_max_requests(served->engine);
     (void)hearth_scheduler_get_stats(served->scheduler, &stats);
-    size_t n = (size_t)stats.n_waiting + stats.n_running + tasks_count(served->tasks);
+    size_t n = (size_t)stats.n_waiting + stats.n_running + tasks_count(served->tasks) + served->n_large;
     for (const generation *g = served->generations; g; g = g->next) n += g->compiling || g->scores;
     if (n < most) return true;
     problem_set(p, 429, "", "%u requests run or wait already", most);
@@ -401,10 +407,12 @@ static void compile(worker_job *j)
                            g->in_reasoning, &c->made, &c->problem);
 }
 
-void generation_start(generation *g)
+static void start_request(void *object)
 {
+    generation *g = object;
     served_model *served = g->served;
     problem p = {0};
+    generation_keep_model(g);
     g->first_ns = g->last_ns = g->begin_ns;
     if (generation_has_room(served, &p) && g->constraint.field &&
         !(g->compiling = calloc(1, sizeof *g->compiling)))
@@ -422,6 +430,8 @@ void generation_start(generation *g)
     *g->compiling = (struct compiling){.job.run = compile, .generation = g};
     worker_add(served->engine->worker, &g->compiling->job);
 }
+
+void generation_start(generation *g) { call_go_on(g->call, start_request, g); }
 
 /* The worker has given the job back: the answer begins, unless a problem or the client's end stands against it. */
 static void end_compiling(generation *g, const problem *p)

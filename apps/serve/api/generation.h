@@ -1,6 +1,6 @@
 /* What the model writes for one request: from its fields to the events of the scheduler, as reasoning, text and calls
- * of functions, in one choice or several, whole or as a stream. What the answer looks like is its format's. On the
- * engine thread. */
+ * of functions, in one choice or several, whole or as a stream. What the answer looks like is its format's. Its request is
+ * read where its call runs (serve/large_call.h), all that follows generation_start is on the engine thread. */
 #ifndef HEARTH_APPS_SERVE_API_GENERATION_H
 #define HEARTH_APPS_SERVE_API_GENERATION_H
 
@@ -105,6 +105,7 @@ struct generation {
     bool goes_on;     /* the answer goes on with a text: it may begin with a space */
     bool each_progress, each_timings; /* a stream tells of the prompt; each part has the timings so far */
     bool is_plain;                    /* of Ollama's API: a text, not a message */
+    enum { KEEP_AS_IT_WAS, KEEP_LOADED, KEEP_UNTIL_IDLE } keep; /* the model: Ollama's keep_alive */
     wanted_constraint constraint;
     logprobs probs;  /* what is wanted of them */
     char *functions; /* JSON; NULL: none may be called */
@@ -143,10 +144,12 @@ bool length_read(generation *g, fields *f, const char *name);
 bool lengths_read(generation *g, fields *f);
 /* return_progress and timings_per_token of llama.cpp's server. */
 bool progress_read(generation *g, fields *f);
-/* Whether one more request may be there, a generation or a task. */
+/* On the engine thread: whether one more request may be there, a generation, a task or a large call. */
 bool generation_has_room(const served_model *served, problem *p);
 /* Asks the scheduler for all choices of all prompts, when the worker has compiled the constraint, if there is one. */
 void generation_start(generation *g);
+/* On the engine thread: whether the model leaves, as the request wants it. */
+void generation_keep_model(const generation *g);
 /* Frees one that was not started, whose call has ended. */
 void generation_free(generation *g);
 /* Ends the call by what is wrong with it. */

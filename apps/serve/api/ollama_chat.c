@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "serve/api/ollama.h"
 #include "serve/api/refused_fields.h"
+#include "serve/large_call.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -167,7 +168,7 @@ static bool read_keep_alive(fields *f, generation *g)
     char *end = NULL;
     bool is_zero = hth_json_is_number(v) ? !(v->real < 0.0 || v->real > 0.0)
                                          : v && strtol(v->text.bytes, &end, 10) == 0 && end > v->text.bytes && *end != '.';
-    g->served->leaves = is_zero;
+    g->keep = is_zero ? KEEP_UNTIL_IDLE : KEEP_LOADED;
     return true;
 }
 
@@ -190,10 +191,12 @@ static bool read_all(fields *f, generation *g, chat_variables *v)
 }
 
 /* Clients ask so that a model is loaded, which it is, or that it leaves. */
-static void answer_loaded(generation *g)
+static void answer_loaded(void *object)
 {
+    generation *g = object;
     json_line l;
     call *c = g->call;
+    generation_keep_model(g);
     if (begin_line(g, &l)) {
         write_piece(&l.j, &(choice){.generation = g}, &(piece){.n_text = 0});
         json_bool(&l.j, "done", true);
@@ -215,7 +218,7 @@ void ollama_chat_run(void *user, call *c)
     generation *g = generation_make(served, c, &ollama_format, &f, &p);
     if (!g) return;
     if (fields_array(&f, "messages", &messages) && hth_json_count(messages) == 0 && read_keep_alive(&f, g)) {
-        answer_loaded(g);
+        call_go_on(c, answer_loaded, g);
         return;
     }
     if (read_all(&f, g, &v) && functions_read(&f, &chat_functions, &wanted, g)) conversation_read(&f, &m);
@@ -260,7 +263,7 @@ void ollama_generate_run(void *user, call *c)
         read_all(&f, g, &v) && fields_refuse(&f, others))
         images_refuse(&f);
     if (fields_ok(&f) && n == 0) {
-        answer_loaded(g);
+        call_go_on(c, answer_loaded, g);
         return;
     }
     if (fields_ok(&f) && raw) {

@@ -137,7 +137,7 @@ static bool read_all(fields *f, rerank *r)
     }
     if (r->base.is_array && fields_value(f, "documents"))
         return fields_fail(f, "documents", "texts are there, too: send one of them");
-    if (!embedding_is_possible(f, &r->base) || !refuse_others(f) || !fields_int(f, "top_n", 1, INT32_MAX, &top_n) ||
+    if (!refuse_others(f) || !fields_int(f, "top_n", 1, INT32_MAX, &top_n) ||
         !fields_bool(f, r->base.is_array ? "return_text" : "return_documents", &r->with_texts) ||
         !read_documents(f, r, name))
         return false;

@@ -132,11 +132,14 @@ typedef struct input {
     assistant_turn turn;
     response_store *store;
     uint64_t owner;
-    item_list *items; /* all of the conversation, as the store takes them; NULL: it is not stored */
+    item_list *items; /* all of the conversation, as the store takes them; where it is not stored, those that were stored */
+    bool stores;
 } input;
 
-static bool fail_unknown(fields *f, const char *name, const char *what, const char *id)
+/* What the store has not given. */
+static bool fail_unknown(fields *f, const char *name, const char *what, const char *id, hearth_status why)
 {
+    if (why == HEARTH_ERROR_MEMORY) return fields_no_memory(f);
     fields_fail(f, name,
                 "there is no %s '%.60s' here: it was not stored (store: false), was dropped "
                 "(--responses-store), or the "
@@ -146,7 +149,7 @@ static bool fail_unknown(fields *f, const char *name, const char *what, const ch
     return false;
 }
 
-static bool read_stored(fields *f, input *in, const char *name, stored_item *item)
+static bool read_stored(fields *f, input *in, const char *name, const stored_item *item)
 {
     hth_json *v;
     hearth_error why;
@@ -155,8 +158,7 @@ static bool read_stored(fields *f, input *in, const char *name, stored_item *ite
         return fields_no_memory(f); /* it was read before */
     one.object = v;
     snprintf(one.path, sizeof one.path, "%s", *f->path ? f->path : name);
-    if (!read_item(&one, &in->turn)) return false;
-    return !in->items || item_list_share(in->items, item) || fields_no_memory(f);
+    return read_item(&one, &in->turn);
 }
 
 /* An item of the request: itself, or one that is stored. */
@@ -168,11 +170,11 @@ static bool take_item(fields *f, void *user)
     if (!fields_word(f, "type", &type)) return false;
     if (strcmp(type, "item_reference") == 0) {
         if (!fields_need_word(f, "id", &id)) return false;
-        stored_item *item = response_store_item(in->store, id, in->owner);
-        return item ? read_stored(f, in, "input", item) : fail_unknown(f, "id", "item", id);
+        hearth_status st = response_store_item(in->store, id, in->owner, in->items);
+        return st == HEARTH_OK ? read_stored(f, in, "input", in->items->at[in->items->n - 1]) : fail_unknown(f, "id", "item", id, st);
     }
     if (!read_item(f, &in->turn)) return false;
-    if (!in->items) return true;
+    if (!in->stores) return true;
     size_t n;
     char *text = hth_json_write(f->object, false, &n);
     bool ok = text && item_list_add(in->items, "", in->owner, text, n);
@@ -184,13 +186,12 @@ static bool take_item(fields *f, void *user)
 static bool read_previous(fields *f, input *in)
 {
     static const char field[] = "previous_response_id";
-    const char *id = NULL, *body;
-    size_t n;
+    const char *id = NULL;
     if (!fields_word(f, field, &id) || !id) return fields_ok(f);
-    const item_list *items = response_store_find(in->store, id, in->owner, &body, &n);
-    if (!items) return fail_unknown(f, field, "response", id);
-    for (size_t i = 0; i < items->n; i++)
-        if (!read_stored(f, in, field, items->at[i])) return false;
+    hearth_status st = response_store_items(in->store, id, in->owner, in->items);
+    if (st != HEARTH_OK) return fail_unknown(f, field, "response", id, st);
+    for (size_t i = 0; i < in->items->n; i++)
+        if (!read_stored(f, in, field, in->items->at[i])) return false;
     return true;
 }
 
@@ -202,7 +203,7 @@ static bool read_text(fields *f, input *in, const hth_json *text)
     if (!turn_end(&in->turn) ||
         !conversation_add(in->turn.owner, "user", text->text.bytes, text->text.n, NULL))
         return fields_no_memory(f);
-    if (!in->items) return true;
+    if (!in->stores) return true;
     if (!json_line_begin(&l)) return fields_no_memory(f);
     json_word(&l.j, "role", "user");
     json_text(&l.j, "content", text->text.bytes, text->text.n);
@@ -239,8 +240,10 @@ static bool read_all(fields *f, input *in)
 bool response_input_read(fields *f, response_store *store, uint64_t owner, conversation *out,
                          item_list *items)
 {
-    input in = {.turn = {.owner = out}, .store = store, .owner = owner, .items = items};
+    item_list held = {.n = 0};
+    input in = {.turn = {.owner = out}, .store = store, .owner = owner, .items = items ? items : &held, .stores = items != NULL};
     bool ok = read_all(f, &in);
     turn_drop(&in.turn);
+    item_list_free(store, &held);
     return ok;
 }

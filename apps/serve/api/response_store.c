@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ struct stored_response {
 };
 
 struct response_store {
+    pthread_mutex_t lock; /* guards all but max_bytes */
     uint64_t max_bytes, n_byte; /* of items, each once, bodies and lists */
     size_t n_response, n_item;
     stored_response *newest, *oldest;
@@ -33,7 +35,8 @@ static stored_item **bucket_of(response_store *s, const char *id)
     return &s->buckets[hth_hash(id, strlen(id)) % N_BUCKET];
 }
 
-bool item_list_share(item_list *l, stored_item *item)
+/* An item that others hold needs the lock. */
+static bool share(item_list *l, stored_item *item)
 {
     if (l->n == l->capacity) { /* not by grow_array, which begins with far more than most lists have */
         size_t capacity = l->capacity ? 2 * l->capacity : 8;
@@ -53,7 +56,7 @@ bool item_list_add(item_list *l, const char *id, uint64_t owner, const char *tex
     snprintf(item->id, sizeof item->id, "%s", id);
     item->owner = owner, item->n = n;
     memcpy(item->text, text, n);
-    if (item_list_share(l, item)) return true;
+    if (share(l, item)) return true;
     free(item);
     return false;
 }
@@ -72,11 +75,20 @@ static void drop_item(response_store *s, stored_item *item)
     free(item);
 }
 
-void item_list_free(response_store *s, item_list *l)
+/* With the lock held, as all that follows but the functions of the header. */
+static void free_items(response_store *s, item_list *l)
 {
     for (size_t i = 0; i < l->n; i++) drop_item(s, l->at[i]);
     free(l->at);
     *l = (item_list){.n = 0};
+}
+
+void item_list_free(response_store *s, item_list *l)
+{
+    if (l->n == 0) return; /* and it has no memory: an engine without a store has such lists */
+    pthread_mutex_lock(&s->lock);
+    free_items(s, l);
+    pthread_mutex_unlock(&s->lock);
 }
 
 static void keep_item(response_store *s, stored_item *item)
@@ -91,11 +103,15 @@ static void keep_item(response_store *s, stored_item *item)
     *bucket = item;
 }
 
-stored_item *response_store_item(response_store *s, const char *id, uint64_t owner)
+hearth_status response_store_item(response_store *s, const char *id, uint64_t owner, item_list *out)
 {
+    hearth_status st = HEARTH_ERROR_ARGUMENT;
+    pthread_mutex_lock(&s->lock);
     stored_item *item = *id ? *bucket_of(s, id) : NULL;
     while (item && !(item->owner == owner && strcmp(item->id, id) == 0)) item = item->next;
-    return item;
+    if (item) st = share(out, item) ? HEARTH_OK : HEARTH_ERROR_MEMORY;
+    pthread_mutex_unlock(&s->lock);
+    return st;
 }
 
 /* ---- responses --------------------------------------------------------------------------------------------- */
@@ -103,7 +119,9 @@ stored_item *response_store_item(response_store *s, const char *id, uint64_t own
 response_store *response_store_open(uint64_t max_bytes)
 {
     response_store *s = calloc(1, sizeof *s);
-    if (s) s->max_bytes = max_bytes;
+    if (!s) return NULL;
+    s->max_bytes = max_bytes;
+    pthread_mutex_init(&s->lock, NULL);
     return s;
 }
 
@@ -131,14 +149,16 @@ static void drop_response(response_store *s, stored_response *r)
     unlink_response(s, r);
     s->n_response--;
     s->n_byte -= own_size(r);
-    item_list_free(s, &r->items);
+    free_items(s, &r->items);
     free(r->body);
     free(r);
 }
 
 void response_store_close(response_store *s)
 {
-    while (s && s->newest) drop_response(s, s->newest);
+    if (!s) return;
+    while (s->newest) drop_response(s, s->newest);
+    pthread_mutex_destroy(&s->lock);
     free(s);
 }
 
@@ -156,6 +176,7 @@ void response_store_add(response_store *s, const char *id, uint64_t owner, item_
     *r = (stored_response){.owner = owner, .items = *items, .body = copy, .n_body = n};
     snprintf(r->id, sizeof r->id, "%s", id);
     *items = (item_list){.n = 0};
+    pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < r->items.n; i++) keep_item(s, r->items.at[i]);
     s->n_byte += own_size(r);
     s->n_response++;
@@ -163,6 +184,7 @@ void response_store_add(response_store *s, const char *id, uint64_t owner, item_
     while (s->oldest && (s->n_byte > s->max_bytes || s->n_response > RESPONSE_STORE_MAX ||
                          s->n_item > RESPONSE_STORE_ITEMS))
         drop_response(s, s->oldest);
+    pthread_mutex_unlock(&s->lock);
 }
 
 static stored_response *find(response_store *s, const char *id, uint64_t owner)
@@ -172,20 +194,45 @@ static stored_response *find(response_store *s, const char *id, uint64_t owner)
     return r;
 }
 
-const item_list *response_store_find(response_store *s, const char *id, uint64_t owner, const char **body,
-                                     size_t *n)
+/* The same, which is the newest then. */
+static const stored_response *use(response_store *s, const char *id, uint64_t owner)
 {
     stored_response *r = find(s, id, owner);
     if (!r) return NULL;
     unlink_response(s, r);
     link_newest(s, r);
-    *body = r->body, *n = r->n_body;
-    return &r->items;
+    return r;
+}
+
+hearth_status response_store_items(response_store *s, const char *id, uint64_t owner, item_list *out)
+{
+    pthread_mutex_lock(&s->lock);
+    const stored_response *r = use(s, id, owner);
+    hearth_status st = r ? HEARTH_OK : HEARTH_ERROR_ARGUMENT;
+    for (size_t i = 0; st == HEARTH_OK && i < r->items.n; i++)
+        if (!share(out, r->items.at[i])) st = HEARTH_ERROR_MEMORY;
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
+hearth_status response_store_body(response_store *s, const char *id, uint64_t owner, char **body, size_t *n)
+{
+    pthread_mutex_lock(&s->lock);
+    const stored_response *r = use(s, id, owner);
+    hearth_status st = r ? HEARTH_OK : HEARTH_ERROR_ARGUMENT;
+    *body = r ? malloc(r->n_body) : NULL;
+    *n = *body ? r->n_body : 0;
+    if (*body) memcpy(*body, r->body, r->n_body);
+    else if (r) st = HEARTH_ERROR_MEMORY;
+    pthread_mutex_unlock(&s->lock);
+    return st;
 }
 
 bool response_store_delete(response_store *s, const char *id, uint64_t owner)
 {
+    pthread_mutex_lock(&s->lock);
     stored_response *r = find(s, id, owner);
     if (r) drop_response(s, r);
+    pthread_mutex_unlock(&s->lock);
     return r != NULL;
 }

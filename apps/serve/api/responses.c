@@ -509,15 +509,11 @@ static void fail_unknown(call *c)
 void response_get_run(void *user, call *c)
 {
     const served_model *served = user;
-    const char *body;
+    char *body;
     size_t n;
-    if (!response_store_find(served->engine->responses, c->tail, c->owner, &body, &n)) {
-        fail_unknown(c);
-        return;
-    }
-    char *copy = malloc(n);
-    if (copy) memcpy(copy, body, n);
-    call_reply(c, copy ? 200 : 503, copy, copy ? n : 0);
+    hearth_status st = response_store_body(served->engine->responses, c->tail, c->owner, &body, &n);
+    if (st == HEARTH_ERROR_ARGUMENT) fail_unknown(c);
+    else call_reply(c, body ? 200 : 503, body, n);
 }
 
 /* DELETE /v1/responses/ID */

@@ -23,7 +23,7 @@ typedef struct route {
     unsigned method;  /* HTTP_GET, which HEAD is answered by too, HTTP_POST or HTTP_DELETE */
     const char *path; /* "/v1/models/{id}": the last part is variable; also the label in metrics */
     answer_fn *answer;
-    call_fn *run;   /* on the engine thread, with the body of the request; see exchange.h */
+    call_fn *run;   /* with the body of the request, where the model may be read; see exchange.h */
     bool is_public; /* no key is asked for */
     bool is_quiet;  /* not logged when it is answered with 200: the page asks once a second */
 } route;
