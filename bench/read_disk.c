@@ -1,12 +1,12 @@
 /* How fast a file is read as experts are: extents at random places, past the page cache, as many at once as the
- * reader keeps (src/measure/read_rate.h).
+ * reader keeps (src/measure/machine/read_rate.h).
  *
  *     read_disk FILE [HOW [SIZE_KIB]...]
  *
  * HOW: auto, uring, pread or sim:DISK. Sizes: 64, 256, 1024, 4096 by default. For each, after a second: GB/s of
  * extents, reads at once, and the share of one core that the process used. */
 #define _GNU_SOURCE
-#include "measure/read_rate.h"
+#include "measure/machine/read_rate.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/sample_stats.h"
-#include "measure/limits.h"
+#include "measure/machine/limits.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -36,7 +36,7 @@ if(HEARTH_HAS_SERVE)
   list(FILTER HEARTH_SERVE_SOURCES EXCLUDE REGEX "/(command|model_list)\\.c$")
   add_library(hearth_serve STATIC ${HEARTH_SERVE_SOURCES} ${PROJECT_SOURCE_DIR}/apps/common/json.c
     ${PROJECT_SOURCE_DIR}/apps/common/buffer.c ${PROJECT_SOURCE_DIR}/apps/common/sampling.c
-    ${PROJECT_SOURCE_DIR}/apps/common/field_names.c)
+    ${PROJECT_SOURCE_DIR}/apps/common/options/field_names.c)
   target_include_directories(hearth_serve PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/apps)
   if(HEARTH_LLHTTP_LIBRARY_FOUND)
     target_compile_definitions(hearth_serve PUBLIC HEARTH_LLHTTP=1)

@@ -7,8 +7,9 @@
 find_program(GLSLC glslc)
 find_path(VULKAN_HEADERS vulkan/vulkan_core.h)
 if(HEARTH_VULKAN AND GLSLC AND VULKAN_HEADERS)
-  file(GLOB shaders CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/vulkan/shaders/*.comp)
-  file(GLOB included CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/vulkan/shaders/*.glsl)
+  set(shader_folder ${PROJECT_SOURCE_DIR}/src/device/vulkan/shaders)
+  file(GLOB_RECURSE shaders CONFIGURE_DEPENDS ${shader_folder}/*.comp)
+  file(GLOB_RECURSE included CONFIGURE_DEPENDS ${shader_folder}/*.glsl)
   set(spirv ${PROJECT_BINARY_DIR}/vulkan)
   set(includes "")
   set(cases "")
@@ -26,7 +27,7 @@ if(HEARTH_VULKAN AND GLSLC AND VULKAN_HEADERS)
     string(REPLACE "." "_" array ${file})
     if(NOT file MATCHES "\\.matrix2?$")
       add_custom_command(OUTPUT ${spirv}/${file}.spv.inc
-        COMMAND ${GLSLC} --target-env=vulkan1.2 -O -Werror -mfmt=num -o ${spirv}/${file}.spv.inc ${shader}
+        COMMAND ${GLSLC} --target-env=vulkan1.2 -O -Werror -mfmt=num -I ${shader_folder} -o ${spirv}/${file}.spv.inc ${shader}
         DEPENDS ${shader} ${included} VERBATIM)
       list(APPEND outputs ${spirv}/${file}.spv.inc)
     else()
@@ -75,7 +76,7 @@ const uint32_t *hth_vk_spirv(hth_shader_id id, bool dot, size_t *size)
   list(APPEND HEARTH_SOURCES ${spirv}/spirv.c)
   set_source_files_properties(${spirv}/spirv.c PROPERTIES
     OBJECT_DEPENDS "${outputs}"
-    INCLUDE_DIRECTORIES "${spirv};${PROJECT_SOURCE_DIR}/src/device/vulkan/shaders")
+    INCLUDE_DIRECTORIES "${spirv};${shader_folder}")
   set(HEARTH_HAS_VULKAN 1)
 else()
   list(FILTER HEARTH_SOURCES EXCLUDE REGEX "/src/device/vulkan/")

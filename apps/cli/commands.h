@@ -2,7 +2,7 @@
 #ifndef HEARTH_APPS_CLI_COMMANDS_H
 #define HEARTH_APPS_CLI_COMMANDS_H
 
-#include "common/options.h"
+#include "common/options/options.h"
 
 extern const command command_run_model, command_chat, command_tokenize, command_detokenize, command_inspect,
     command_logits, command_perplexity, command_compare, command_profile, command_imatrix,

@@ -3,7 +3,7 @@
 #include "base/switches.h"
 #include "cli/commands.h"
 #include "common/output.h"
-#include "common/spelling.h"
+#include "common/options/spelling.h"
 
 #include <fcntl.h>
 #include <hearth/hearth.h>

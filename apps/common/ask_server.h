@@ -2,7 +2,7 @@
 #ifndef HEARTH_APPS_COMMON_ASK_SERVER_H
 #define HEARTH_APPS_COMMON_ASK_SERVER_H
 
-#include "common/options.h"
+#include "common/options/options.h"
 
 /* Which server: rows of an option table. */
 #define SERVER_OPTIONS                                                                                       \

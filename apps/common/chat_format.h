@@ -2,7 +2,7 @@
 #ifndef HEARTH_APPS_COMMON_CHAT_FORMAT_H
 #define HEARTH_APPS_COMMON_CHAT_FORMAT_H
 
-#include "common/options.h"
+#include "common/options/options.h"
 
 #include <hearth/hearth.h>
 

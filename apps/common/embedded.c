@@ -1,6 +1,6 @@
 /* The model embedded in the program. The build sets HEARTH_EMBED (cmake -DHEARTH_EMBED=FILE embeds another).
  * The assembler includes the bytes, so that the compiler need not parse them. */
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 
 __asm__(".section .rodata\n"
         ".balign 64\n"

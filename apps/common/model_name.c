@@ -2,7 +2,7 @@
 #include "common/model_name.h"
 
 #include "common/download.h"
-#include "common/options.h"
+#include "common/options/options.h"
 #include "common/output.h"
 
 #include <stdio.h>

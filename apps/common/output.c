@@ -5,9 +5,9 @@
 #include "base/clock.h"
 #include "base/format_errno.h"
 #include "base/same.h"
-#include "common/field_names.h"
-#include "common/live_line.h"
-#include "common/options.h"
+#include "common/options/field_names.h"
+#include "common/terminal/live_line.h"
+#include "common/options/options.h"
 #include "text/utf8.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef HEARTH_APPS_COMMON_OUTPUT_FILE_H
 #define HEARTH_APPS_COMMON_OUTPUT_FILE_H
 
-#include "common/options.h"
+#include "common/options/options.h"
 
 #include <stdbool.h>
 #include <stddef.h>

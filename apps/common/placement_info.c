@@ -1,6 +1,6 @@
 /* Describes the placement of a model for the start line, for tables and for --json. */
 #include "common/placement_info.h"
-#include "common/field_names.h"
+#include "common/options/field_names.h"
 
 #include "base/format_bytes.h"
 #include "base/clock.h"

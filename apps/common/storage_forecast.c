@@ -1,7 +1,7 @@
 /* Asks src/measure/storage_plan.h for the expected speed, and for the least and the most. */
 #define _GNU_SOURCE
 #include "common/storage_forecast.h"
-#include "common/field_names.h"
+#include "common/options/field_names.h"
 
 #include "base/alloc.h"
 #include "device/device.h"

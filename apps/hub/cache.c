@@ -8,7 +8,7 @@
 #include "base/format_errno.h"
 #include "hub/parts.h"
 
-#include "base/folder.h"
+#include "base/system/folder.h"
 #include "base/same.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* A second name for a model of the cache: a repository of that name whose blobs are links to the same files. */
 #define _GNU_SOURCE
-#include "base/folder.h"
+#include "base/system/folder.h"
 #include "base/format_errno.h"
 #include "hub/parts.h"
 

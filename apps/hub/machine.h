@@ -5,7 +5,7 @@
 #include "hub/hub.h"
 
 #include "device/device.h"
-#include "measure/machine.h"
+#include "measure/machine/machine.h"
 #include "model/model.h"
 #include "placement/calibrate.h"
 

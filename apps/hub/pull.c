@@ -2,7 +2,7 @@
  * blob's lock, is resumed after an interruption, and is renamed only when size and SHA-256 match the announced
  * ones. */
 #define _GNU_SOURCE
-#include "base/folder.h"
+#include "base/system/folder.h"
 #include "base/format_bytes.h"
 #include "base/format_errno.h"
 #include "base/same.h"

@@ -3,14 +3,14 @@
 #include "base/format_errno.h"
 #include "cli/commands.h"
 #include "common/chat_format.h"
-#include "common/draft_args.h"
-#include "common/model_args.h"
+#include "common/options/draft_args.h"
+#include "common/options/model_args.h"
 #include "common/output.h"
 
 #if HEARTH_SERVE
 
 #include "base/disk_cache.h"
-#include "base/folder.h"
+#include "base/system/folder.h"
 #include "engine/engine.h"
 #include "serve/engine.h"
 #include "serve/model_list.h"

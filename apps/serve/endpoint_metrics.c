@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "serve/endpoints.h"
 
-#include "base/system_memory.h"
+#include "base/system/system_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "engine/engine.h"
 #include "base/status.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "common/output.h"
 #include "hub/hub.h"
 

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "serve/reply.h"
 
-#include "common/field_names.h"
+#include "common/options/field_names.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Opens and closes a model that is served. */
 #include "serve/api/generation.h"
 
-#include "base/folder.h"
+#include "base/system/folder.h"
 #include "common/chat_format.h"
 #include "common/output.h"
 #include "engine/engine.h"

@@ -4,7 +4,7 @@
 #include "base/disk_cache.h"
 
 #include "base/alloc.h"
-#include "base/folder.h"
+#include "base/system/folder.h"
 #include "base/format_errno.h"
 #include "base/hash.h"
 #include "base/log.h"

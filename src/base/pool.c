@@ -19,7 +19,7 @@
 #include "base/alloc.h"
 #include "base/event.h"
 #include "base/clock.h"
-#include "base/cpu_topology.h"
+#include "base/system/cpu_topology.h"
 #include "base/log.h"
 #include "base/switches.h"
 #include "base/thread.h"

@@ -3,7 +3,7 @@
 #include "convert/quantize.h"
 
 #include "base/alloc.h"
-#include "base/cpu.h"
+#include "base/system/cpu.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "convert/range_check.h"

@@ -4,7 +4,7 @@
 #define HTH_ENGINE_BUDGET_H
 
 #include "base/status.h"
-#include "base/system_memory.h"
+#include "base/system/system_memory.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* Implements hearth/device.h: devices, levels of the CPU, and parts that a build may lack, as the modules below tell
  * them. */
 #include "base/alloc.h"
-#include "base/cpu.h"
+#include "base/system/cpu.h"
 #include "base/fp_state.h"
 #include "device/device.h"
 #include "engine/struct_size.h"

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/format_bytes.h"
 #include "base/log.h"
-#include "base/system_memory.h"
+#include "base/system/system_memory.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "base/checked_math.h"
 #include "base/format_bytes.h"
-#include "base/system_memory.h"
+#include "base/system/system_memory.h"
 
 #include <assert.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef HTH_KERNELS_KERNELS_H
 #define HTH_KERNELS_KERNELS_H
 
-#include "base/cpu.h"
+#include "base/system/cpu.h"
 #include "file/types.h"
 #include "kernels/axpy/axpy.h"
 #include "kernels/panel/panel.h"

@@ -4,9 +4,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/cpu_topology.h"
+#include "base/system/cpu_topology.h"
 #include "kernels/vector/math.h"
-#include "measure/limits.h"
+#include "measure/machine/limits.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #define HTH_MEASURE_STORAGE_PLAN_H
 
 #include "engine/engine.h"
-#include "measure/read_rate.h"
+#include "measure/machine/read_rate.h"
 #include "measure/route_trace.h"
 #include "placement/calibrate.h"
 #include "sparse/profile.h"

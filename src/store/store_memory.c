@@ -154,7 +154,7 @@ void hth_store_note_memory(hth_store *s)
     }
 }
 
-static void move_item(hth_store *s, uint32_t i_item, bool on_device)
+static void set_on_device(hth_store *s, uint32_t i_item, bool on_device)
 {
     hth_item *item = &s->items[i_item];
     hth_slot_class *c = &s->slots.classes[s->slots.class_of[i_item]];
@@ -171,7 +171,7 @@ static void move_item(hth_store *s, uint32_t i_item, bool on_device)
 void hth_store_move(hth_store *s, const uint8_t *on_device, uint64_t memory)
 {
     pthread_mutex_lock(&s->lock);
-    for (uint32_t i = 0; i < s->n_item; i++) move_item(s, i, on_device[i]);
+    for (uint32_t i = 0; i < s->n_item; i++) set_on_device(s, i, on_device[i]);
     divide(s, memory, s->n_streamed);
     hth_store_note_memory(s);
     hth_store_unlock(s);

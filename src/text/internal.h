@@ -6,8 +6,8 @@
 #include "file/name_index.h"
 #include "text/charsmap.h"
 #include "text/pretokenizer.h"
-#include "text/heap.h"
-#include "text/merge_table.h"
+#include "text/bpe/heap.h"
+#include "text/bpe/merge_table.h"
 #include "text/tokenizer.h"
 
 /* Limits of a vocabulary. The longest published token text is 512 bytes; the largest vocabulary has 262,144

@@ -4,7 +4,7 @@
 #include "text/internal.h"
 
 #include "base/log.h"
-#include "text/byte_map.h"
+#include "text/bpe/byte_map.h"
 #include "text/vocab_index.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* base/bits.h: halves and bfloat16 against their definitions and the hardware. */
 #include "base/bits.h"
-#include "base/cpu.h"
+#include "base/system/cpu.h"
 #include "support/test.h"
 
 #if defined(__x86_64__)

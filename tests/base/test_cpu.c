@@ -1,5 +1,5 @@
-/* base/cpu.c: HEARTH_CPU lowers the level, and refuses what cannot be. */
-#include "base/cpu.h"
+/* base/system/cpu.c: HEARTH_CPU lowers the level, and refuses what cannot be. */
+#include "base/system/cpu.h"
 #include "support/test.h"
 
 static const hth_cpu all[] = {HTH_CPU_GENERIC, HTH_CPU_AVX2,    HTH_CPU_AVX512,

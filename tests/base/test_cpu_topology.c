@@ -1,5 +1,5 @@
-/* base/cpu_topology.c: physical cores of made-up machines, and of this one. */
-#include "base/cpu_topology.h"
+/* base/system/cpu_topology.c: physical cores of made-up machines, and of this one. */
+#include "base/system/cpu_topology.h"
 #include "base/pool.h"
 #include "support/test.h"
 

@@ -1,5 +1,5 @@
-/* base/folder.h: folders are made with their parents, and what stands in the way is named. */
-#include "base/folder.h"
+/* base/system/folder.h: folders are made with their parents, and what stands in the way is named. */
+#include "base/system/folder.h"
 
 #include "support/test.h"
 

@@ -1,6 +1,6 @@
 /* base/format_bytes.h: bytes in words, and words that allow them when an option reads them again. */
 #include "base/format_bytes.h"
-#include "common/options.h"
+#include "common/options/options.h"
 #include "support/test.h"
 
 static const struct {

@@ -1,7 +1,7 @@
 /* Switches of the environment. */
 #include "base/alloc.h"
 #include "base/switches.h"
-#include "measure/machine.h"
+#include "measure/machine/machine.h"
 #include "support/test.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* base/system_memory.c: what is read of /proc and of control groups, in folders that stand in for them. */
-#include "base/system_memory.h"
+/* base/system/system_memory.c: what is read of /proc and of control groups, in folders that stand in for them. */
+#include "base/system/system_memory.h"
 #include "support/system_root.h"
 
 static hth_system_memory read_root(const char *root)

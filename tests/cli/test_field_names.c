@@ -1,5 +1,5 @@
 /* Messages of the library name fields; in those of the program its options stand for them, and nothing else changes. */
-#include "common/field_names.h"
+#include "common/options/field_names.h"
 #include "support/test.h"
 
 TEST(options_stand_for_fields)

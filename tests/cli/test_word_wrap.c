@@ -1,7 +1,7 @@
 /* Answers on a terminal that the test makes: where lines end, wide characters, resizing,
  * and escapes that cannot reach it. */
 #include "common/output.h"
-#include "common/word_wrap.h"
+#include "common/terminal/word_wrap.h"
 #include "support/test.h"
 
 #include <fcntl.h>

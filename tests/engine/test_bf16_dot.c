@@ -1,6 +1,6 @@
 /* Sessions that compute prompts by products of bf16: they are used only on request, they change BF16
  * matrices in prompts alone, and a CPU that has none says so. */
-#include "base/cpu.h"
+#include "base/system/cpu.h"
 #include "kernels/kernels.h"
 #include "support/engine.h"
 #include "support/kernels/proof.h"

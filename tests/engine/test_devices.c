@@ -1,6 +1,6 @@
 /* The list of devices is that of the back ends, in the words of hearth/device.h; levels and features are those of the
  * machine and the build. */
-#include "base/cpu.h"
+#include "base/system/cpu.h"
 #include "device/device.h"
 #include "store/disk.h"
 #include "support/models/tiny_model.h"

@@ -1,6 +1,6 @@
 /* Threads of the library beside those of a program: they take none of its signals, have names, are pinned to cores of
  * their own. Two threads on one object, or a function within another one of it, are refused at once. */
-#include "base/cpu_topology.h"
+#include "base/system/cpu_topology.h"
 #include "support/models/tiny_model.h"
 #include "support/test.h"
 

@@ -1,5 +1,5 @@
 /* forward/ffn.c: what lists of active neurons promise, on the embedded dReLU model. */
-#include "base/cpu.h"
+#include "base/system/cpu.h"
 #include "engine/engine.h"
 #include "support/test.h"
 

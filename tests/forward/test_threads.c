@@ -1,6 +1,6 @@
 /* forward/step.c on pools of all kinds: the bits of the logits depend neither on the number of
  * threads, nor on who sleeps where, nor on units that are computed twice. */
-#include "base/cpu.h"
+#include "base/system/cpu.h"
 #include "engine/engine.h"
 #include "support/test.h"
 

@@ -3,7 +3,7 @@
  * promised of all bodies: the call ends once, as 200 with JSON, or refused with an error that says why, and never with 500;
  * a request that is taken has prompts of tokens of the vocabulary. Built with libFuzzer by the preset `fuzz`; test_body.c
  * replays that and mutations of it. */
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "engine/engine.h"
 #include "fuzz/mutate_json.h"
 #include "serve/api/generation.h"

@@ -5,7 +5,7 @@
  * answer as a whole is JSON too. Built with libFuzzer by the preset `fuzz`; test_events.c replays seeded ones. */
 #include "base/alloc.h"
 #include "base/random.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "engine/engine.h"
 #include "serve/api/choice.h"
 #include "serve/api/progress.h"

@@ -1,7 +1,7 @@
 /* A fuzz target for the option parser: the bytes, cut at newlines, are the arguments of
  * a command that has one option of every kind. What is accepted must lie within the table's
  * bounds. Built with libFuzzer by the preset `fuzz`; test_options.c replays seeded lines. */
-#include "common/options.h"
+#include "common/options/options.h"
 #include "support/test.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

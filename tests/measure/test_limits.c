@@ -1,7 +1,7 @@
 /* What can be promised of probes: they do the work that they are paid for, their counts
  * agree with each other, and medians are medians. Speeds themselves are no test. */
-#include "measure/limits.h"
-#include "measure/peaks.h"
+#include "measure/machine/limits.h"
+#include "measure/machine/peaks.h"
 #include "base/sample_stats.h"
 #include "measure/op_count.h"
 #include "support/test.h"

@@ -1,6 +1,6 @@
-/* measure/machine.c: what is read of /proc and /sys, in folders that stand in for them;
+/* measure/machine/machine.c: what is read of /proc and /sys, in folders that stand in for them;
  * cores that share, quotas of groups, and texts that no kernel writes. */
-#include "measure/machine.h"
+#include "measure/machine/machine.h"
 #include "support/system_root.h"
 
 static hth_machine read_root(const char *root)

@@ -1,6 +1,6 @@
 /* Rates of reads of a file by the model's reader. */
 #define _GNU_SOURCE
-#include "measure/read_rate.h"
+#include "measure/machine/read_rate.h"
 #include "store/disk_faults.h"
 #include "support/test.h"
 

@@ -1,5 +1,5 @@
 /* The store of the Responses API: owners, items that several responses share, and the bounds. */
-#include "serve/api/response_store.h"
+#include "serve/api/openai/response_store.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* Helpers behind engine.h. Used by tests/golden, tests/engine and tests/model. */
 #include "support/engine.h"
-#include "common/options.h"
+#include "common/options/options.h"
 
-#include "base/cpu.h"
+#include "base/system/cpu.h"
 #include "engine/engine.h"
 #include "support/test.h"
 

@@ -1,4 +1,4 @@
-/* text/bpe.c, text/bpe_vocab.c: byte-level BPE on small vocabularies: what a file may say,
+/* text/bpe/bpe.c, text/bpe/bpe_vocab.c: byte-level BPE on small vocabularies: what a file may say,
  * what is refused with which words, and merging beside a plain loop that does the same. */
 #include "base/alloc.h"
 #include "support/models/vocab_data.h"

@@ -1,4 +1,4 @@
-/* text/bpe.c where characters are merged and not bytes: Gemma 4, Sarvam, "whitespace". Which tokens the files of these
+/* text/bpe/bpe.c where characters are merged and not bytes: Gemma 4, Sarvam, "whitespace". Which tokens the files of these
  * models make an end of generation. The ids of many texts are in test_vectors.c. */
 #include "support/models/vocab_case.h"
 #include "text/pretokenizer.h"

@@ -1,8 +1,8 @@
-/* text/heap.c, text/merge_table.c: the structures under the merging. */
+/* text/bpe/heap.c, text/bpe/merge_table.c: the structures under the merging. */
 #include "base/alloc.h"
 #include "support/test.h"
-#include "text/heap.h"
-#include "text/merge_table.h"
+#include "text/bpe/heap.h"
+#include "text/bpe/merge_table.h"
 
 TEST(heap_gives_candidates_by_rank_then_place)
 {

@@ -4,11 +4,11 @@
 #include "cli/device/calibration.h"
 #include "cli/device/doctor.h"
 #include "cli/commands.h"
-#include "common/field_names.h"
+#include "common/options/field_names.h"
 #include "common/json.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "device/driver_faults.h"
-#include "measure/limits.h"
+#include "measure/machine/limits.h"
 #include "model/model.h"
 
 #include <string.h>

@@ -2,8 +2,8 @@
 #ifndef HEARTH_APPS_CLI_DEVICE_DOCTOR_H
 #define HEARTH_APPS_CLI_DEVICE_DOCTOR_H
 
-#include "base/cpu.h"
-#include "measure/machine.h"
+#include "base/system/cpu.h"
+#include "measure/machine/machine.h"
 #include "base/sample_stats.h"
 #include "placement/calibrate.h"
 

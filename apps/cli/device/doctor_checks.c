@@ -1,7 +1,7 @@
 /* Evaluates the facts of hearth doctor: each check_result is ok, or names one remedy. doctor.c calls it; it
  * measures nothing. */
 #include "cli/device/doctor.h"
-#include "common/field_names.h"
+#include "common/options/field_names.h"
 
 #include "base/format_bytes.h"
 #include "base/pool.h"

@@ -1,7 +1,7 @@
 /* The GPU in hearth doctor: its description, and its measured rates with this machine. Measurements are cached
  * (base/disk_cache.h), so only the first run takes some seconds. */
 #include "cli/device/doctor.h"
-#include "common/field_names.h"
+#include "common/options/field_names.h"
 
 #include "placement/calibrate.h"
 #include "forward/gpu/shader_params.h"

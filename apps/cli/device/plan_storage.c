@@ -6,9 +6,9 @@
 #include "base/format_bytes.h"
 #include "cli/device/calibration.h"
 #include "common/json.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "common/placement_info.h"
-#include "common/route_option.h"
+#include "common/options/route_option.h"
 #include "common/storage_forecast.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* hearth detokenize: ids to text, byte for byte. */
 #include "cli/commands.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "common/output.h"
 #include "file/gguf.h"
 #include "text/tokenizer.h"

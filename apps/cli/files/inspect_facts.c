@@ -1,7 +1,7 @@
 /* Collects the facts that inspect_facts.h declares. */
 #include "cli/files/inspect_facts.h"
 
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "forward/forward.h"
 #include "sparse/selector.h"
 #include "text/tokenizer.h"

@@ -4,7 +4,7 @@
 #define HEARTH_APPS_CLI_FILES_INSPECT_FACTS_H
 
 #include "common/json.h"
-#include "common/options.h"
+#include "common/options/options.h"
 #include "file/gguf.h"
 #include "model/model.h"
 

@@ -1,7 +1,7 @@
 /* `hearth inspect --json`: the same facts for programs. docs/inspect.md lists the fields. Fields are added,
  * never renamed. */
 #include "cli/files/inspect_facts.h"
-#include "common/field_names.h"
+#include "common/options/field_names.h"
 #include "common/json.h"
 
 #include <stdio.h>

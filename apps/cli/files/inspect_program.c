@@ -1,7 +1,7 @@
 /* hearth inspect --program: the operations that a model computes for a token, and what each reads. */
 #include "cli/files/inspect_facts.h"
 #include "common/output.h"
-#include "common/table.h"
+#include "common/terminal/table.h"
 #include "model/program.h"
 
 #include <stdarg.h>

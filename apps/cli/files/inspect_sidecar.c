@@ -1,7 +1,7 @@
 /* `hearth inspect` for sidecar files: profiles, predictors, thresholds, placements. Only the contents of the
  * file are shown. Whether a sidecar matches a model is checked where it is used. */
 #include "cli/files/inspect_facts.h"
-#include "common/field_names.h"
+#include "common/options/field_names.h"
 #include "common/json.h"
 #include "common/output.h"
 #include "planner/placement.h"

@@ -1,9 +1,9 @@
 /* `hearth inspect` as text: first the model, then its bytes by tensor, the requirements of a run, and the
  * metadata. */
 #include "cli/files/inspect_facts.h"
-#include "common/field_names.h"
-#include "common/model_args.h"
-#include "common/table.h"
+#include "common/options/field_names.h"
+#include "common/options/model_args.h"
+#include "common/terminal/table.h"
 #include "forward/sequence.h"
 #include "text/utf8.h"
 

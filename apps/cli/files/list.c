@@ -2,7 +2,7 @@
 #include "base/format_bytes.h"
 #include "cli/commands.h"
 #include "common/json.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "common/output.h"
 #include "hub/hub.h"
 

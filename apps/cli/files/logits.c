@@ -1,6 +1,6 @@
 /* hearth logits: writes the logits of every position of a list of ids as raw floats. */
 #include "cli/commands.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "file/atomic_writer.h"
 
 #include <stdlib.h>

@@ -8,9 +8,9 @@
 #include "base/hash.h"
 #include "cli/commands.h"
 #include "engine/engine.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "common/storage_info.h"
-#include "measure/limits.h"
+#include "measure/machine/limits.h"
 #include "forward/gpu/gpu.h"
 
 #include <stdlib.h>

@@ -2,12 +2,12 @@
 #ifndef HEARTH_APPS_CLI_MEASURE_BENCH_H
 #define HEARTH_APPS_CLI_MEASURE_BENCH_H
 
-#include "common/options.h"
-#include "common/route_option.h"
+#include "common/options/options.h"
+#include "common/options/route_option.h"
 #include "common/storage_forecast.h"
 #include "measure/compare.h"
 #include "measure/act_trace.h"
-#include "measure/peaks.h"
+#include "measure/machine/peaks.h"
 #include "measure/op_count.h"
 #include "measure/route_trace.h"
 

@@ -5,9 +5,9 @@
 #include "cli/measure/bench.h"
 #include "common/json.h"
 #include "common/output.h"
-#include "common/table.h"
-#include "measure/limits.h"
-#include "measure/machine.h"
+#include "common/terminal/table.h"
+#include "measure/machine/limits.h"
+#include "measure/machine/machine.h"
 #include "base/sample_stats.h"
 
 #include <stdlib.h>

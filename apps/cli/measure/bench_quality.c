@@ -2,7 +2,7 @@
  * with an F16 cache, after the last timed sample, in separate sessions. The figures are those of hearth compare
  * over chunks of the same length. */
 #include "cli/measure/bench.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "engine/engine.h"
 #include "measure/chunks.h"
 

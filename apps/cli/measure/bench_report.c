@@ -1,9 +1,9 @@
 /* Prints the results of hearth bench as text and as JSON. Shares are relative to the medians of the probes
  * taken before the samples. docs/bench.md lists the fields. */
 #include "cli/measure/bench.h"
-#include "common/field_names.h"
+#include "common/options/field_names.h"
 #include "common/output.h"
-#include "common/table.h"
+#include "common/terminal/table.h"
 #include "common/json.h"
 #include "common/placement_info.h"
 #include "common/storage_info.h"

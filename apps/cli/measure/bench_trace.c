@@ -1,6 +1,6 @@
 /* hearth bench --fire: parses the option, and makes the lists for all tokens before anything is timed. */
 #include "cli/measure/bench.h"
-#include "common/option_fields.h"
+#include "common/options/option_fields.h"
 #include "common/output.h"
 #include "engine/engine.h"
 

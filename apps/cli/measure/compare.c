@@ -1,10 +1,10 @@
 /* hearth compare: quality loss of a mode, compared with the model with all neurons, or with another file. */
 #include "measure/compare.h"
-#include "common/table.h"
+#include "common/terminal/table.h"
 
 #include "cli/commands.h"
 #include "common/json.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 
 #include <stdlib.h>
 

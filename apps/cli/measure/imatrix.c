@@ -1,6 +1,6 @@
 /* hearth imatrix: computes an importance matrix over a text, or combines several. */
 #include "cli/commands.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "engine/engine.h"
 #include "file/atomic_writer.h"
 #include "measure/imatrix.h"

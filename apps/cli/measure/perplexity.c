@@ -1,7 +1,7 @@
 /* hearth perplexity: measures how well a model predicts a text. */
 #include "cli/commands.h"
 #include "common/json.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "measure/perplexity.h"
 
 #include <stdlib.h>

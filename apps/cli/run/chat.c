@@ -1,5 +1,5 @@
 /* hearth chat: a conversation. Each turn tokenizes the whole conversation again, and evaluates only the ids
- * that are not in the session. common/line_input.c reads lines, common/word_wrap.c prints answers,
+ * that are not in the session. common/terminal/line_input.c reads lines, common/terminal/word_wrap.c prints answers,
  * chat_commands.c handles lines that begin with a slash. */
 #define _GNU_SOURCE
 #include "cli/run/chat.h"
@@ -9,7 +9,7 @@
 #include "cli/commands.h"
 #include "common/chat_format.h"
 #include "common/input.h"
-#include "common/live_stats.h"
+#include "common/terminal/live_stats.h"
 #include "common/local_time.h"
 
 #include <errno.h>

@@ -3,11 +3,11 @@
 #define HEARTH_APPS_CLI_RUN_CHAT_H
 
 #include "common/buffer.h"
-#include "common/draft_args.h"
-#include "common/line_input.h"
-#include "common/model_args.h"
+#include "common/options/draft_args.h"
+#include "common/terminal/line_input.h"
+#include "common/options/model_args.h"
 #include "common/transcript.h"
-#include "common/word_wrap.h"
+#include "common/terminal/word_wrap.h"
 
 typedef struct chat {
     const args *a;

@@ -2,7 +2,7 @@
 #ifndef HEARTH_APPS_CLI_RUN_RUN_SESSION_H
 #define HEARTH_APPS_CLI_RUN_RUN_SESSION_H
 
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 
 #define SESSION_OPTIONS                                                                                      \
     OPT_FILE("session", 0, "FILE", "go on from a saved session: computes what is new"),                 \

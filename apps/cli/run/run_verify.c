@@ -3,7 +3,7 @@
  * rounded more.) */
 #include "cli/run/run_verify.h"
 
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "measure/compare.h"
 
 /* Percent of positions with the same most likely token, below which a warning is printed. */

@@ -2,7 +2,7 @@
 #ifndef HEARTH_APPS_CLI_RUN_RUN_VERIFY_H
 #define HEARTH_APPS_CLI_RUN_RUN_VERIFY_H
 
-#include "common/options.h"
+#include "common/options/options.h"
 
 #include <hearth/hearth.h>
 

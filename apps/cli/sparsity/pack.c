@@ -2,7 +2,7 @@
 #include "base/format_bytes.h"
 #include "cli/commands.h"
 #include "common/input.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "common/output.h"
 #include "common/output_file.h"
 #include "convert/pack.h"

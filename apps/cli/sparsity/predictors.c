@@ -4,7 +4,7 @@
 #include "common/input.h"
 #include "common/json.h"
 #include "common/output.h"
-#include "common/table.h"
+#include "common/terminal/table.h"
 #include "common/output_file.h"
 #include "convert/predictors.h"
 

@@ -1,10 +1,10 @@
 /* hearth profile: records which neurons are active over a text, their magnitudes, and co-activation. */
 #include "cli/commands.h"
 #include "common/json.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "measure/profile.h"
 #include "measure/chunks.h"
-#include "common/table.h"
+#include "common/terminal/table.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "cli/sparsity/study_report.h"
 #include "cli/commands.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "common/text_file.h"
 #include "engine/engine.h"
 #include "measure/chunks.h"

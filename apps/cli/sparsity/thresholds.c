@@ -1,10 +1,10 @@
 /* hearth thresholds: calibrates how large an activation must be for its neuron to be computed. */
 #include "cli/commands.h"
-#include "common/model_args.h"
+#include "common/options/model_args.h"
 #include "file/atomic_writer.h"
 #include "measure/thresholds.h"
 #include "measure/chunks.h"
-#include "common/table.h"
+#include "common/terminal/table.h"
 
 #include <stdlib.h>
 #include <string.h>

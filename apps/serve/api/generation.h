@@ -8,7 +8,7 @@
 #include "serve/api/logprobs.h"
 #include "serve/api/prompts.h"
 #include "serve/api/response_format.h"
-#include "serve/api/response_store.h"
+#include "serve/api/openai/response_store.h"
 #include "serve/endpoints.h"
 #include "text/stops.h"
 

@@ -51,7 +51,7 @@ static uint64_t attend_work(const hth_recorder *r, const hth_layer *l)
     return work_of_attention(r->g, l, r->n_position);
 }
 
-/* Bytes of shared memory that attn uses (shaders/attn.comp): queries, weights, parts of scores or maxima; sums,
+/* Bytes of shared memory that attn uses (shaders/values/attn.comp): queries, weights, parts of scores or maxima; sums,
  * totals and merging factors of each head; pages. */
 static uint32_t attn_shared_bytes(uint32_t d_head, uint32_t n_group, uint32_t n_tok, uint32_t local)
 {

@@ -196,7 +196,7 @@ enum {
     HTH_ATTN_N_CONST
 }; /* SHARED: n_head / n_head_kv */
 enum { HTH_ATTN_GROUP_HEADS = 4, HTH_ATTN_MAX_GROUPS = 2 }; /* heads of a group; groups of a token at a time */
-/* Groups of heads that a workgroup computes at a time, as shaders/attn.comp divides them. */
+/* Groups of heads that a workgroup computes at a time, as shaders/values/attn.comp divides them. */
 static inline uint32_t hth_attn_groups(uint32_t shared, uint32_t n_tok)
 {
     uint32_t all = (shared + HTH_ATTN_GROUP_HEADS - 1) / HTH_ATTN_GROUP_HEADS;

@@ -4,7 +4,7 @@
 #define HTH_KERNELS_AXPY_AXPY_AVX512_H
 
 #include "kernels/axpy/axpy_x86.h"
-#include "kernels/quant/x86_512.h"
+#include "kernels/quant/x86/x86_512.h"
 
 /* For rows of Q4_0 with 4096 outputs, 18 KiB are in flight, less than the L1 cache holds. */
 enum { AXPY_ROWS = 8, AXPY_PREFETCH_DIST = 8 };

@@ -2,7 +2,7 @@
 #ifndef HTH_KERNELS_AXPY_AXPY_X86_H
 #define HTH_KERNELS_AXPY_AXPY_X86_H
 
-#include "kernels/quant/x86.h"
+#include "kernels/quant/x86/x86.h"
 
 HTH_INLINE void store_256(void *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
 

@@ -1,6 +1,6 @@
 /* Operations that unpack the blocks of panels with AVX2: eight of the sixteen rows at once. quant/TYPE/panel.h
  * uses these names at every ISA level. */
-#include "kernels/quant/x86_256.h"
+#include "kernels/quant/x86/x86_256.h"
 
 enum { SIGNED_OFFSET = 0 };
 

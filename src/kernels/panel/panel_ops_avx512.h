@@ -1,7 +1,7 @@
 /* Operations that unpack the blocks of panels with AVX-512 (VBMI): all sixteen rows at once. quant/TYPE/panel.h
  * uses these names at every ISA level. Signed weights are made unsigned by adding 128, as the dot product
  * needs. */
-#include "kernels/quant/x86_512.h"
+#include "kernels/quant/x86/x86_512.h"
 
 enum { SIGNED_OFFSET = 128 };
 

@@ -38,7 +38,7 @@ HTH_INLINE int nibble_at(const uint8_t *p, int i) { return p[i / 2] >> 4 * (i % 
 
 #if defined(HTH_LEVEL_AVX2) || defined(HTH_LEVEL_AVX512)
 #define GRID_X86
-#include "kernels/quant/grid_x86.h"
+#include "kernels/quant/x86/grid_x86.h"
 #endif
 
 #endif

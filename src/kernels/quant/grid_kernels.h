@@ -27,9 +27,9 @@ static void read_block(const uint8_t *p, block *k)
 #endif
 
 #if defined(HTH_LEVEL_AVX2)
-#include "kernels/quant/grid_avx2.h"
+#include "kernels/quant/x86/grid_avx2.h"
 #elif defined(HTH_LEVEL_AVX512)
-#include "kernels/quant/grid_avx512.h"
+#include "kernels/quant/x86/grid_avx512.h"
 #elif defined(HTH_LEVEL_NEON) || defined(HTH_LEVEL_DOTPROD)
 #include "kernels/quant/grid_neon.h"
 #endif

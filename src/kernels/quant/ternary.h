@@ -13,12 +13,12 @@ HTH_INLINE block unpack(const uint8_t *p)
 #include "kernels/quant/arm_wide.h"
 #else
 #ifdef HTH_LEVEL_AVX2
-#include "kernels/quant/x86_256.h"
+#include "kernels/quant/x86/x86_256.h"
 #else
-#include "kernels/quant/x86_512.h"
+#include "kernels/quant/x86/x86_512.h"
 #endif
 #include "kernels/quant/rows_loop.h"
-#include "kernels/quant/x86_wide.h"
+#include "kernels/quant/x86/x86_wide.h"
 
 HTH_INLINE block unpack(const uint8_t *p) { return (block){.p = p}; }
 

@@ -1,7 +1,7 @@
 /* 8-bit quantisation of activations (docs/arithmetic.md, R1 and R2) with AVX-512: the reciprocals of sixteen
  * blocks are one vector. dispatch.c calls it after vector_avx512.c, whose common version it replaces; the bits
  * are the same. */
-#include "kernels/quant/x86_512.h"
+#include "kernels/quant/x86/x86_512.h"
 
 enum { N_TOGETHER = 16 /* blocks */, N_LANE = 16 };
 

@@ -2,7 +2,7 @@
  * command. */
 #include "support/device/submissions.h"
 
-#include "base/cpu.h"
+#include "base/system/cpu.h"
 #include "device/device_int.h"
 #include "forward/gpu/gpu_int.h"
 #include "support/device/hybrid.h"

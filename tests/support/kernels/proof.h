@@ -3,7 +3,7 @@
 #ifndef HEARTH_TESTS_SUPPORT_KERNELS_PROOF_H
 #define HEARTH_TESTS_SUPPORT_KERNELS_PROOF_H
 
-#include "base/cpu.h"
+#include "base/system/cpu.h"
 #include "kernels/kernels.h"
 #include "support/test.h"
 

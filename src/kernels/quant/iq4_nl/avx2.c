@@ -30,11 +30,11 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 HTH_INLINE __m256i block_weights(const group *g, int i) { return g->w[i]; }
 
-#include "kernels/quant/x86_256_signed.h"
+#include "kernels/quant/x86/x86_256_signed.h"
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
 {
     signed_pairs(block_bytes(a), block_bytes(b), w);
 }
 
-#include "kernels/quant/x86_blocks_32.h"
+#include "kernels/quant/x86/x86_blocks_32.h"

@@ -3,7 +3,7 @@
 enum { BLOCK_SIZE = 18, PAIR_SHIFT = -1 };
 
 #include "kernels/quant/blocks.h"
-#include "kernels/quant/x86_512_large.h"
+#include "kernels/quant/x86/x86_512_large.h"
 
 HTH_INLINE __m128i table(void) { return _mm_xor_si128(load_128(hth_iq4_values), _mm_set1_epi8((char)0x80)); }
 
@@ -29,4 +29,4 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
     value_pairs(a + 2, b + 2, hth_iq4_values, w);
 }
 
-#include "kernels/quant/x86_blocks_32.h"
+#include "kernels/quant/x86/x86_blocks_32.h"

@@ -1,7 +1,7 @@
 /* Rows of IQ4_XS with AVX2: nibbles are indices into a table of signed values, which fits one register. */
 #define HAS_MINIMUM 0
 #include "kernels/quant/blocks.h"
-#include "kernels/quant/x86_wide.h"
+#include "kernels/quant/x86/x86_wide.h"
 
 enum { BLOCK_SIZE = 136, SCALE_AT = 0, OFFSET_SHIFT = -1, SIGNED_WEIGHTS = 1, NIBBLES_AT = 0 };
 
@@ -21,4 +21,4 @@ HTH_INLINE __m256i products(__m256i w, __m256i q)
     return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
 }
 
-#include "kernels/quant/x86_blocks_256.h"
+#include "kernels/quant/x86/x86_blocks_256.h"

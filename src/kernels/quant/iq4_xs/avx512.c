@@ -5,7 +5,7 @@ enum { BLOCK_SIZE = 136, SCALE_AT = 0, OFFSET_SHIFT = 7, SUMS_FIT_16 = 0 };
 
 #include "kernels/quant/blocks.h"
 #include "kernels/axpy/axpy_avx512.h"
-#include "kernels/quant/x86_wide.h"
+#include "kernels/quant/x86/x86_wide.h"
 
 HTH_INLINE block unpack(const uint8_t *p) { return (block){p, iq4_xs_scales(p)}; }
 
@@ -25,4 +25,4 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m512i w[4]
     value_pairs(a + 24 + 32 * i, b + 24 + 32 * i, hth_iq4_values, w + 2);
 }
 
-#include "kernels/quant/x86_blocks_256.h"
+#include "kernels/quant/x86/x86_blocks_256.h"

@@ -4,7 +4,7 @@
 enum { BLOCK_SIZE = 17, OFFSET_SHIFT = 4, PAIR_SHIFT = -1 };
 
 #include "kernels/quant/blocks.h"
-#include "kernels/quant/x86_256_small.h"
+#include "kernels/quant/x86/x86_256_small.h"
 
 HTH_INLINE __m256 block_scales(const uint8_t *p)
 {
@@ -28,4 +28,4 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
     signed_pairs(_mm256_shuffle_epi8(values, nibbles(a + 1)), _mm256_shuffle_epi8(values, nibbles(b + 1)), w);
 }
 
-#include "kernels/quant/x86_blocks_32.h"
+#include "kernels/quant/x86/x86_blocks_32.h"

@@ -4,7 +4,7 @@
 enum { BLOCK_SIZE = 17, OFFSET_SHIFT = 4, PAIR_SHIFT = -1 };
 
 #include "kernels/quant/blocks.h"
-#include "kernels/quant/x86_512_small.h"
+#include "kernels/quant/x86/x86_512_small.h"
 
 HTH_INLINE __m128i table(void) { return _mm_add_epi8(load_128(hth_mxfp4_values), _mm_set1_epi8(16)); }
 
@@ -31,4 +31,4 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
     value_pairs(a + 1, b + 1, hth_mxfp4_values, w);
 }
 
-#include "kernels/quant/x86_blocks_32.h"
+#include "kernels/quant/x86/x86_blocks_32.h"

@@ -54,9 +54,9 @@ static void unpack(const uint8_t *row, size_t n_col, float *x)
 
 #if defined(HTH_LEVEL_AVX2) || defined(HTH_LEVEL_AVX512)
 #ifdef HTH_LEVEL_AVX2
-#include "kernels/quant/x86_256.h"
+#include "kernels/quant/x86/x86_256.h"
 #else
-#include "kernels/quant/x86_512.h"
+#include "kernels/quant/x86/x86_512.h"
 #endif
 
 /* The eight scales at p and in the next block (hth_nvfp4_scale). Numbers without an implicit bit are computed with

@@ -1,6 +1,6 @@
 /* Rows of Q2_K with AVX2: a byte holds four weights of two bits, which are 32 weights apart. */
 #define HAS_MINIMUM 1
-#include "kernels/quant/x86_wide.h"
+#include "kernels/quant/x86/x86_wide.h"
 
 enum { BLOCK_SIZE = 84, SCALE_AT = 80, MINIMUM_AT = 82, OFFSET_SHIFT = -1, SIGNED_WEIGHTS = 0, NIBBLES_AT = 0 };
 
@@ -19,4 +19,4 @@ HTH_INLINE __m256i weights(const block *k, int i)
 
 HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(w, q); }
 
-#include "kernels/quant/x86_blocks_256.h"
+#include "kernels/quant/x86/x86_blocks_256.h"

@@ -3,7 +3,7 @@
 enum { BLOCK_SIZE = 84, SCALE_AT = 80, MINIMUM_AT = 82, OFFSET_SHIFT = -1, SUMS_FIT_16 = 1 };
 
 #include "kernels/axpy/axpy_avx512.h"
-#include "kernels/quant/x86_wide.h"
+#include "kernels/quant/x86/x86_wide.h"
 
 HTH_INLINE block unpack(const uint8_t *p)
 {
@@ -19,4 +19,4 @@ HTH_INLINE __m512i weights(const block *k, int i)
     return _mm512_and_si512(bits, _mm512_set1_epi8(3));
 }
 
-#include "kernels/quant/x86_blocks_256.h"
+#include "kernels/quant/x86/x86_blocks_256.h"

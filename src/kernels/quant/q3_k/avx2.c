@@ -2,7 +2,7 @@
  * activations subtract the offset 4. */
 #define HAS_MINIMUM 0
 #define HIGH_BITS __m256i
-#include "kernels/quant/x86_wide.h"
+#include "kernels/quant/x86/x86_wide.h"
 
 enum { BLOCK_SIZE = 110, SCALE_AT = 108, OFFSET_SHIFT = 2, SIGNED_WEIGHTS = 0, NIBBLES_AT = 0 };
 
@@ -19,4 +19,4 @@ HTH_INLINE __m256i weights(const block *k, int i)
 HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(w, q); }
 
 #define ROWS_FOR_ONE_TOKEN /* faster than panels */
-#include "kernels/quant/x86_blocks_256.h"
+#include "kernels/quant/x86/x86_blocks_256.h"

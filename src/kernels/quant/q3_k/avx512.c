@@ -5,7 +5,7 @@ enum { BLOCK_SIZE = 110, SCALE_AT = 108, OFFSET_SHIFT = 2, SUMS_FIT_16 = 1 };
 
 #include "kernels/axpy/axpy_avx512.h"
 #define HIGH_BITS __m512i
-#include "kernels/quant/x86_wide.h"
+#include "kernels/quant/x86/x86_wide.h"
 
 HTH_INLINE block unpack(const uint8_t *p) { return (block){p, twice_256(p), q3_k_scales(p + 94)}; }
 
@@ -17,4 +17,4 @@ HTH_INLINE __m512i weights(const block *k, int i)
     return or_and(_mm512_and_si512(bits, _mm512_set1_epi8(3)), third, _mm512_set1_epi8(4));
 }
 
-#include "kernels/quant/x86_blocks_256.h"
+#include "kernels/quant/x86/x86_blocks_256.h"

@@ -3,7 +3,7 @@
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 18, OFFSET_SHIFT = 3, PAIR_SHIFT = 3 };
 
-#include "kernels/quant/x86_256_small.h"
+#include "kernels/quant/x86/x86_256_small.h"
 
 HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p, BLOCK_SIZE); }
 
@@ -16,4 +16,4 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4]) { nibble_pairs(a + 2, b + 2, w); }
 
-#include "kernels/quant/x86_blocks_32.h"
+#include "kernels/quant/x86/x86_blocks_32.h"

@@ -2,7 +2,7 @@
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 18, OFFSET_SHIFT = 3, PAIR_SHIFT = 3 };
 
-#include "kernels/quant/x86_512_small.h"
+#include "kernels/quant/x86/x86_512_small.h"
 
 HTH_INLINE group unpack(const uint8_t *p)
 {
@@ -16,4 +16,4 @@ HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p); }
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2]) { nibble_pairs(a + 2, b + 2, w); }
 
-#include "kernels/quant/x86_blocks_32.h"
+#include "kernels/quant/x86/x86_blocks_32.h"

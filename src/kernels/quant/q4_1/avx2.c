@@ -3,7 +3,7 @@
 #define HAS_MINIMUM 1
 enum { BLOCK_SIZE = 20, OFFSET_SHIFT = -1, PAIR_SHIFT = -1 };
 
-#include "kernels/quant/x86_256_small.h"
+#include "kernels/quant/x86/x86_256_small.h"
 
 HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p, BLOCK_SIZE); }
 HTH_INLINE __m256 block_minima(const uint8_t *p) { return scales(p + 2, BLOCK_SIZE); }
@@ -17,4 +17,4 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4]) { nibble_pairs(a + 4, b + 4, w); }
 
-#include "kernels/quant/x86_blocks_32.h"
+#include "kernels/quant/x86/x86_blocks_32.h"

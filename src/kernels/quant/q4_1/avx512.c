@@ -2,7 +2,7 @@
 #define HAS_MINIMUM 1
 enum { BLOCK_SIZE = 20, OFFSET_SHIFT = -1, PAIR_SHIFT = -1 };
 
-#include "kernels/quant/x86_512_small.h"
+#include "kernels/quant/x86/x86_512_small.h"
 
 HTH_INLINE group unpack(const uint8_t *p)
 {
@@ -17,4 +17,4 @@ HTH_INLINE __m256 block_minima(const uint8_t *p) { return eight_halves(p, 2, BLO
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2]) { nibble_pairs(a + 4, b + 4, w); }
 
-#include "kernels/quant/x86_blocks_32.h"
+#include "kernels/quant/x86/x86_blocks_32.h"

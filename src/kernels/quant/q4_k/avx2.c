@@ -1,6 +1,6 @@
 /* Rows of Q4_K with AVX2: nibbles, 32 low ones before 32 high ones. */
 #define HAS_MINIMUM 1
-#include "kernels/quant/x86_wide.h"
+#include "kernels/quant/x86/x86_wide.h"
 
 enum { BLOCK_SIZE = 144, SCALE_AT = 0, MINIMUM_AT = 2, OFFSET_SHIFT = -1, SIGNED_WEIGHTS = 0, NIBBLES_AT = 16 };
 
@@ -20,4 +20,4 @@ HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(
 
 #define SCALES_OF_32
 
-#include "kernels/quant/x86_blocks_256.h"
+#include "kernels/quant/x86/x86_blocks_256.h"

@@ -3,7 +3,7 @@
 enum { BLOCK_SIZE = 144, SCALE_AT = 0, MINIMUM_AT = 2, OFFSET_SHIFT = -1, SUMS_FIT_16 = 1 };
 
 #include "kernels/axpy/axpy_avx512.h"
-#include "kernels/quant/x86_wide.h"
+#include "kernels/quant/x86/x86_wide.h"
 
 HTH_INLINE block unpack(const uint8_t *p)
 {
@@ -29,4 +29,4 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m512i w[4]
     }
 }
 
-#include "kernels/quant/x86_blocks_256.h"
+#include "kernels/quant/x86/x86_blocks_256.h"

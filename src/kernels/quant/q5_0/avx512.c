@@ -2,7 +2,7 @@
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 22, OFFSET_SHIFT = 4, PAIR_SHIFT = 4 };
 
-#include "kernels/quant/x86_512_small.h"
+#include "kernels/quant/x86/x86_512_small.h"
 
 HTH_INLINE group unpack(const uint8_t *p)
 {
@@ -21,4 +21,4 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
     unsigned_pairs(_mm512_mask_add_epi8(both, first | second << 32, both, _mm512_set1_epi8(16)), w);
 }
 
-#include "kernels/quant/x86_blocks_32.h"
+#include "kernels/quant/x86/x86_blocks_32.h"

@@ -1,7 +1,7 @@
 /* Rows of Q5_K with AVX2: nibbles as in Q4_K, and a fifth bit from bytes that hold eight. */
 #define HAS_MINIMUM 1
 #define HIGH_BITS __m256i
-#include "kernels/quant/x86_wide.h"
+#include "kernels/quant/x86/x86_wide.h"
 
 enum { BLOCK_SIZE = 176, SCALE_AT = 0, MINIMUM_AT = 2, OFFSET_SHIFT = -1, SIGNED_WEIGHTS = 0, NIBBLES_AT = 0 };
 
@@ -23,4 +23,4 @@ HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(
 
 #define SCALES_OF_32
 
-#include "kernels/quant/x86_blocks_256.h"
+#include "kernels/quant/x86/x86_blocks_256.h"

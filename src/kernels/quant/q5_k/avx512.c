@@ -4,7 +4,7 @@ enum { BLOCK_SIZE = 176, SCALE_AT = 0, MINIMUM_AT = 2, OFFSET_SHIFT = -1, SUMS_F
 
 #include "kernels/axpy/axpy_avx512.h"
 #define HIGH_BITS __m512i
-#include "kernels/quant/x86_wide.h"
+#include "kernels/quant/x86/x86_wide.h"
 
 HTH_INLINE block unpack(const uint8_t *p)
 {
@@ -20,4 +20,4 @@ HTH_INLINE __m512i weights(const block *k, int i)
 }
 
 #define SCALES_OF_32
-#include "kernels/quant/x86_blocks_256.h"
+#include "kernels/quant/x86/x86_blocks_256.h"

@@ -1,6 +1,6 @@
 /* Rows of Q6_K with AVX2: nibbles and two bits above each. The sums of the activations subtract the offset 32. */
 #define HAS_MINIMUM 0
-#include "kernels/quant/x86_wide.h"
+#include "kernels/quant/x86/x86_wide.h"
 
 enum { BLOCK_SIZE = 210, SCALE_AT = 208, OFFSET_SHIFT = 5, SIGNED_WEIGHTS = 0, NIBBLES_AT = 0 };
 
@@ -18,4 +18,4 @@ HTH_INLINE __m256i weights(const block *k, int i)
 HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(w, q); }
 
 #define ROWS_FOR_ONE_TOKEN /* faster than panels */
-#include "kernels/quant/x86_blocks_256.h"
+#include "kernels/quant/x86/x86_blocks_256.h"

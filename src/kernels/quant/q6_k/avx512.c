@@ -4,7 +4,7 @@
 enum { BLOCK_SIZE = 210, SCALE_AT = 208, OFFSET_SHIFT = 5, SUMS_FIT_16 = 1 };
 
 #include "kernels/axpy/axpy_avx512.h"
-#include "kernels/quant/x86_wide.h"
+#include "kernels/quant/x86/x86_wide.h"
 
 HTH_INLINE block unpack(const uint8_t *p) { return (block){p, _mm256_cvtepi8_epi16(load_128(p + 192))}; }
 
@@ -16,4 +16,4 @@ HTH_INLINE __m512i weights(const block *k, int i)
     return or_and(low, bits, _mm512_set1_epi8(0x30));
 }
 
-#include "kernels/quant/x86_blocks_256.h"
+#include "kernels/quant/x86/x86_blocks_256.h"

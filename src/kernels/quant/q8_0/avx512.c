@@ -2,7 +2,7 @@
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 34, PAIR_SHIFT = -1 };
 
-#include "kernels/quant/x86_512_large.h"
+#include "kernels/quant/x86/x86_512_large.h"
 
 HTH_INLINE __m512i two_blocks(const uint8_t *p)
 {
@@ -22,4 +22,4 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
     signed_pairs(_mm512_inserti64x4(_mm512_castsi256_si512(load_256(a + 2)), load_256(b + 2), 1), w);
 }
 
-#include "kernels/quant/x86_blocks_32.h"
+#include "kernels/quant/x86/x86_blocks_32.h"

@@ -26,7 +26,7 @@ static void read_block(const uint8_t *p, block *k)
 #endif
 
 #ifdef HTH_LEVEL_AVX2 /* with AVX-512 too: wider registers are no faster */
-#include "kernels/quant/x86.h"
+#include "kernels/quant/x86/x86.h"
 
 /* x times 3^n, modulo 256. */
 HTH_INLINE __m256i times_power(__m256i x, int n)

@@ -17,7 +17,7 @@ static void read_block(const uint8_t *p, block *k)
 #endif
 
 #if defined(HTH_LEVEL_AVX2)
-#include "kernels/quant/x86_256.h"
+#include "kernels/quant/x86/x86_256.h"
 
 HTH_INLINE __m256i plus_one(const uint8_t *p, int i)
 {
@@ -26,7 +26,7 @@ HTH_INLINE __m256i plus_one(const uint8_t *p, int i)
 
 #include "kernels/quant/ternary.h"
 #elif defined(HTH_LEVEL_AVX512)
-#include "kernels/quant/x86_512.h"
+#include "kernels/quant/x86/x86_512.h"
 
 HTH_INLINE __m512i plus_one(const uint8_t *p, int i)
 {
