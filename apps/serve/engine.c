@@ -134,11 +134,11 @@ static void wake(void *user) { exchange_wake(user); }
 
 static void close_helpers(engine *e)
 {
-    response_store_close(e->responses);
-    e->responses = NULL;
     worker_close(e->worker);
     worker_close(e->reader);
     e->worker = e->reader = NULL;
+    response_store_close(e->responses); /* jobs of the workers use it */
+    e->responses = NULL;
 }
 
 bool engine_start(engine *e)

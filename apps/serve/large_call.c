@@ -1,5 +1,5 @@
-/* The list of calls that the worker has. Its entries are apart from the calls: the network thread frees a call as soon as it
- * has ended, also on the worker's thread. */
+/* The list of calls that the worker has. Its entries are apart from the calls: the network thread frees a
+ * call as soon as it has ended, also on the worker's thread. */
 #include "serve/large_call.h"
 
 #include <stdlib.h>

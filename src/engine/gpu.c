@@ -24,7 +24,8 @@ static bool find_device(const hearth_model *m, char name[32])
     hth_device_list(found, HTH_MAX_DEVICE, &n, note);
     size_t i = hth_device_best(found, n);
     if (i == n)
-        i = hth_placement_find_integrated(found, n, &m->kernels, m->n_thread, m->model->layers[0].ffn.up.type);
+        i = hth_placement_find_integrated(found, n, &m->kernels, m->n_thread,
+                                          m->model->layers[0].ffn.up.type);
     if (i < n) snprintf(name, 32, "vulkan:%zu", i);
     return i < n;
 }
@@ -53,10 +54,12 @@ static void name_devices(hearth_model *m)
     for (const hth_gpu *g = m->gpu; g && n < size; g = hth_gpu_next(g)) {
         const hth_offload_params *p = hth_gpu_get_params(g);
         const char *between = g == m->gpu ? "" : hth_gpu_next(g) ? ", " : " and ";
-        int more = snprintf(to + n, size - n, "%s%s", between, m->devices[hth_engine_device_of(m, g)].info->name);
+        int more =
+            snprintf(to + n, size - n, "%s%s", between, m->devices[hth_engine_device_of(m, g)].info->name);
         n += more > 0 ? (size_t)more : 0;
         if (!hth_gpu_next(m->gpu) || n >= size) continue;
-        if (p->end_layer - p->first_layer == 1) more = snprintf(to + n, size - n, " (layer %u)", p->first_layer);
+        if (p->end_layer - p->first_layer == 1)
+            more = snprintf(to + n, size - n, " (layer %u)", p->first_layer);
         else more = snprintf(to + n, size - n, " (layers %u to %u)", p->first_layer, p->end_layer - 1);
         n += more > 0 ? (size_t)more : 0;
     }
@@ -80,6 +83,14 @@ const char *hth_engine_gpu_status(const hearth_model *m)
 
 /* ---- placement ---------------------------------------------------------------------------------------- */
 
+/* Rows on a device of a matrix of an operation whose layer is there: the first ones. */
+static uint64_t rows_of_op(const hth_model *model, const hth_offload_params *params, const hth_op *op,
+                           const hth_matrix *w)
+{
+    const hth_ffn *f = op->kind == HTH_OP_FFN ? &model->layers[op->layer].ffn : NULL;
+    return f && w != &f->down ? params->n_hot[op->layer] : w->n_row;
+}
+
 /* Number of rows of a matrix on a device with these offload parameters. The CPU has the rows after them. */
 static uint64_t rows_of_part(const hth_model *model, const hth_offload_params *params, const hth_matrix *w)
 {
@@ -90,7 +101,7 @@ static uint64_t rows_of_part(const hth_model *model, const hth_offload_params *p
         const hth_op_weights weights = hth_op_weights_of(model, op);
         const hth_ffn *f = op->kind == HTH_OP_FFN ? &model->layers[op->layer].ffn : NULL;
         for (uint32_t k = 0; k < weights.n; k++)
-            if (w == weights.matrix[k]) return f && w != &f->down ? params->n_hot[op->layer] : w->n_row;
+            if (w == weights.matrix[k]) return rows_of_op(model, params, op, w);
         if (f && (w == &f->predictor.in || w == &f->predictor.out)) return w->n_row;
     }
     return 0;
@@ -105,17 +116,29 @@ uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
     return n;
 }
 
+/* The part of the chain that has an operation; NULL: the CPU has it. */
+static const hth_offload_params *params_of_op(const hearth_model *m, const hth_op *op)
+{
+    for (const hth_gpu *g = m->lost ? NULL : m->gpu; g; g = hth_gpu_next(g)) {
+        const hth_offload_params *p = hth_gpu_get_params(g);
+        bool has_it = op->layer < m->model->hparams.n_layer
+                          ? op->layer >= p->first_layer && op->layer < p->end_layer
+                          : p->head;
+        if (has_it) return p;
+    }
+    return NULL;
+}
+
 double hth_engine_product_share(const hearth_model *m)
 {
     const hth_program *p = m->model->program;
-    bool has_head = m->gpu && !m->lost && hth_gpu_has_head(m->gpu);
     double on_device = 0.0, all = 0.0;
-    for (uint32_t i = 0; i < p->n_op; i++) {
+    for (uint32_t i = p->first_of_layer[0]; m->gpu && i < p->n_op; i++) {
         const hth_op_weights weights = hth_op_weights_of(m->model, &p->ops[i]);
-        bool is_head = i >= p->output_norm;
+        const hth_offload_params *params = params_of_op(m, &p->ops[i]);
         for (uint32_t k = 0; k < weights.n; k++) {
             const hth_matrix *w = weights.matrix[k];
-            uint64_t n = !is_head ? hth_engine_first_row(m, w) : has_head ? w->n_row : 0;
+            uint64_t n = params ? rows_of_op(m->model, params, &p->ops[i], w) : 0;
             on_device += (double)n * (double)w->row_size, all += (double)w->n_row * (double)w->row_size;
         }
     }
@@ -303,7 +326,7 @@ static void keep_params(hearth_model *m, const hth_placement_builder *c)
 /* Opens the parts on devices. A device may have less memory than it reports: on failure retries with a tenth less than
  * what was reached, a few times, then leaves all to the CPU. */
 static hearth_status open_or_shrink(hearth_model *m, hth_placement_builder *c,
-                                const hearth_model_options *options, bool quiet, hearth_error *err)
+                                    const hearth_model_options *options, bool quiet, hearth_error *err)
 {
     enum { TRIES = 4 };
     hearth_error why = {0};
@@ -391,7 +414,8 @@ static bool is_asked_for(const hearth_gpu_options *o)
 {
     bool limits = o->vram > 0;
     for (int i = 0; i < HEARTH_MAX_GPU; i++) limits |= o->vrams[i] > 0;
-    return strcmp(o->device, "auto") != 0 || limits || o->bit_exact || hth_placement_arg_is_path(o->placement);
+    return strcmp(o->device, "auto") != 0 || limits || o->bit_exact ||
+           hth_placement_arg_is_path(o->placement);
 }
 
 /* Warns if a requested placement is not used. */

@@ -268,7 +268,7 @@ static void mark(hearth_model *m, uint32_t first_item, uint32_t n)
     m->n_streamed -= n;
 }
 
-void hth_engine_find_elsewhere(hearth_model *m, const hth_ffn_pieces *pieces, const hth_ffn_bundles *bundles)
+void hth_engine_find_on_device(hearth_model *m, const hth_ffn_pieces *pieces, const hth_ffn_bundles *bundles)
 {
     const hth_gpu *there = m->lost ? NULL : m->gpu;
     memset(m->on_device, 0, m->n_item);
@@ -284,12 +284,12 @@ void hth_engine_find_elsewhere(hearth_model *m, const hth_ffn_pieces *pieces, co
     }
 }
 
-static hearth_status mark_elsewhere(hearth_model *m, item_list *list, hearth_error *err)
+static hearth_status mark_on_device(hearth_model *m, item_list *list, hearth_error *err)
 {
     m->on_device = hth_arena_alloc(&m->streamed_tables, list->n, 1, 16);
     if (!m->on_device) return hth_fail_memory(err, list->n, "items of a store");
     m->n_item = list->n;
-    hth_engine_find_elsewhere(m, list->pieces, list->bundles);
+    hth_engine_find_on_device(m, list->pieces, list->bundles);
     for (uint32_t i = 0; i < list->n; i++) list->items[i].on_device = m->on_device[i];
     return HEARTH_OK;
 }
@@ -316,5 +316,5 @@ hearth_status hth_engine_list_items(hearth_model *m, item_list *list, hearth_err
 {
     find_tables(m);
     hearth_status st = make_items(m, list, err);
-    return st == HEARTH_OK ? mark_elsewhere(m, list, err) : st;
+    return st == HEARTH_OK ? mark_on_device(m, list, err) : st;
 }

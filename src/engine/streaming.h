@@ -9,7 +9,7 @@
  * (m->streamed.tables). The caller frees list->items and list->sums, also on failure. MEMORY, IO. */
 hearth_status hth_engine_list_items(hearth_model *m, hth_weight_items *list, hearth_error *err);
 /* After a change of what lies on the device. pieces, bundles: NULL: none are streamed. */
-void hth_engine_find_elsewhere(hearth_model *m, const hth_ffn_pieces *pieces, const hth_ffn_bundles *bundles);
+void hth_engine_find_on_device(hearth_model *m, const hth_ffn_pieces *pieces, const hth_ffn_bundles *bundles);
 /* Whether experts are streamed; else dense networks, in bundles or in pieces. */
 bool hth_engine_streams_experts(const hearth_model *m);
 bool hth_engine_streams_bundles(const hearth_model *m);

@@ -1,5 +1,5 @@
-/* HEADS and ATTEND of softmax attention. A work unit is a group of tokens at one KV head; in long contexts, one split of
- * its positions. A token's bits depend only on the positions that it sees. */
+/* HEADS and ATTEND of softmax attention. A work unit is a group of tokens at one KV head; in long
+ * contexts, one split of its positions. A token's bits depend only on the positions that it sees. */
 #include "forward/forward_int.h"
 
 #include "kernels/vector/math.h"
@@ -38,7 +38,6 @@ void hth_fwd_group(hth_step *s)
 
 typedef struct attention_job {
     const hth_step *s;
-    const hth_op *op;
     const hth_attention *attn;
     const float *q;              /* [n_tok][n_head][d_head] */
     float *y;                    /* its shape */
@@ -190,8 +189,8 @@ static uint32_t first_position(const hth_attention *a, const hth_batch_token *to
 /* Query heads that read a KV head. */
 static uint32_t n_shared_of(const attention_job *job) { return job->attn->n_head / job->attn->n_head_kv; }
 
-/* Query heads of a unit, all of one KV head. Few tokens are divided further, for all threads: latent attention has one
- * KV head. */
+/* Query heads of a unit, all of one KV head. Few tokens are divided further, for all threads: latent
+ * attention has one KV head. */
 static uint32_t n_head_of_unit(const attention_job *job)
 {
     uint32_t n = n_shared_of(job);
@@ -329,7 +328,7 @@ static void attend_all(attention_job *job)
     }
 }
 
-/* Queues of all tokens; latent attention has made its queries since HEADS. */
+/* Queries of a token; latent attention has made its queries since HEADS. */
 static void quantize_row(void *arg, size_t t, uint32_t i_thread)
 {
     const attention_job *job = arg;
@@ -342,7 +341,7 @@ hearth_status hth_fwd_attend(hth_step *s, const hth_op *op, hearth_error *err)
 {
     const hth_attention *a = attention_of(s, op);
     attention_job job = {
-        .s = s, .op = op, .attn = a, .q = hth_fwd_row(s, op->in[0], 0), .y = hth_fwd_row(s, op->out[0], 0)};
+        .s = s, .attn = a, .q = hth_fwd_row(s, op->in[0], 0), .y = hth_fwd_row(s, op->out[0], 0)};
     hth_mixer_kind kind = s->model->layers[op->layer].mixer;
     if (kind == HTH_MIXER_COMPRESSED) return hth_fwd_attend_compressed(s, op, err);
     if (kind == HTH_MIXER_LATENT) hth_pool_add(s->pool, quantize_row, &job, sizeof job, s->n_tok);

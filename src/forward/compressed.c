@@ -1,5 +1,6 @@
-/* HEADS, COMPRESS and ATTEND of compressed attention (hth_compressed): each token attends to the positions of its window and to the complete blocks of
- * earlier positions, with one softmax over both. A block is a key and a value, which the token that completes it stores. */
+/* HEADS, COMPRESS and ATTEND of compressed attention (hth_compressed): each token attends to the positions
+ * of its window and to the complete blocks of earlier positions, with one softmax over both. A block is a
+ * key and a value, which the token that completes it stores. */
 #include "forward/forward_int.h"
 
 #include "kernels/vector/math.h"
@@ -22,7 +23,7 @@ size_t hth_fwd_compressed_scratch(const hth_hparams *h)
     return 2 * (size_t)h->d_head + 2 * (size_t)hth_fwd_max_pair(h);
 }
 
-/* ---- queries and keys ----------------------------------------------------------------------------------------- */
+/* ---- queries and keys ---------------------------------------------------------------------------------- */
 
 /* Rotates the last values of a head. */
 static void rotate(const hth_step *s, float *x, const float *cosine, const float *sine)
@@ -60,7 +61,7 @@ static void prepare_token(void *arg, size_t t, uint32_t i_thread)
         hth_fwd_quantize_queries(s, q - t * a->n_head * d, a->n_head * d, t);
 }
 
-/* ---- blocks --------------------------------------------------------------------------------------------------- */
+/* ---- blocks -------------------------------------------------------------------------------------------- */
 
 /* What a block is made of so far (hth_compressed_state): [d] each. sum 0: nothing. */
 typedef struct partial_block {
@@ -141,7 +142,7 @@ static void compress_run(void *arg, size_t i_run, uint32_t i_thread)
     }
 }
 
-/* ---- attention ------------------------------------------------------------------------------------------------ */
+/* ---- attention ----------------------------------------------------------------------------------------- */
 
 /* The arguments of some heads of a token, over n_pos entries of a cache. */
 static hth_attn attend_to(const compressed_job *job, size_t t, uint32_t first_head, uint32_t i_cache,
@@ -197,7 +198,7 @@ static void attend_unit(void *arg, size_t i_unit, uint32_t i_thread)
     rotate_back(job, t, y, window.n_head, s->recurrent.scratch + i_thread * s->recurrent.n_scratch);
 }
 
-/* ---- operations ------------------------------------------------------------------------------------------------ */
+/* ---- operations ---------------------------------------------------------------------------------------- */
 
 hearth_status hth_fwd_heads_compressed(hth_step *s, const hth_op *op, hearth_error *err)
 {

@@ -1,5 +1,5 @@
-/* EMBED: rows of tables. The embeddings of tokens, with those of their positions; what a step has of tokens that a block
- * predicts from; the embeddings of tokens for each layer (Gemma 3n, Gemma 4). */
+/* EMBED: rows of tables. The embeddings of tokens, with those of their positions; what a step has of
+ * tokens that a block predicts from; the embeddings of tokens for each layer (Gemma 3n, Gemma 4). */
 #include "forward/forward_int.h"
 
 #include <string.h>
@@ -59,7 +59,7 @@ static void copy_hidden(hth_step *s, const hth_op *op)
         memcpy(hth_fwd_row(s, op->out[0], i), s->tokens[i].hidden, s->model->hparams.d_model * sizeof(float));
 }
 
-/* ---- embeddings for layers ------------------------------------------------------------------------------------ */
+/* ---- embeddings for layers ----------------------------------------------------------------------------- */
 
 typedef struct layers_job {
     const hth_step *s;

@@ -1,8 +1,10 @@
-/* ROUTE, EXPERTS and SETTLE, the mixture of experts of a layer: routes all tokens of a step, then computes by expert, so that the weights of each
- * are read once, with its tokens side by side. A token's experts are parts of sums in Q31.32, each times its weight:
- * neither the order of experts nor the tokens beside it change a bit (docs/arithmetic.md 6).
+/* ROUTE, EXPERTS and SETTLE, the mixture of experts of a layer: routes all tokens of a step, then computes
+ * by expert, so that the weights of each are read once, with its tokens side by side. A token's experts
+ * are parts of sums in Q31.32, each times its weight: neither the order of experts nor the tokens beside
+ * it change a bit (docs/arithmetic.md 6).
  *
- * A pair is a token and one of its experts. Pairs are computed in waves, as many as fit into the workspace. */
+ * A pair is a token and one of its experts. Pairs are computed in waves, as many as fit into the
+ * workspace. */
 #include "forward/forward_int.h"
 #include "forward/router.h"
 
@@ -13,7 +15,7 @@ enum { JOIN_OUTPUTS = 256, ROUTER_UNIT = 64 << 10 };
 
 static uint32_t d_model_of(const hth_step *s) { return s->model->hparams.d_model; }
 
-/* ---- routing ------------------------------------------------------------------------------------------------ */
+/* ---- routing ------------------------------------------------------------------------------------------- */
 
 typedef struct route_job {
     const hth_step *s;
@@ -96,7 +98,7 @@ hearth_status hth_fwd_route(hth_step *s, const hth_op *op, hearth_error *err)
     return HEARTH_OK;
 }
 
-/* ---- a wave --------------------------------------------------------------------------------------------------- */
+/* ---- a wave -------------------------------------------------------------------------------------------- */
 
 /* Copies the inputs of pairs side by side, where a product quantises them. */
 typedef struct gather_arg {
@@ -351,7 +353,7 @@ static hearth_status run_chosen(hth_step *s, const hth_op *op, hearth_error *err
     return HEARTH_OK;
 }
 
-/* ---- the shared expert -------------------------------------------------------------------------------------- */
+/* ---- the shared expert --------------------------------------------------------------------------------- */
 
 /* The pairs of all tokens. */
 static hearth_status run_shared(hth_step *s, const hth_op *op)
@@ -389,7 +391,7 @@ static hearth_status run_shared(hth_step *s, const hth_op *op)
     return HEARTH_OK;
 }
 
-/* ---- operations ---------------------------------------------------------------------------------------------- */
+/* ---- operations ---------------------------------------------------------------------------------------- */
 
 hearth_status hth_fwd_experts(hth_step *s, const hth_op *op, hearth_error *err)
 {

@@ -84,8 +84,8 @@ static void compute_neurons(const network *n, int halves, size_t first, size_t n
     hth_product_add(s->k, s->pool, &s->act_q8, x, n_tok, outputs, k, NULL);
 }
 
-/* All neurons of all tokens in one fused pass, what makes their input and the activation included; no probe may read values in between.
- * false: a unit has no scratch memory for this many tokens. */
+/* All neurons of all tokens in one fused pass, what makes their input and the activation included; no
+ * probe may read values in between. false: a unit has no scratch memory for this many tokens. */
 static bool compute_hidden(const network *net)
 {
     hth_step *s = net->s;

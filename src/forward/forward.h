@@ -1,6 +1,6 @@
-/* One step (forward pass) through the layers: a batch of tokens of one or several sequences, from token ids to
- * logits. step.c goes through the program of the model (model/program.h); each file computes a kind of operation. Nothing
- * here allocates after hth_step_open. */
+/* One step (forward pass) through the layers: a batch of tokens of one or several sequences, from token
+ * ids to logits. step.c goes through the program of the model (model/program.h); each file computes a kind
+ * of operation. Nothing here allocates after hth_step_open. */
 #ifndef HTH_FORWARD_FORWARD_H
 #define HTH_FORWARD_FORWARD_H
 
@@ -52,7 +52,8 @@ typedef struct hth_batch_token {
     /* Before a token of a draft: where the states after this token go, of all layers (HTH_STATE_STEP, in the order of
      * the sequence's own); NULL: they are not kept. */
     uint8_t *states;
-    /* [d_model] of this token, where the model is an MTP block (hth_mtp_input), and `token` the next one; else NULL. */
+    /* [d_model] of this token, where the model is an MTP block (hth_mtp_input), and `token` the next one;
+     * else NULL. */
     const float *hidden;
 } hth_batch_token;
 
@@ -82,18 +83,18 @@ void hth_step_set_probe(hth_step *step, hth_ffn_probe_fn *fn, void *user);
 void hth_step_set_product_probe(hth_step *step, hth_product_probe_fn *fn, void *user);
 void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user); /* NULL: use the step's selector */
 
-/* Names the experts of a token of a layer, ascending, instead of the router, which still computes the weights.
- * i_tok: tokens that the step computed before it. is_guess: what is expected before the layer's router has run. Called
- * from several threads. */
+/* Names the experts of a token of a layer, ascending, instead of the router, which still computes the
+ * weights. i_tok: tokens that the step computed before it. is_guess: what is expected before the layer's
+ * router has run. Called from several threads. */
 typedef void hth_route_fn(void *user, uint32_t i_layer, uint64_t i_tok, bool is_guess, uint32_t *chosen);
 void hth_step_set_route(hth_step *step, hth_route_fn *fn, void *user);
 /* What these functions have set for another step, which ends: this one takes its place. */
 void hth_step_copy_probes(hth_step *step, const hth_step *from);
 
-/* ---- weights from storage (experts.c, ffn_streamed.c, ffn_bundles.c) ------------------------------------- */
+/* ---- weights from storage (experts.c, ffn_streamed.c, ffn_bundles.c) ----------------------------------- */
 
-/* Pieces of a dense network: rows of gate and up together, then rows of down. Items follow one another, in the order of
- * layers; the last piece of either kind may have fewer rows. */
+/* Pieces of a dense network: rows of gate and up together, then rows of down. Items follow one another, in
+ * the order of layers; the last piece of either kind may have fewer rows. */
 enum { HTH_DEFAULT_BATCH = 256 };                            /* prompt tokens of a step */
 enum { HTH_MAX_PIECE = HTH_MAX_D_FF / HTH_CLUSTER_NEURONS }; /* of a layer */
 typedef struct hth_ffn_pieces {
@@ -101,9 +102,10 @@ typedef struct hth_ffn_pieces {
     uint32_t half_rows, down_rows;
 } hth_ffn_pieces;
 
-/* Bundles of a dense network whose down is transposed: n runs of 2^shift neurons, the last one perhaps shorter. Items
- * from first_item on: for each bundle the rows of the half that decides (gate; up where there is no gate), then, if
- * has_second, for each those of up, then for each those of down. Without has_second the first ones have both halves. */
+/* Bundles of a dense network whose down is transposed: n runs of 2^shift neurons, the last one perhaps
+ * shorter. Items from first_item on: for each bundle the rows of the half that decides (gate; up where
+ * there is no gate), then, if has_second, for each those of up, then for each those of down. Without
+ * has_second the first ones have both halves. */
 enum { HTH_MIN_BUNDLE = 1 << HTH_MIN_BUNDLE_SHIFT };
 typedef struct hth_ffn_bundles {
     uint32_t first_item, n; /* n 0: the network is in memory, or in pieces */
@@ -111,15 +113,16 @@ typedef struct hth_ffn_bundles {
     bool has_second;
 } hth_ffn_bundles;
 
-/* The first item to read ahead where no predictor names bundles. With a gate (has_second) it is one of the next layer,
- * because active neurons decide which other rows of this layer are needed. Runs and plans use it. */
+/* The first item to read ahead where no predictor names bundles. With a gate (has_second) it is one of the
+ * next layer, because active neurons decide which other rows of this layer are needed. Runs and plans use
+ * it. */
 static inline uint32_t hth_bundles_ahead(const hth_ffn_bundles *b)
 {
     return b->first_item + (b->has_second ? 3 : 1) * b->n;
 }
 
-/* Weights that a store reads when they are needed. An item has those of gate, up and down that an expert, a piece or a
- * bundle has, in this order; a joined gate and up is one extent. */
+/* Weights that a store reads when they are needed. An item has those of gate, up and down that an expert,
+ * a piece or a bundle has, in this order; a joined gate and up is one extent. */
 enum { HTH_TABLE_EMBEDDING, HTH_TABLE_LAYER_EMBEDDING, HTH_N_TABLE }; /* of which tokens read rows */
 /* Pieces, and items of bundles, that are computed together; items that are guessed ahead. Plans count with them. */
 enum { HTH_MAX_HELD_PIECES = 8, HTH_MAX_HELD_BUNDLES = 256, HTH_MAX_AHEAD = 32 };

@@ -169,7 +169,7 @@ struct hth_step {
     size_t size;
 };
 
-/* ---- values -------------------------------------------------------------------------------------------------- */
+/* ---- values -------------------------------------------------------------------------------------------- */
 
 static inline bool hth_fwd_has(hth_view v) { return v.value != HTH_NO_VALUE; }
 static inline uint32_t hth_fwd_width(const hth_step *s, hth_view v) { return s->program->values[v.value].width; }
@@ -188,7 +188,7 @@ static inline float *hth_fwd_row(const hth_step *s, hth_view v, size_t t)
 /* The residual stream [n_tok][d_model]. */
 static inline float *hth_fwd_x(const hth_step *s) { return hth_fwd_row(s, s->program->x, 0); }
 
-/* ---- operations ----------------------------------------------------------------------------------------------- */
+/* ---- operations ---------------------------------------------------------------------------------------- */
 
 /* Computes row t of an operation that is computed row by row. */
 typedef void hth_fwd_row_fn(const hth_step *s, const hth_op *op, size_t t);
@@ -196,7 +196,7 @@ typedef void hth_fwd_row_fn(const hth_step *s, const hth_op *op, size_t t);
 typedef hearth_status hth_fwd_op_fn(hth_step *s, const hth_op *op, hearth_error *err);
 /* rows.c; attention.c, latent.c, compressed.c, conv.c, delta_net.c, kda.c, ssm.c, experts.c, rope.c */
 hth_fwd_row_fn hth_fwd_norm_row, hth_fwd_mul_row, hth_fwd_add_row, hth_fwd_scale_row, hth_fwd_cap_row, hth_fwd_copy_row,
-    hth_fwd_gather_row, hth_fwd_rope_row, hth_fwd_conv_row, hth_fwd_rates_row, hth_fwd_settle_row;
+    hth_fwd_gather_row, hth_fwd_rope_row, hth_fwd_conv_row, hth_fwd_settle_row;
 hth_fwd_op_fn hth_fwd_embed, hth_fwd_by_head, hth_fwd_heads, hth_fwd_attend, hth_fwd_compress, hth_fwd_delta, hth_fwd_kda,
     hth_fwd_scan, hth_fwd_ffn, hth_fwd_route, hth_fwd_experts, hth_fwd_streams;
 /* step.c: such a row. */
@@ -208,8 +208,8 @@ void hth_fwd_flush(hth_step *s);
 void hth_fwd_take_run(hth_step *s, hth_fwd_run *run, hth_fusion *fusion);
 /* step.c: operations [first, end) of the program. Runs may wait afterwards. */
 hearth_status hth_fwd_ops(hth_step *s, uint32_t first, uint32_t end, hearth_error *err);
-/* The input that an operation of a later layer would have for the first token, if no layer before it added anything to
- * the residual stream: [d_model], scratch or the stream itself. */
+/* The input that an operation of a later layer would have for the first token, if no layer before it added
+ * anything to the residual stream: [d_model], scratch or the stream itself. */
 const float *hth_fwd_guess_input(const hth_step *s, const hth_op *op, float *scratch);
 
 /* embed.c: starts to read the rows of tables that are not in memory, for which EMBED waits */
@@ -236,8 +236,8 @@ size_t hth_fwd_compressed_scratch(const hth_hparams *h);
 /* HEADS, ATTEND and RATES of other mixers. */
 hth_fwd_op_fn hth_fwd_heads_latent, hth_fwd_heads_compressed, hth_fwd_attend_compressed;
 hth_fwd_row_fn hth_fwd_rates_delta, hth_fwd_rates_kda, hth_fwd_rates_ssm;
-/* attention.c, for latent.c and compressed.c: factor of a token's queries (hth_temperature); their quantised form, for
- * Q8_0 caches. */
+/* attention.c, for latent.c and compressed.c: factor of a token's queries (hth_temperature); their
+ * quantised form, for Q8_0 caches. */
 float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_row);
 void hth_fwd_quantize_queries(const hth_step *s, const float *q, size_t n_q, size_t i_row);
 /* Heads, or groups of heads, that by_head.c multiplies; 0: none. */
@@ -250,8 +250,8 @@ void hth_fwd_by_head_begin(hth_step *s);
 
 /* experts.c: drops what was asked for and not taken. */
 void hth_fwd_drop_wanted(hth_step *s);
-/* experts_down.c: queues the transposed down of the rows of a wave, and their sums [n_tok][d_model + 1]. data [slices of
- * the wave]: its rows; NULL: they are those of down. */
+/* experts_down.c: queues the transposed down of the rows of a wave, and their sums [n_tok][d_model + 1].
+ * data [slices of the wave]: its rows; NULL: they are those of down. */
 void hth_fwd_experts_down(hth_step *s, const hth_transposed_down *down, const uint8_t *const *data, uint32_t d_ff,
                           int64_t *sums);
 /* ffn.c; from a store in pieces or in bundles: ffn_streamed.c, ffn_bundles.c */
@@ -291,9 +291,9 @@ typedef struct hth_cold_sums {
 /* Whether sums of any token are invalid. */
 bool hth_fwd_has_overflow(const hth_step *s);
 void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_ffn *cold, uint32_t n_row, hth_cold_sums *out);
-/* ffn_bundles.c: the same for the neurons of a layer from `first` on, whole clusters, whose rows the step's store has
- * in bundles (hth_streamed.bundles). scores: [n_row][d_ff - first], with a predictor. An error ends the step: sums are
- * undefined, and nothing is asked for any more. */
+/* ffn_bundles.c: the same for the neurons of a layer from `first` on, whole clusters, whose rows the
+ * step's store has in bundles (hth_streamed.bundles). scores: [n_row][d_ff - first], with a predictor. An
+ * error ends the step: sums are undefined, and nothing is asked for any more. */
 hearth_status hth_fwd_cold_bundles(hth_step *s, uint32_t i_layer, uint32_t first, uint32_t n_row,
                                    const float *scores, hth_cold_sums *out, hearth_error *err);
 /* head.c */

@@ -30,7 +30,8 @@ static uint32_t take_wanted(hth_step *s, uint32_t *next)
     return s->n_wanted;
 }
 
-/* Computes the logits of the tokens that were taken, and passes them to the sink. What follows the product is little. */
+/* Computes the logits of the tokens that were taken, and passes them to the sink. What follows the product
+ * is little. */
 static hearth_status compute_chunk(hth_step *s, hth_logits_sink *to, hearth_error *err)
 {
     const hth_program *p = s->program;

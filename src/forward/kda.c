@@ -1,4 +1,5 @@
-/* KDA: Kimi Delta Attention, the delta rule with a decay for each dimension of keys (Kimi Team 2025); and its RATES. Tokens of a sequence follow each other; heads are computed side by side. */
+/* KDA: Kimi Delta Attention, the delta rule with a decay for each dimension of keys (Kimi Team 2025); and
+ * its RATES. Tokens of a sequence follow each other; heads are computed side by side. */
 #include "forward/forward_int.h"
 
 #include "kernels/vector/math.h"

@@ -1,6 +1,6 @@
-/* HEADS of latent attention, in the absorbed form: keys and values of all heads are one vector c, of which the cache
- * holds a copy for scores and one for values (DeepSeek-AI 2024, DeepSeek-V2). A head multiplies its queries by k_b before
- * it attends, and its result by v_b afterwards (by_head.c). */
+/* HEADS of latent attention, in the absorbed form: keys and values of all heads are one vector c, of which
+ * the cache holds a copy for scores and one for values (DeepSeek-AI 2024, DeepSeek-V2). A head multiplies
+ * its queries by k_b before it attends, and its result by v_b afterwards (by_head.c). */
 #include "forward/forward_int.h"
 
 #include <string.h>

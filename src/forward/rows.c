@@ -2,6 +2,7 @@
  * runs, which it queues as one job, or which the next product prepares its rows with. */
 #include "forward/forward_int.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- norms ------------------------------------------------------------------------------------------------------ */
@@ -26,7 +27,10 @@ const float *hth_fwd_guess_input(const hth_step *s, const hth_op *op, float *scr
 {
     const hth_op *norm = op;
     if (op->in[0].value == s->program->x.value) return hth_fwd_x(s);
-    while (norm->kind != HTH_OP_NORM || norm->out[0].value != op->in[0].value) norm--;
+    while (norm->kind != HTH_OP_NORM || norm->out[0].value != op->in[0].value) {
+        assert(norm > s->program->ops); /* a network and a router read a norm, or the stream */
+        norm--;
+    }
     norm_values(s, &norm->norm, hth_fwd_x(s), scratch);
     return scratch;
 }

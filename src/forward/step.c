@@ -1,13 +1,15 @@
-/* One step: a batch of tokens through the program of a model. The engine calls it for every prompt chunk and every
- * generated token. A token's bits depend on its own sequence alone: tokens meet only in matrix products, which compute
- * each one as if it were alone.
+/* One step: a batch of tokens through the program of a model. The engine calls it for every prompt chunk
+ * and every generated token. A token's bits depend on its own sequence alone: tokens meet only in matrix
+ * products, which compute each one as if it were alone.
  *
- * Operations are queued on the pool in their order. Those that are computed row by row wait until the next other one:
- * they become one job, or what that one prepares its rows with. */
+ * Operations are queued on the pool in their order. Those that are computed row by row wait until the next
+ * other one: they become one job, or what that one prepares its rows with. */
 #include "forward/forward_int.h"
 
 #include "base/checked_math.h"
 #include "forward/gpu/gpu.h"
+
+#include <assert.h>
 
 /* Between two phases a step may wait for a read of some MiB, or for a GPU's part of a layer: threads that slept would
  * be woken later than that. It lasts as long as the pool. */
@@ -166,13 +168,17 @@ static bool writes(const hth_op *op, uint32_t value)
     return false;
 }
 
-/* Whether an operation can be computed for a row when those that wait were computed for that row alone. */
+static bool reads_rows(const hth_op *op) { return op->kind == HTH_OP_CONV || op->kind == HTH_OP_GATHER; }
+
+/* Whether an operation can be computed for a row when those that wait were computed for that row alone:
+ * none of them has written other rows that it reads, nor does it write what they read of other rows. */
 static bool joins(const hth_step *s, const hth_op *op)
 {
-    bool reads_rows = op->kind == HTH_OP_CONV || op->kind == HTH_OP_GATHER;
     if (s->unfused || domain_of(s, op) != domain_of(s, s->run.first)) return false;
-    for (uint64_t i = 0; i < s->run.n && reads_rows; i++)
-        if (writes(&s->run.first[i], op->in[0].value)) return false;
+    for (const hth_op *before = s->run.first; before < s->run.first + s->run.n; before++)
+        if ((reads_rows(op) && writes(before, op->in[0].value)) ||
+            (reads_rows(before) && writes(op, before->in[0].value)))
+            return false;
     return true;
 }
 
@@ -182,6 +188,7 @@ hearth_status hth_fwd_ops(hth_step *s, uint32_t first, uint32_t end, hearth_erro
     for (uint32_t i = first; i < end && st == HEARTH_OK; i++) {
         const hth_op *op = &s->program->ops[i];
         bool by_row = kinds[op->kind].row != NULL;
+        assert(by_row == hth_op_is_by_row(op->kind));
         if (s->run.n > 0 && !(by_row ? joins(s, op) : kinds[op->kind].prepares)) hth_fwd_flush(s);
         if (!by_row) st = kinds[op->kind].all(s, op, err);
         else if (s->run.n == 0) s->run = (hth_fwd_run){.s = s, .first = op, .n = 1};

@@ -1,6 +1,6 @@
-/* STREAMS: hyper-connections (Zhu et al. 2024; Xie et al. 2025, mHC): the residual stream is several. A block reads a weighted
- * sum of them, and each new stream is a mixture of the old ones and of the block's output; the weights depend on the
- * token (docs/arithmetic.md 12). */
+/* STREAMS: hyper-connections (Zhu et al. 2024; Xie et al. 2025, mHC): the residual stream is several. A
+ * block reads a weighted sum of them, and each new stream is a mixture of the old ones and of the block's
+ * output; the weights depend on the token (docs/arithmetic.md 12). */
 #include "forward/forward_int.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ typedef struct stream_job {
     const hth_op *op;
 } stream_job;
 
-/* ---- weights ------------------------------------------------------------------------------------------------ */
+/* ---- weights ------------------------------------------------------------------------------------------- */
 
 /* Divides each row of m [n][n] by its sum plus eps (next = 1), or each column (next = n), by reciprocals. */
 static void divide_by_sums(const hth_kernels *k, float *m, size_t n, size_t next, float eps)
@@ -43,7 +43,8 @@ static void make_mixture(const hth_kernels *k, const hth_hparams *h, float *m)
     }
 }
 
-/* Of the inputs [n], of the block's output [n], of streams in new streams [n][n]; at the head, of the inputs alone. */
+/* Of the inputs [n], of the block's output [n], of streams in new streams [n][n]; at the head, of the
+ * inputs alone. */
 static void make_weights(const stream_job *job, const float *x, float *normed, float *w)
 {
     const hth_step *s = job->s;
@@ -60,7 +61,7 @@ static void make_weights(const stream_job *job, const float *x, float *normed, f
     make_mixture(s->k, h, w + 2 * n);
 }
 
-/* ---- streams of a token -------------------------------------------------------------------------------------- */
+/* ---- streams of a token -------------------------------------------------------------------------------- */
 
 static void begin_row(void *arg, size_t t, uint32_t i_thread)
 {

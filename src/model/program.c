@@ -1,5 +1,5 @@
-/* Builds the program of a model: embeddings, each layer's mixer (program_mixers.c) and network, the head. What follows
- * from a layer's tensors and the hyper-parameters is decided here and nowhere else. */
+/* Builds the program of a model: embeddings, each layer's mixer (program_mixers.c) and network, the head.
+ * What follows from a layer's tensors and the hyper-parameters is decided here and nowhere else. */
 #include "model/program_int.h"
 
 #include "base/alloc.h"
@@ -12,7 +12,7 @@ static hth_prog_target target_of(hth_prog *b, bool adds, hth_view x)
     return (hth_prog_target){adds ? x : hth_prog_floats(b, b->h->d_model), adds};
 }
 
-/* ---- networks ------------------------------------------------------------------------------------------------------- */
+/* ---- networks ------------------------------------------------------------------------------------------ */
 
 static void dense(hth_prog *b, const hth_layer *l, hth_view x, hth_prog_target to)
 {
@@ -57,7 +57,7 @@ static void experts(hth_prog *b, const hth_layer *l, hth_view x, hth_view kept, 
                                    b->h->d_model + 1), /* and whether a sum overflowed */
         scratch = hth_prog_scratch(b, to);
     hth_op *op = hth_prog_op(b, HTH_OP_EXPERTS);
-    op->in[0] = n, op->in[1] = made.chosen, op->in[2] = made.weights, op->in[3] = x, op->out[0] = sums;
+    op->in[0] = n, op->in[1] = made.chosen, op->in[2] = made.weights, op->out[0] = sums;
     if (e->shared.d_ff > 0) {
         op = hth_prog_op(b, HTH_OP_EXPERTS);
         op->in[0] = n, op->out[0] = sums, op->experts.shared = true;
@@ -82,7 +82,7 @@ static void both(hth_prog *b, const hth_layer *l, hth_view x, hth_view kept, rou
         hth_prog_scale(b, to.to, to.to, d, (float)b->h->dense_residual_scale, NULL);
 }
 
-/* ---- layers ----------------------------------------------------------------------------------------------------------- */
+/* ---- layers -------------------------------------------------------------------------------------------- */
 
 static hth_view mixer_input(hth_prog *b, const hth_layer *l, hth_view x)
 {
@@ -129,7 +129,8 @@ static void end_layer(hth_prog *b, const hth_layer *l, hth_view x, hth_view embe
 static void layer(hth_prog *b, const hth_layer *l, hth_view x, hth_view embedding, hth_view by_layer)
 {
     const hth_hparams *h = b->h;
-    bool scaled = h->residual_scale != 1.0f, two = l->parallel_mixer != HTH_MIXER_NONE, parallel = h->parallel;
+    bool scaled = h->residual_scale != 1.0f, two = l->parallel_mixer != HTH_MIXER_NONE,
+         parallel = h->parallel;
     routing made = {hth_prog_none, hth_prog_none};
     hth_view kept = hth_prog_none, saved = hth_prog_none;
     if (hth_has_experts(l->network) && l->experts.router.reads_layer_input) made = route(b, l, x, true);
@@ -153,8 +154,8 @@ static void layer(hth_prog *b, const hth_layer *l, hth_view x, hth_view embeddin
     end_layer(b, l, x, embedding, by_layer);
 }
 
-static void streams(hth_prog *b, hth_stream_form form, const hth_hyper_connection *c, hth_view from, hth_view to,
-                    hth_view weights)
+static void streams(hth_prog *b, hth_stream_form form, const hth_hyper_connection *c, hth_view from,
+                    hth_view to, hth_view weights)
 {
     hth_op *op = hth_prog_op(b, HTH_OP_STREAMS);
     op->in[0] = from, op->out[0] = to;
@@ -178,7 +179,7 @@ static void connected_layer(hth_prog *b, const hth_layer *l, hth_view x, hth_vie
     streams(b, HTH_STREAMS_WRITE, NULL, to.to, all, weights);
 }
 
-/* ---- before and after the layers ------------------------------------------------------------------------------------- */
+/* ---- before and after the layers ----------------------------------------------------------------------- */
 
 static void embed(hth_prog *b, hth_embed_table table, hth_view x)
 {

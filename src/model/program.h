@@ -1,8 +1,15 @@
-/* What a model computes for a token: a list of operations on values, made from the model alone (program.c). Executors
- * go through it and know no architecture: the CPU (forward/step.c), a device's recorder, and what counts bytes.
+/* What a model computes for a token: a list of operations on values, made from the model alone
+ * (program.c). Executors go through it and know no architecture: the CPU (forward/step.c), a device's
+ * recorder, and what counts bytes.
  *
- * A value is a row of `width` elements for each token of a step, or for each token that wants logits. An operation
- * reads views of values and writes others. The same value may be written more than once (in place). */
+ * A value is a row of `width` elements for each token of a step, or for each token that wants logits. An
+ * operation reads views of values and writes others. The same value may be written more than once (in
+ * place).
+ *
+ * Executors may compute a run of operations that are computed row by row together, one row after another,
+ * also while the operation behind the run prepares its input. So the memory of what a run reads is needed
+ * until that operation is done (program_memory.c). GATHER begins rows of another domain; GATHER and CONV
+ * read rows of in[0] that are not their own, so that what writes these is not in the same run. */
 #ifndef HTH_MODEL_PROGRAM_H
 #define HTH_MODEL_PROGRAM_H
 
@@ -53,7 +60,7 @@ typedef struct hth_view {
     uint32_t value, at;
 } hth_view;
 
-/* ---- parameters of kinds; what is not given is in the layer or the hyper-parameters -------------------------- */
+/* ---- parameters of kinds; what is not given is in the layer or the hyper-parameters -------------------- */
 
 typedef enum hth_embed_table {
     HTH_EMBED_TOKENS, /* out: the embedding, scaled, with that of its position */
@@ -172,13 +179,13 @@ struct hth_program {
         hidden; /* for the normed output of the last layer, of all tokens (hth_step_keep_hidden); no operation has it */
 };
 
-/* Whether the operation computes each row from that row of its inputs alone (GATHER, CONV: from others of in[0], too),
- * so that a run of such operations can be computed row by row. */
+/* Whether the operation computes each row from that row of its inputs alone (GATHER, CONV: from others of
+ * in[0], too), so that a run of such operations can be computed row by row. */
 bool hth_op_is_by_row(hth_op_kind kind);
 const char *hth_op_name(hth_op_kind kind);
 
-/* The matrices of an operation, but for a predictor's, of which a token uses n_used / n_slice of the rows: all, or those of
- * the experts that are chosen for it. */
+/* The matrices of an operation, but for a predictor's, of which a token uses n_used / n_slice of the rows:
+ * all, or those of the experts that are chosen for it. */
 enum { HTH_OP_MATRICES = 4 };
 typedef struct hth_op_weights {
     const hth_matrix *matrix[HTH_OP_MATRICES];
@@ -191,7 +198,10 @@ typedef struct hth_op_cost {
 } hth_op_cost;
 hth_op_cost hth_op_cost_of(const hth_model *m, const hth_op *op);
 /* Whether it is a dense network or experts: what may be divided, or read when it is needed. */
-static inline bool hth_op_is_network(const hth_op *op) { return op->kind == HTH_OP_FFN || op->kind == HTH_OP_EXPERTS; }
+static inline bool hth_op_is_network(const hth_op *op)
+{
+    return op->kind == HTH_OP_FFN || op->kind == HTH_OP_EXPERTS;
+}
 
 /* program.c: builds m->program, in its arena; after the tensors were bound. MEMORY. */
 hearth_status hth_program_build(hth_model *m, hearth_error *err);

@@ -21,7 +21,7 @@ static inline hth_view hth_prog_behind(hth_view v, size_t n)
 }
 static inline bool hth_prog_is_bound(const hth_norm *norm) { return norm->weight != NULL; }
 
-/* ---- program_ops.c ----------------------------------------------------------------------------------------------- */
+/* ---- program_ops.c ------------------------------------------------------------------------------------- */
 
 hth_view hth_prog_value(hth_prog *b, hth_element element, hth_row_domain domain, size_t width);
 hth_view hth_prog_floats(hth_prog *b, size_t width);
@@ -65,7 +65,7 @@ hth_op *hth_prog_copy(hth_prog *b, hth_view x, hth_view y);
 void hth_prog_copy_part(hth_op *op, uint32_t i_out, size_t count, size_t n, size_t from, size_t from_step,
                         size_t to, size_t to_step);
 
-/* ---- program_mixers.c, program_memory.c --------------------------------------------------------------------------- */
+/* ---- program_mixers.c, program_memory.c ---------------------------------------------------------------- */
 
 /* n: the normed input. */
 void hth_prog_mixer(hth_prog *b, hth_mixer_kind kind, const hth_layer *l, hth_view n, hth_prog_target to);

@@ -3,8 +3,9 @@
 
 #include "base/alloc.h"
 
-/* The operations that a value needs its memory for. A run of operations that are computed row by row may be at different
- * rows: the memory of what they read stays until the end of the run, and of the operation that it prepares. */
+/* The operations that a value needs its memory for. A run of operations that are computed row by row may
+ * be at different rows: the memory of what they read stays until the end of the run, and of the operation
+ * that it prepares. */
 static void find_lifetimes(hth_program *p)
 {
     for (uint32_t i = p->n_op, end = 0; i-- > 0;) {
@@ -55,9 +56,9 @@ static void place(hth_program *p, uint32_t i, uint32_t *live, uint32_t *n_live)
 /* In the order of first use. */
 bool hth_prog_place_values(hth_program *p)
 {
-    uint32_t n = 0, n_live = 0, *order = hth_alloc(2 * (size_t)p->n_value, sizeof *order),
-             *live = order + p->n_value;
+    uint32_t n = 0, n_live = 0, *live, *order = hth_alloc(2 * (size_t)p->n_value, sizeof *order);
     if (!order) return false;
+    live = order + p->n_value;
     find_lifetimes(p);
     for (uint32_t i = 0; i < p->n_value; i++) {
         if (p->values[i].first_op == UINT32_MAX) continue; /* a target that was not needed */

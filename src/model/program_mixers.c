@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-/* ---- attention --------------------------------------------------------------------------------------------------- */
+/* ---- attention ----------------------------------------------------------------------------------------- */
 
 static hth_view attend(hth_prog *b, const hth_attention *a, hth_view q)
 {
@@ -36,8 +36,8 @@ static void attention(hth_prog *b, const hth_layer *l, hth_view n, hth_prog_targ
              gate = is_gated ? hth_prog_floats(b, a->q_has_gate ? n_q : a->gate.n_row) : hth_prog_none;
     hth_op *op = hth_prog_product(b, n);
     hth_prog_also(op, &a->q, &a->q_bias, q_in);
-    hth_prog_also(op, &a->k, &a->k_bias, k);
-    hth_prog_also(op, &a->v, &a->v_bias, v_in);
+    if (own) hth_prog_also(op, &a->k, &a->k_bias, k); /* a joined tensor has rows of these all the same */
+    if (own) hth_prog_also(op, &a->v, &a->v_bias, v_in);
     hth_prog_also(op, &a->gate, NULL, gate);
     op = hth_prog_op(b, HTH_OP_HEADS);
     op->in[0] = q_in, op->in[1] = k, op->in[2] = a->values_are_keys ? hth_prog_none : v_in;
@@ -115,7 +115,7 @@ static void compressed(hth_prog *b, const hth_layer *l, hth_view n, hth_prog_tar
     hth_prog_multiply_to(b, &l->attn.o, NULL, groups, to);
 }
 
-/* ---- recurrent mixers ----------------------------------------------------------------------------------------------- */
+/* ---- recurrent mixers ---------------------------------------------------------------------------------- */
 
 static void convolve(hth_prog *b, const hth_conv *c, hth_view x, hth_view y, size_t state_at, bool silu)
 {
@@ -262,7 +262,7 @@ static void ssm(hth_prog *b, const hth_layer *l, hth_view x, hth_prog_target to)
     hth_prog_multiply_to(b, &n->out, NULL, out, to);
 }
 
-/* ---- kinds -------------------------------------------------------------------------------------------------------- */
+/* ---- kinds --------------------------------------------------------------------------------------------- */
 
 void hth_prog_mixer(hth_prog *b, hth_mixer_kind kind, const hth_layer *l, hth_view n, hth_prog_target to)
 {

@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-/* ---- values and operations -------------------------------------------------------------------------------------- */
+/* ---- values and operations ----------------------------------------------------------------------------- */
 
 static void *grow(hth_prog *b, void *list, uint32_t n, uint32_t *capacity, size_t size)
 {
@@ -51,7 +51,7 @@ void hth_prog_set_target(hth_op *op, hth_prog_target to, hth_view scratch)
     op->out[0] = to.to, op->adds = to.adds, op->temp[0] = scratch;
 }
 
-/* ---- small operations -------------------------------------------------------------------------------------------- */
+/* ---- small operations ---------------------------------------------------------------------------------- */
 
 void hth_prog_norm(hth_prog *b, const hth_norm *norm, hth_view x, hth_view y)
 {
@@ -100,6 +100,7 @@ void hth_prog_norm_whole(hth_prog *b, const float *const *weight, size_t width, 
 void hth_prog_also(hth_op *op, const hth_matrix *m, const float *const *bias, hth_view y)
 {
     if (m->n_row == 0) return;
+    assert(!hth_prog_is_none(y));
     uint32_t i = op->product.n++;
     op->product.matrix[i] = m, op->product.bias[i] = bias, op->out[i] = y;
 }
@@ -163,7 +164,7 @@ hth_op *hth_prog_copy(hth_prog *b, hth_view x, hth_view y)
     return op;
 }
 
-/* ---- kinds -------------------------------------------------------------------------------------------------------- */
+/* ---- kinds --------------------------------------------------------------------------------------------- */
 
 bool hth_op_is_by_row(hth_op_kind kind)
 {

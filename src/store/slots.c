@@ -196,7 +196,7 @@ static void place(hth_slots *s)
 }
 
 /* Bytes of all items, those on a device included; 0.0: none is there. */
-static double size_with_elsewhere(const hth_slots *s)
+static double size_with_device(const hth_slots *s)
 {
     double size = 0.0;
     bool some = false;
@@ -209,7 +209,7 @@ static double size_with_elsewhere(const hth_slots *s)
 }
 
 /* Slots that a class may have once items come back, of `all` bytes in memory: its share, and what is read ahead. */
-static uint32_t slots_with_elsewhere(const hth_slot_class *c, uint64_t memory, double all)
+static uint32_t slots_with_device(const hth_slot_class *c, uint64_t memory, double all)
 {
     double n = (double)memory / all * n_all(c) + (double)(STREAM_SIZE / c->size + STREAM_MIN_SLOT);
     return n < n_all(c) ? (uint32_t)n : n_all(c);
@@ -220,11 +220,11 @@ hearth_status hth_slots_open(hth_slots *s, uint64_t memory, bool no_bytes, heart
     void *(*alloc)(size_t) = no_bytes ? hth_pages_reserve : hth_pages_alloc;
     uint64_t size = 0;
     size_t n_slot = 0;
-    double all = size_with_elsewhere(s);
+    double all = size_with_device(s);
     hth_slots_divide(s, memory);
     for (uint32_t i = 0; i < s->n_class; i++) {
         hth_slot_class *c = &s->classes[i];
-        uint32_t n = all > 0.0 ? slots_with_elsewhere(c, memory, all) : 0;
+        uint32_t n = all > 0.0 ? slots_with_device(c, memory, all) : 0;
         c->n_slot = n > c->n_open ? n : c->n_open;
         n_slot += c->n_slot;
         size += (uint64_t)c->n_slot * c->size;

@@ -398,7 +398,7 @@ def unknown_devices_and_placements_have_different_messages():
         check("this build has no Vulkan" in text or "no Vulkan loader" in text, text)
     for device in [["--gpu", "null"], []]:
         for name, why in [("nonsense", "No such file"), (".", "it is a folder"), ("", "No such file")]:
-            line = bad(1, "neither plan, even nor layers:N, nor a file that can be read (" + why, *args, *device,
+            line = bad(1, "neither plan, even, all nor layers:N, nor a file that can be read (" + why, *args, *device,
                        "--placement", name, env=NO_DRIVER)
             check("%s: no such placement: " % (name or "''") in line and "model" not in line, line)
 

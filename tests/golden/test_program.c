@@ -58,6 +58,7 @@ static void check_program(const hth_program *p, const char *name)
         each_view(&p->ops[w.i_op], note_use, &w);
     }
     uses[p->x.value].last = p->n_op;
+    uses[p->hidden.value] = (use){p->output_norm, p->n_op, true}; /* of a step that keeps it */
     for (uint32_t i = 0; i < p->n_value; i++)
         for (uint32_t k = 0; k < i && uses[i].written; k++) {
             if (!uses[k].written || uses[k].last < uses[i].first || uses[i].last < uses[k].first) continue;

@@ -1,4 +1,6 @@
 /* Keys and tensors of recurrent layers and of latent attention that contradict each other are refused with their name. */
+#include "engine/engine.h"
+#include "model/program.h"
 #include "support/models/tiny_case.h"
 #include "support/test.h"
 
@@ -195,6 +197,25 @@ TEST(sizes_of_compressed_attention_fit_together)
     tiny_become(&tiny, "deepseek4");
     tiny_find(&tiny, "blk.1.hc_ffn_fn.weight")->dim[0]--;
     tiny_expect_format_error("'blk.1.hc_ffn_fn.weight'", "[96, 15");
+}
+
+/* Nothing has a place for what such a layer would compute of a joined tensor's other rows. */
+TEST(a_layer_that_shares_a_cache_computes_no_keys_of_its_own)
+{
+    hearth_model *model = NULL;
+    hearth_error error;
+    tiny_become(&tiny, "gemma4");
+    tiny_tensor *q = tiny_find(&tiny, "blk.1.attn_q.weight");
+    snprintf(q->name, sizeof q->name, "blk.1.attn_qkv.weight");
+    q->dim[1] += 2 * tiny_find(&tiny, "blk.0.attn_k.weight")->dim[1];
+    if (CHECK_INT(tiny_open(&model, &error), HEARTH_OK)) {
+        const hth_program *p = model->model->program;
+        const hth_op *op = &p->ops[p->first_of_layer[1]];
+        while (op->kind != HTH_OP_PRODUCT) op++;
+        CHECK_INT(op->product.n, 1);
+        CHECK(op->product.matrix[0] == &model->model->layers[1].attn.q);
+    }
+    tiny_close(model);
 }
 
 TEST(layers_share_the_cache_of_layers_of_their_kind)

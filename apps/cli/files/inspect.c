@@ -10,7 +10,7 @@ static const option_spec options[] = {
     OPT_FLAG("all", 0, "show arrays and texts whole, and every tensor"),
     OPT_FLAG("check", 0, "read every weight; fail if one is not finite"),
     OPT_UINT("threads", 't', "N", 1, 256, "threads of --check; default: one for each core", .flags = OPTION_AUTO),
-    OPT_FLAG("program", 0, "show the operations that the model computes for a token"),
+    OPT_FLAG("program", 0, "show the operations of the model"),
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };

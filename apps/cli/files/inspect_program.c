@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT = 160 };
+enum { TEXT = 320 };
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
@@ -89,7 +89,7 @@ void inspect_print_program(const hth_model *m)
     }
     table_end();
     printf("\n%u operations; a token reads %llu bytes of weights for %llu multiply-adds, and %u values take "
-           "%u bytes of memory\n",
+           "%u bytes of memory for each token\n",
            p->n_op, (unsigned long long)size, (unsigned long long)multiply_adds, p->n_value,
            4 * p->width[HTH_ROWS_TOKENS]);
 }

@@ -125,7 +125,7 @@ hearth_status hth_gpu_bind_cpu_rows(hth_gpu *gpu, hearth_error *err);
 /* Makes all copies of pages that wait in the pool (hth_kv_pool_next_copy); before each step, after its sequences were
  * prepared. What fails waits for the next call. Errors: those of the next one. */
 hearth_status hth_gpu_copy_pages(hth_gpu *gpu, hth_kv_pool *pool, hearth_error *err);
-/* Runs the current step's tokens through the offloaded layers, from s->x; result to s->x or, with the head, to the
+/* Runs the current step's tokens through the offloaded layers, from the residual stream of s; result there or, with the head, to the
  * sink. DEVICE: a device was lost. */
 hearth_status hth_gpu_run(hth_gpu *gpu, hth_step *s, hth_logits_sink *to, hearth_error *err);
 

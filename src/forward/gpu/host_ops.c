@@ -2,6 +2,7 @@
  * weights into a staging buffer. */
 #include "forward/gpu/gpu_int.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- CPU neurons -------------------------------------------------------------------------------------- */
@@ -10,6 +11,7 @@
 static void read_d2h_msg(const hth_gpu *g, hth_step *s, uint32_t i_layer, uint32_t n)
 {
     const hth_op *op = hth_fwd_ffn_op(s, i_layer);
+    assert(op->in[0].value != s->program->x.value); /* layers without such a norm are not divided */
     memcpy(hth_fwd_value(s, op->in[0]), hth_gpu_mapped(g->workspace.d2h_ffn_input),
            (size_t)n * g->model->hparams.d_model * sizeof(float));
 }

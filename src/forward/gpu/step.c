@@ -107,7 +107,7 @@ static hearth_status emit_logits(hth_gpu *g, hth_step *s, uint32_t n_want, hth_l
                            : st;
 }
 
-/* Delivers the results of n tokens, the first being number `first` of the step: logits, or s->x for the next
+/* Delivers the results of n tokens, the first being number `first` of the step: logits, or the residual stream for the next
  * layers. next: first token whose logits were not emitted yet. */
 static hearth_status deliver(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, uint32_t next,
                           hth_logits_sink *to, hearth_error *err)
