@@ -651,6 +651,30 @@ def pages_begin_with_the_question_that_they_answer():
     assert_none(wrong_beginnings(pages()))
 
 
+def sentences(page):
+    """The sentences of a page, without tables, headings and blocks of code. Code in a line counts as one word."""
+    text = re.sub(r"^ *```.*?^ *```|^ *\|[^\n]*|^#[^\n]*", "\n", page, flags=re.S | re.M)
+    for part in re.split(r"\n(?: *\n)+(?:    [^\n]*\n*)*|^ *(?:[-*>]|\d+\.) ", text, flags=re.M):
+        part = re.sub("`[^`]+`", "code", re.sub(r"<!--.*?-->|\]\([^)]*\)", "", part, flags=re.S))
+        yield from re.split(r"[.?!][\"')*\]]*\s", part)
+
+
+def long_sentences(files):
+    return [f"{page}: {len(words)} words: {' '.join(words)[:100]}" for page, text in files.items() for s in sentences(text)
+            if len(words := re.findall(r"\S*\w\S*", s)) > 35]
+
+
+@case
+def no_sentence_of_a_page_has_more_than_35_words():
+    words = "a " * 35
+    for bad in (f"{words}b.", f"A.\n\n- {words}\n  `b`.\n- A.", f"A `b.\n\n{words}`b. c`."):
+        assert len(long_sentences({"a.md": bad})) == 1, bad
+    assert not long_sentences({"a.md": f"# {words}b\n\n{words}.\n{words[2:]}: `b c`.\n\n| {words}b |\n"})
+    assert not long_sentences({"a.md": f"A:\n\n```\n{words}b\n```\n\n    {words}b\n\n    {words}b\n\nA.\n- {words[2:]}[b](c d)."})
+    undivided = {f"docs/{name}.md" for name in "architecture arithmetic gpu performance plan streaming".split()}
+    assert_none(long_sentences({path: text for path, text in pages().items() if path not in undivided}))
+
+
 @case
 def the_speed_plot_is_of_the_figures_in_performance_md():
     program = os.path.join(SOURCE, "bench", "plot_speed.py")
