@@ -671,8 +671,23 @@ def no_sentence_of_a_page_has_more_than_35_words():
         assert len(long_sentences({"a.md": bad})) == 1, bad
     assert not long_sentences({"a.md": f"# {words}b\n\n{words}.\n{words[2:]}: `b c`.\n\n| {words}b |\n"})
     assert not long_sentences({"a.md": f"A:\n\n```\n{words}b\n```\n\n    {words}b\n\n    {words}b\n\nA.\n- {words[2:]}[b](c d)."})
-    undivided = {f"docs/{name}.md" for name in "architecture arithmetic performance".split()}
+    undivided = {f"docs/{name}.md" for name in "arithmetic performance".split()}
     assert_none(long_sentences({path: text for path, text in pages().items() if path not in undivided}))
+
+
+def crowded_map(text):
+    """What keeps a reader from finding a file in docs/architecture.md: a long page, and cells with many files."""
+    cells = [cell for line in text.split("\n") if line.startswith("|") for cell in line.split("|")]
+    n_line = text.count("\n")
+    return [f"{n_line} lines; 120 are the limit"] * (n_line > 120) + \
+        [f"more than three files:{cell}" for cell in cells if len(re.findall(r"`[\w./*]+\.(?:[ch]|py|def|cmake|glsl|sh|md)\b", cell)) > 3]
+
+
+@case
+def the_map_of_the_code_is_short():
+    assert len(crowded_map("| `a.c`, `b.h`, `c.py`, `d.md` | `e.c` |\n")) == 1 and len(crowded_map("\n" * 121)) == 1
+    assert not crowded_map("| `a.c`, `b.h`, `hth_c`, `c.py` | `e.c` |" + "\n" * 120)
+    assert_none(crowded_map(pages()["docs/architecture.md"]))
 
 
 @case
