@@ -690,17 +690,17 @@ def the_map_of_the_code_is_short():
 
 
 @case
-def the_speed_plot_is_of_the_figures_in_performance_md():
+def the_speed_plot_is_of_the_figures_in_performance_tables_md():
     program = os.path.join(SOURCE, "bench", "plot_speed.py")
     with tempfile.TemporaryDirectory() as folder:
         drawn = os.path.join(folder, "speed.svg")
-        table = output_of(sys.executable, program, os.path.join(SOURCE, "docs", "performance.md"), drawn)
+        table = output_of(sys.executable, program, os.path.join(SOURCE, "docs", "performance-tables.md"), drawn)
         assert table.count("\n") > 4 and table in pages()["README.md"], "README.md has another table:\n" + table
         with open(drawn, encoding="utf-8") as new, open(os.path.join(SOURCE, "docs", "speed.svg"), encoding="utf-8") as old:
-            assert new.read() == old.read(), "draw it again: bench/plot_speed.py docs/performance.md docs/speed.svg"
+            assert new.read() == old.read(), "draw it again: bench/plot_speed.py docs/performance-tables.md docs/speed.svg"
 
 
-# A row of docs/performance.md has an id in its first cell. Elsewhere a marker stands directly behind a figure of that row,
+# A row of docs/performance-tables.md has an id in its first cell. Elsewhere a marker stands directly behind a figure of that row,
 # or in the first cell of a row whose other cells are all of it.
 ROW_ID = re.compile(r"<!-- row: ([\w.-]+) -->")
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -729,9 +729,9 @@ def wrong_figures(files, rows):
             for figure, row_id in found:
                 step = 10.0 ** -len(figure.partition(".")[2])
                 if row_id not in rows:
-                    wrong.append(f"{page}: docs/performance.md has no row {row_id}")
+                    wrong.append(f"{page}: docs/performance-tables.md has no row {row_id}")
                 elif all(abs(n - float(figure)) > step / 2 + 1e-9 for n in rows[row_id]):
-                    wrong.append(f"{page}: {figure} is not in row {row_id} of docs/performance.md")
+                    wrong.append(f"{page}: {figure} is not in row {row_id} of docs/performance-tables.md")
     return wrong
 
 
@@ -761,7 +761,7 @@ def measured_figures_are_those_of_their_row():
     assert len(unmarked_speeds(marked + "\n2.1 times as fast, 3 GB/s\n12 tokens/s\n1.6 (exact) times")) == 3
     assert len(unmarked_speeds("| tokens/s | x |\n|---|---|\n| 7B | 40 |")) == 1
     found = pages()
-    rows, twice = measured_rows(found.pop("docs/performance.md"))
+    rows, twice = measured_rows(found.pop("docs/performance-tables.md"))
     assert len(rows) > 20 and not twice, twice
     unused = set(rows) - set(ROW_ID.findall("".join(found.values())))
     assert_none(wrong_figures(found, rows) + unmarked_speeds(found["README.md"]) + [f"no page names row {i}" for i in sorted(unused)])
