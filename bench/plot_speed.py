@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draws rows of docs/performance.md ("Beside llama.cpp and ik_llama.cpp") for README.md.
+"""Draws rows of docs/performance-tables.md ("Beside llama.cpp and ik_llama.cpp") for README.md.
 
-    bench/plot_speed.py docs/performance.md docs/speed.svg    writes the plot, prints the table of README.md
+    bench/plot_speed.py docs/performance-tables.md docs/speed.svg    writes the plot, prints the table of README.md
 
 tests/lint compares both with the files. Python's standard library only.
 """

@@ -17,7 +17,7 @@
 
 /* From this many tokens on, all neurons are computed for all tokens: some token needs nearly every neuron. In
  * packed files neurons are rows, which batches of few tokens read more slowly than panels, so lists pay off for
- * longer (docs/performance.md, Skipping neurons). */
+ * longer (docs/performance-tables.md, Skipping neurons). */
 enum { DENSE_MIN_TOKENS = 4, DENSE_MIN_TOKENS_PACKED = 17 };
 
 /* The smallest magnitude above zero. */

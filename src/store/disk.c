@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Threads of pread: more do not read faster (docs/performance.md). */
+/* Threads of pread: more do not read faster. */
 enum { N_PREAD = 8, SEED = 1 };
 
 static bool is_auto(const char *name) { return !name || !*name || strcmp(name, "auto") == 0; }

@@ -651,18 +651,56 @@ def pages_begin_with_the_question_that_they_answer():
     assert_none(wrong_beginnings(pages()))
 
 
+def sentences(page):
+    """The sentences of a page, without tables, headings and blocks of code. Code in a line counts as one word."""
+    text = re.sub(r"^ *```.*?^ *```|^ *\|[^\n]*|^#[^\n]*", "\n", page, flags=re.S | re.M)
+    for part in re.split(r"\n(?: *\n)+(?:    [^\n]*\n*)*|^ *(?:[-*>]|\d+\.) ", text, flags=re.M):
+        part = re.sub("`[^`]+`", "code", re.sub(r"<!--.*?-->|\]\([^)]*\)", "", part, flags=re.S))
+        yield from re.split(r"[.?!][\"')*\]]*\s", part)
+
+
+def long_sentences(files):
+    return [f"{page}: {len(words)} words: {' '.join(words)[:100]}" for page, text in files.items() for s in sentences(text)
+            if len(words := re.findall(r"\S*\w\S*", s)) > 35]
+
+
 @case
-def the_speed_plot_is_of_the_figures_in_performance_md():
+def no_sentence_of_a_page_has_more_than_35_words():
+    words = "a " * 35
+    for bad in (f"{words}b.", f"A.\n\n- {words}\n  `b`.\n- A.", f"A `b.\n\n{words}`b. c`."):
+        assert len(long_sentences({"a.md": bad})) == 1, bad
+    assert not long_sentences({"a.md": f"# {words}b\n\n{words}.\n{words[2:]}: `b c`.\n\n| {words}b |\n"})
+    assert not long_sentences({"a.md": f"A:\n\n```\n{words}b\n```\n\n    {words}b\n\n    {words}b\n\nA.\n- {words[2:]}[b](c d)."})
+    assert_none(long_sentences(pages()))
+
+
+def crowded_map(text):
+    """What keeps a reader from finding a file in docs/architecture.md: a long page, and cells with many files."""
+    cells = [cell for line in text.split("\n") if line.startswith("|") for cell in line.split("|")]
+    n_line = text.count("\n")
+    return [f"{n_line} lines; 120 are the limit"] * (n_line > 120) + \
+        [f"more than three files:{cell}" for cell in cells if len(re.findall(r"`[\w./*]+\.(?:[ch]|py|def|cmake|glsl|sh|md)\b", cell)) > 3]
+
+
+@case
+def the_map_of_the_code_is_short():
+    assert len(crowded_map("| `a.c`, `b.h`, `c.py`, `d.md` | `e.c` |\n")) == 1 and len(crowded_map("\n" * 121)) == 1
+    assert not crowded_map("| `a.c`, `b.h`, `hth_c`, `c.py` | `e.c` |" + "\n" * 120)
+    assert_none(crowded_map(pages()["docs/architecture.md"]))
+
+
+@case
+def the_speed_plot_is_of_the_figures_in_performance_tables_md():
     program = os.path.join(SOURCE, "bench", "plot_speed.py")
     with tempfile.TemporaryDirectory() as folder:
         drawn = os.path.join(folder, "speed.svg")
-        table = output_of(sys.executable, program, os.path.join(SOURCE, "docs", "performance.md"), drawn)
+        table = output_of(sys.executable, program, os.path.join(SOURCE, "docs", "performance-tables.md"), drawn)
         assert table.count("\n") > 4 and table in pages()["README.md"], "README.md has another table:\n" + table
         with open(drawn, encoding="utf-8") as new, open(os.path.join(SOURCE, "docs", "speed.svg"), encoding="utf-8") as old:
-            assert new.read() == old.read(), "draw it again: bench/plot_speed.py docs/performance.md docs/speed.svg"
+            assert new.read() == old.read(), "draw it again: bench/plot_speed.py docs/performance-tables.md docs/speed.svg"
 
 
-# A row of docs/performance.md has an id in its first cell. Elsewhere a marker stands directly behind a figure of that row,
+# A row of docs/performance-tables.md has an id in its first cell. Elsewhere a marker stands directly behind a figure of that row,
 # or in the first cell of a row whose other cells are all of it.
 ROW_ID = re.compile(r"<!-- row: ([\w.-]+) -->")
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -691,9 +729,9 @@ def wrong_figures(files, rows):
             for figure, row_id in found:
                 step = 10.0 ** -len(figure.partition(".")[2])
                 if row_id not in rows:
-                    wrong.append(f"{page}: docs/performance.md has no row {row_id}")
+                    wrong.append(f"{page}: docs/performance-tables.md has no row {row_id}")
                 elif all(abs(n - float(figure)) > step / 2 + 1e-9 for n in rows[row_id]):
-                    wrong.append(f"{page}: {figure} is not in row {row_id} of docs/performance.md")
+                    wrong.append(f"{page}: {figure} is not in row {row_id} of docs/performance-tables.md")
     return wrong
 
 
@@ -723,7 +761,7 @@ def measured_figures_are_those_of_their_row():
     assert len(unmarked_speeds(marked + "\n2.1 times as fast, 3 GB/s\n12 tokens/s\n1.6 (exact) times")) == 3
     assert len(unmarked_speeds("| tokens/s | x |\n|---|---|\n| 7B | 40 |")) == 1
     found = pages()
-    rows, twice = measured_rows(found.pop("docs/performance.md"))
+    rows, twice = measured_rows(found.pop("docs/performance-tables.md"))
     assert len(rows) > 20 and not twice, twice
     unused = set(rows) - set(ROW_ID.findall("".join(found.values())))
     assert_none(wrong_figures(found, rows) + unmarked_speeds(found["README.md"]) + [f"no page names row {i}" for i in sorted(unused)])

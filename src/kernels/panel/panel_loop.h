@@ -28,7 +28,7 @@ enum { N_LEVEL = 3 }; /* levels of the reduction of eight partial sums */
 
 /* Unrolling the loop over the partial sums makes eight copies of a block. Blocks of 32 with AVX-512 gain by it. Blocks of
  * 256 compile for up to 20 s per file, and eight copies of Q4_K no longer fit where decoded instructions are kept
- * (docs/performance.md, Tried). So the loop is unrolled only if the including file requests it. */
+ * (docs/performance-tried.md). So the loop is unrolled only if the including file requests it. */
 #ifndef ONE_TOKEN_UNROLL
 #define ONE_TOKEN_UNROLL
 #endif

@@ -30,9 +30,9 @@ HTH_INLINE size_t hth_prefetch_far(hth_prefetch_mode how)
 /* Panels are read without gaps. On Emerald Rapids L2 has more outstanding lines than L1, so lines go to L2
  * first. On Zen 5 lines that go straight to L1 arrive sooner. One thread from memory, in percent of load-only
  * speed, Q4_0, Q8_0 and Q4_K: Emerald Rapids in two steps 90, 91 and 89 (8 KiB ahead 89, 82 and 84), with 8 KiB into L1
- * only Q4_K 66; Zen 5 in two steps 86, 89 and 81, into L1 only 98, 99 and 97 (docs/performance.md, Tried). Zen 4's caches
- * have few outstanding lines, and its own prefetcher follows a stream better: Q8_0 18 to 21 GB/s with any of
- * these, 28 without. */
+ * only Q4_K 66; Zen 5 in two steps 86, 89 and 81, into L1 only 98, 99 and 97 (docs/performance-tried.md). Zen 4's
+ * caches have few outstanding lines, and its own prefetcher follows a stream better: Q8_0 18 to 21 GB/s with any
+ * of these, 28 without. */
 HTH_INLINE void hth_prefetch_panel(const uint8_t *p, size_t ahead, hth_prefetch_mode how)
 {
     if (how == HTH_PREFETCH_SPARSE) return;
@@ -151,7 +151,7 @@ HTH_INLINE const uint8_t *hth_panel_blocks(const hth_rows *job, hth_type type, s
 
 /* Prefetch of the following data of the current panels and of the panels after them, in shares, while tokens
  * are multiplied. This matches the speed of memory; a whole chunk at once would stall. Zen 5, Q4_0 from memory:
- * 26.9 GB/s of weights for 2 tokens, with a whole chunk at once 12.2 (docs/performance.md). */
+ * 26.9 GB/s of weights for 2 tokens, with a whole chunk at once 12.2 (docs/performance-tried.md). */
 typedef struct hth_prefetch_cursor {
     const uint8_t *at[3];   /* in each current panel */
     size_t n_line, n_share; /* remaining lines of each panel, and lines of a share */
