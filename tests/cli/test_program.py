@@ -485,6 +485,7 @@ def what_is_not_supported_is_named():
     check(b"Cannot be run" in good("inspect", path).stdout, "inspect")
     check(json.loads(good("inspect", path, "--json").stdout)["run"]["possible"] is False, "inspect --json")
     bad(1, "'klama'", "inspect", path, "--program")
+    check("program" not in json.loads(good("inspect", path, "--program", "--json").stdout), "inspect --program --json")
     name = b"blk.0.attn_q.weight" + struct.pack("<I", 2)
     at = whole.index(name) + len(name) + 16
     check(whole[at] == 8, "not a Q8_0 tensor")

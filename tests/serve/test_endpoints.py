@@ -213,6 +213,10 @@ def templates_are_applied_by_their_rules():
         check(answer.status == 400 and message.startswith("storyteller-q8_0.gguf: tokenizer.chat_template is missing"), message)
         check(message.endswith("; hearth serve MODEL --template NAME gives it one"), message)
         check(os.path.dirname(MODEL) not in message, "the server's folders are not for clients")
+        message = s.post("/api/generate", {"prompt": "Once", "stream": False}).json()["error"]
+        check("tokenizer.chat_template is missing" in message and message.endswith('; {"raw": true} continues the text as it is'), message)
+        check(os.path.dirname(MODEL) not in message, message)
+        check(s.post("/api/generate", {"prompt": "Once", "stream": False, "raw": True}).status == 200, "raw")
     with Server(scratch("refuses.gguf", refusing)) as s:
         message = s.post("/v1/chat/completions", {"model": "storyteller-q8_0", "messages": [{"role": "user", "content": "a"}]}).error()["message"]
         check(message.endswith("serve this one alone, by hearth serve MODEL --template NAME"), message)

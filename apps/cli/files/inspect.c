@@ -56,8 +56,8 @@ static int run(const args *a)
         file_info_gather(&f, a, file);
         const hearth_error *lack = out_of_memory(&f);
         if (lack) code = report(lack);
-        else if (f.program && !f.model) code = report(&f.why_not);
         else if (args_has(a, "json")) inspect_print_json(&f);
+        else if (f.program && !f.model) code = report(&f.why_not);
         else if (f.program) inspect_print_program(f.model);
         else inspect_print(&f);
         facts_free(&f);

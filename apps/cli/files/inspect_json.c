@@ -201,7 +201,7 @@ void inspect_print_json(const facts *f)
     json_uint(&j, "alignment", hth_gguf_alignment(f->file));
     json_uint(&j, "trailing_bytes", hth_gguf_trailing(f->file));
     if (f->model) json_model(&j, f);
-    if (f->program) inspect_write_program(&j, f->model);
+    if (f->program && f->model) inspect_write_program(&j, f->model);
     if (is_sidecar(f->file)) inspect_json_sidecar(&j, f);
     json_sums(&j, f);
     json_needs(&j, f);

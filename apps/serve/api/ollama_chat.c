@@ -270,6 +270,11 @@ void ollama_generate_run(void *user, call *c)
         start_raw(g, text, n, &p);
         return;
     }
+    if (fields_ok(&f) && !served->chat) {
+        problem why;
+        problem_of_error(&why, &served->chat_error);
+        problem_set(&p, why.status, "", "%s; {\"raw\": true} continues the text as it is", why.message);
+    }
     if (fields_ok(&f) && ((n_system > 0 && !conversation_add(&m, "system", system, n_system, NULL)) ||
                           !conversation_add(&m, "user", text, n, NULL)))
         problem_set(&p, 503, "", "out of memory");
