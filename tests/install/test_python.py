@@ -521,7 +521,7 @@ def constraints_hold():
     assert all(set(json.loads(text)) == {"name", "age"} for text in texts), texts
     rule, logits = model.choices(["x"]), array.array("f", bytes(4 * model.info.n_vocab))
     rule.mask(logits)
-    assert rule.end == "goes_on" and 0 < sum(x == 0 for x in logits) < len(logits)
+    assert rule.end == "incomplete" and 0 < sum(x == 0 for x in logits) < len(logits)
     error_of("argument", rule.mask, memoryview(bytes(logits)).cast("f"))
     error_of("argument", rule.mask, array.array("f", [0]))
     error_of("format", model.json_schema, "{")

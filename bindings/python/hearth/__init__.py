@@ -115,7 +115,7 @@ class _ModelInfo(_Sized):
                                                 "n_ctx_train")),
                 ("n_parameter", c_uint64), ("weight_bytes", c_uint64), ("bytes_per_token", c_uint64),
                 ("n_streamed", c_uint32), ("n_streamed_max", c_uint32), ("reader", c_char_p), ("gpu", c_char_p),
-                ("gpu_note", c_char_p), ("gpu_n_layer", c_uint32), ("gpu_neuron_share", c_double),
+                ("gpu_note", c_char_p), ("gpu_n_layer", c_uint32), ("gpu_neuron_share", c_double), ("gpu_product_share", c_double),
                 ("gpu_predicted_tps", c_double), ("gpu_head", c_bool), ("gpu_bit_exact", c_bool),
                 ("gpu_bit_exact_reason", c_char_p), ("gpu_bytes", c_uint64), ("gpu_simulated", c_bool),
                 ("gpu_sim_seconds", c_double)]
@@ -240,7 +240,7 @@ _SELECTORS = ("auto", "dense", "gate", "predictor", "threshold")
 _POOLINGS = ("auto", "mean", "first", "last", "rank")
 _ANSWERS = ("text", "reasoning", "call", "arguments")
 _CONSTRAINTS = ("json_object", "json_schema", "choices", "grammar", "calls")
-_ENDS = ("goes_on", "may_end", "ends")
+_ENDS = ("incomplete", "accepting", "complete")
 _METADATA = ("none", "unsigned", "signed", "float", "bool", "string", "array")
 _SPECIAL = ("bos", "eos", "eot", "eom", "unknown", "separator", "class", "padding", "mask", "newline", "fim_prefix",
             "fim_suffix", "fim_middle", "fim_padding", "fim_repository", "fim_file")
@@ -988,7 +988,7 @@ class Constraint(_Object):
 
     @property
     def end(self) -> str:
-        """goes_on, may_end, or ends."""
+        """incomplete, accepting, or complete."""
         return _ENDS[_lib.hearth_constraint_get_end(self._pointer)]
 
     @property
@@ -1112,7 +1112,7 @@ class Session(_Object):
                 if rule:
                     rule.accept(token)
                 yield token
-                if i == max_tokens or self.position == self.n_ctx or rule and rule.end == "ends":
+                if i == max_tokens or self.position == self.n_ctx or rule and rule.end == "complete":
                     return
                 self.eval([token])
         return tokens()
