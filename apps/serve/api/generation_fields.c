@@ -175,7 +175,7 @@ static bool add_member(bias_list *l, const hth_json *v)
     char *end;
     float bias;
     long long id = strtoll(key, &end, 10);
-    bool is_text = key[0] < '0' || key[0] > '9' || end != key + v->key.n;
+    bool is_text = end == key || end != key + v->key.n;
     if (!read_bias(l, v, &bias)) return false;
     return is_text ? add_biases(l, v->index, key, v->key.n, bias) : add_bias(l, id, bias);
 }
