@@ -55,7 +55,7 @@ typedef struct hth_value {
 } hth_value;
 
 /* A value's rows from element `at` on. */
-enum { HTH_NO_VALUE = UINT32_MAX };
+#define HTH_NO_VALUE UINT32_MAX
 typedef struct hth_view {
     uint32_t value, at;
 } hth_view;
