@@ -53,7 +53,7 @@ size_t hub_match(const hub_models *models, const char *text, const hub_model **f
 hearth_status hub_find_name(const hub_models *models, const char *text, const hub_model **found,
                             hearth_error *err);
 
-/* What an address of the hub means, as hf.co/ORG/NAME:QUANT or https://huggingface.co/ORG/NAME: ORG/NAME:QUANT. False: it
+/* Makes ORG/NAME:QUANT of an address of the hub, as hf.co/ORG/NAME:QUANT or https://huggingface.co/ORG/NAME. False: it
  * is none. */
 bool hub_read_address(const char *text, char name[HUB_NAME]);
 

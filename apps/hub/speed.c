@@ -48,7 +48,7 @@ static const hth_calibration *rates_of(hub_machine *m, hth_type type)
 
 static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->row_size; }
 
-/* Of a layer's network, or of all else of it, what a token reads. */
+/* Returns the bytes that a token reads of a layer's network, or of all else of the layer. */
 static uint64_t bytes_of_layer(const hth_model *model, uint32_t i, bool of_network)
 {
     const hth_program *p = model->program;

@@ -43,8 +43,8 @@ hearth_status hth_fwd_by_head(hth_step *s, const hth_op *op, hearth_error *err)
     const hth_op_by_head *p = &op->by_head;
     hth_output out = {.matrix = p->matrix, .y = b->forms[p->form].y};
     (void)err;
-    for (uint32_t head = 0; head < b->n_head; head += b->n_wave) {
-        uint32_t n = b->n_head - head < b->n_wave ? b->n_head - head : b->n_wave;
+    for (uint32_t head = 0; head < p->n_head; head += b->n_wave) {
+        uint32_t n = p->n_head - head < b->n_wave ? p->n_head - head : b->n_wave;
         wave_arg arg = {.s = s, .op = op, .first_head = head};
         hth_fusion fusion = {.prepare = gather, .prepare_arg = &arg};
         hth_product_slices_add(s->k, s->pool, &s->act_q8, b->forms[p->form].x,

@@ -61,7 +61,7 @@ typedef struct hth_by_head {
     struct {
         float *x, *y; /* [max_row][d_in], [max_row][d_out]: of a wave */
         hth_submatrices *waves; /* [n_head] */
-        uint32_t d_in, d_out;
+        uint32_t d_out;
     } forms[HTH_N_BY_HEAD];
 } hth_by_head;
 
@@ -180,7 +180,7 @@ static inline void *hth_fwd_value(const hth_step *s, hth_view v)
     uint32_t n_row = i->domain == HTH_ROWS_TOKENS ? s->n_tok_max : s->head_rows;
     return s->values[i->domain] + 4 * ((size_t)i->at * n_row + v.at);
 }
-/* Of floats: row t. */
+/* Row t of a value of floats. */
 static inline float *hth_fwd_row(const hth_step *s, hth_view v, size_t t)
 {
     return (float *)hth_fwd_value(s, v) + t * hth_fwd_width(s, v);

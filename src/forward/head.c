@@ -21,7 +21,7 @@ hearth_status hth_fwd_emit_logits(const hth_step *s, const float *logits, uint32
     return st;
 }
 
-/* Of the tokens from *next on that want logits, as many as the head computes at once. */
+/* Takes tokens that want logits, from *next on, as many as the head computes at once. Returns their number. */
 static uint32_t take_wanted(hth_step *s, uint32_t *next)
 {
     s->n_wanted = 0;

@@ -92,7 +92,7 @@ static void rates_row(const hth_step *s, const hth_op *op, size_t t)
 
 static hth_fwd_op_fn multiply;
 
-/* What computes an operation: row by row, or all of its rows at once. prepares: it takes the run before it. */
+/* The function of a kind computes a row, or all rows at once. One that prepares takes the run before it. */
 static const struct {
     hth_fwd_row_fn *row;
     hth_fwd_op_fn *all;

@@ -74,7 +74,7 @@ static size_t max_rows(const hth_model *model, size_t n_row)
 
 static void alloc_by_head_form(bump *c, hth_by_head *b, hth_by_head_form form, size_t d_in, size_t d_out)
 {
-    b->forms[form].d_in = (uint32_t)d_in, b->forms[form].d_out = (uint32_t)d_out;
+    b->forms[form].d_out = (uint32_t)d_out;
     b->forms[form].x = bump_alloc(c, b->max_row * d_in, sizeof(float));
     b->forms[form].y = bump_alloc(c, b->max_row * d_out, sizeof(float));
     b->forms[form].waves = bump_alloc(c, b->n_head, sizeof *b->forms[form].waves);

@@ -7,23 +7,23 @@
 #include <assert.h>
 #include <string.h>
 
-static hth_prog_target target_of(hth_prog *b, bool adds, hth_view x)
+static hth_build_target target_of(hth_builder *b, bool adds, hth_view x)
 {
-    return (hth_prog_target){adds ? x : hth_prog_floats(b, b->h->d_model), adds};
+    return (hth_build_target){adds ? x : hth_build_floats(b, b->h->d_model), adds};
 }
 
 /* ---- networks ------------------------------------------------------------------------------------------ */
 
-static void dense(hth_prog *b, const hth_layer *l, hth_view x, hth_prog_target to)
+static void dense(hth_builder *b, const hth_layer *l, hth_view x, hth_build_target to)
 {
-    hth_view n = hth_prog_normed(b, &l->ffn_norm, x), temp[3];
+    hth_view n = hth_build_normed(b, &l->ffn_norm, x), temp[3];
     size_t d_ff = l->ffn.d_ff;
-    for (int i = 0; i < 3; i++) temp[i] = hth_prog_floats(b, d_ff);
-    hth_view scratch = hth_prog_scratch(b, to);
+    for (int i = 0; i < 3; i++) temp[i] = hth_build_floats(b, d_ff);
+    hth_view scratch = hth_build_scratch(b, to);
     b->p->ffn_of_layer[b->layer] = b->p->n_op;
-    hth_op *op = hth_prog_op(b, HTH_OP_FFN);
+    hth_op *op = hth_build_op(b, HTH_OP_FFN);
     op->in[0] = n, op->in[1] = x;
-    hth_prog_set_target(op, to, scratch);
+    hth_build_set_target(op, to, scratch);
     for (int i = 0; i < 3; i++) op->temp[1 + i] = temp[i]; /* gate, up, hidden */
 }
 
@@ -32,65 +32,66 @@ typedef struct routing {
     hth_view chosen, weights;
 } routing;
 
-static routing route(hth_prog *b, const hth_layer *l, hth_view x, bool early)
+static routing route(hth_builder *b, const hth_layer *l, hth_view x, bool early)
 {
     const hth_router *r = &l->experts.router;
-    routing made = {hth_prog_value(b, HTH_IDS, HTH_ROWS_TOKENS, r->n_used), hth_prog_floats(b, r->n_used)};
-    hth_view logits = hth_prog_floats(b, r->n_expert);
-    hth_op *op = hth_prog_op(b, HTH_OP_ROUTE);
+    routing made = {hth_build_value(b, HTH_IDS, HTH_ROWS_TOKENS, r->n_used), hth_build_floats(b, r->n_used)};
+    hth_view logits = hth_build_floats(b, r->n_expert);
+    hth_op *op = hth_build_op(b, HTH_OP_ROUTE);
     op->in[0] = x, op->out[0] = made.chosen, op->out[1] = made.weights, op->temp[0] = logits;
     op->experts.early = early;
     return made;
 }
 
 /* kept: the normed input of layers whose experts read the stream before the mixer. */
-static void experts(hth_prog *b, const hth_layer *l, hth_view x, hth_view kept, routing made,
-                    hth_prog_target to)
+static void experts(hth_builder *b, const hth_layer *l, hth_view x, hth_view kept, routing made,
+                    hth_build_target to)
 {
     const hth_experts *e = &l->experts;
-    if (e->router.norm.weight) made = route(b, l, hth_prog_normed(b, &e->router.norm, x), false);
+    if (e->router.norm.weight) made = route(b, l, hth_build_normed(b, &e->router.norm, x), false);
     hth_view n = e->reads_stream_before
                      ? kept
-                     : hth_prog_normed(b, hth_prog_is_bound(&e->norm) ? &e->norm : &l->ffn_norm, x);
-    if (hth_prog_is_none(made.chosen)) made = route(b, l, n, false);
-    hth_view sums = hth_prog_value(b, HTH_SUMS, HTH_ROWS_TOKENS,
-                                   b->h->d_model + 1), /* and whether a sum overflowed */
-        scratch = hth_prog_scratch(b, to);
-    hth_op *op = hth_prog_op(b, HTH_OP_EXPERTS);
+                     : hth_build_normed(b, hth_build_is_bound(&e->norm) ? &e->norm : &l->ffn_norm, x);
+    if (hth_build_is_none(made.chosen)) made = route(b, l, n, false);
+    hth_view sums = hth_build_value(b, HTH_SUMS, HTH_ROWS_TOKENS,
+                                    b->h->d_model + 1), /* and whether a sum overflowed */
+        scratch = hth_build_scratch(b, to);
+    hth_op *op = hth_build_op(b, HTH_OP_EXPERTS);
     op->in[0] = n, op->in[1] = made.chosen, op->in[2] = made.weights, op->out[0] = sums;
     if (e->shared.d_ff > 0) {
-        op = hth_prog_op(b, HTH_OP_EXPERTS);
+        op = hth_build_op(b, HTH_OP_EXPERTS);
         op->in[0] = n, op->out[0] = sums, op->experts.shared = true;
     }
-    op = hth_prog_op(b, HTH_OP_SETTLE);
+    op = hth_build_op(b, HTH_OP_SETTLE);
     op->in[0] = sums;
-    hth_prog_set_target(op, to, scratch);
+    hth_build_set_target(op, to, scratch);
 }
 
-static void both(hth_prog *b, const hth_layer *l, hth_view x, hth_view kept, routing made, hth_prog_target to)
+static void both(hth_builder *b, const hth_layer *l, hth_view x, hth_view kept, routing made,
+                 hth_build_target to)
 {
     const hth_experts *e = &l->experts;
     size_t d = b->h->d_model;
-    hth_prog_target residual = target_of(b, false, x);
+    hth_build_target residual = target_of(b, false, x);
     assert(!to.adds);
     dense(b, l, x, residual);
-    hth_prog_norm_in_place(b, &e->dense_post_norm, residual.to);
+    hth_build_norm_in_place(b, &e->dense_post_norm, residual.to);
     experts(b, l, x, kept, made, to);
-    hth_prog_norm_in_place(b, &e->post_norm, to.to);
-    hth_prog_add(b, residual.to, to.to, d);
+    hth_build_norm_in_place(b, &e->post_norm, to.to);
+    hth_build_add(b, residual.to, to.to, d);
     if (b->h->dense_residual_scale != 0.0)
-        hth_prog_scale(b, to.to, to.to, d, (float)b->h->dense_residual_scale, NULL);
+        hth_build_scale(b, to.to, to.to, d, (float)b->h->dense_residual_scale, NULL);
 }
 
 /* ---- layers -------------------------------------------------------------------------------------------- */
 
-static hth_view mixer_input(hth_prog *b, const hth_layer *l, hth_view x)
+static hth_view mixer_input(hth_builder *b, const hth_layer *l, hth_view x)
 {
-    return hth_prog_normed(b, hth_prog_is_bound(&l->mixer_norm) ? &l->mixer_norm : &l->ffn_norm, x);
+    return hth_build_normed(b, hth_build_is_bound(&l->mixer_norm) ? &l->mixer_norm : &l->ffn_norm, x);
 }
 
-static void network(hth_prog *b, const hth_layer *l, hth_view x, hth_view kept, routing made,
-                    hth_prog_target to)
+static void network(hth_builder *b, const hth_layer *l, hth_view x, hth_view kept, routing made,
+                    hth_build_target to)
 {
     if (l->network == HTH_NETWORK_DENSE) dense(b, l, x, to);
     else if (l->network == HTH_NETWORK_EXPERTS) experts(b, l, x, kept, made, to);
@@ -98,66 +99,66 @@ static void network(hth_prog *b, const hth_layer *l, hth_view x, hth_view kept, 
 }
 
 /* Adds a block's output to the residual stream, after a post-norm where the architecture has one. */
-static void add_block(hth_prog *b, hth_view block, const hth_norm *post, hth_view x)
+static void add_block(hth_builder *b, hth_view block, const hth_norm *post, hth_view x)
 {
     size_t d = b->h->d_model;
-    hth_prog_norm_in_place(b, post, block);
-    if (b->h->residual_scale != 1.0f) hth_prog_scale(b, block, block, d, b->h->residual_scale, NULL);
-    hth_prog_add(b, block, x, d);
+    hth_build_norm_in_place(b, post, block);
+    if (b->h->residual_scale != 1.0f) hth_build_scale(b, block, block, d, b->h->residual_scale, NULL);
+    hth_build_add(b, block, x, d);
 }
 
 /* What follows the network. */
-static void end_layer(hth_prog *b, const hth_layer *l, hth_view x, hth_view embedding, hth_view by_layer)
+static void end_layer(hth_builder *b, const hth_layer *l, hth_view x, hth_view embedding, hth_view by_layer)
 {
     size_t d = b->h->d_model, d_own = b->h->d_layer_embd;
     if (l->embedding.gate.n_row > 0) {
-        hth_view gate = hth_prog_floats(b, d_own);
-        hth_prog_target to = target_of(b, false, x);
-        hth_prog_multiply(b, &l->embedding.gate, x, gate);
-        hth_prog_mul(b, HTH_MUL_GELU, gate, hth_prog_behind(by_layer, b->layer * d_own), gate, d_own, 0);
-        hth_prog_multiply_to(b, &l->embedding.proj, NULL, gate, to);
+        hth_view gate = hth_build_floats(b, d_own);
+        hth_build_target to = target_of(b, false, x);
+        hth_build_multiply(b, &l->embedding.gate, x, gate);
+        hth_build_mul(b, HTH_MUL_GELU, gate, hth_build_behind(by_layer, b->layer * d_own), gate, d_own, 0);
+        hth_build_multiply_to(b, &l->embedding.proj, NULL, gate, to);
         add_block(b, to.to, &l->embedding.norm, x);
     }
     if (l->embedding_scale) {
-        hth_view scaled = hth_prog_floats(b, d);
-        hth_prog_scale(b, embedding, scaled, d, 1.0f, &l->embedding_scale);
-        hth_prog_add(b, scaled, x, d);
+        hth_view scaled = hth_build_floats(b, d);
+        hth_build_scale(b, embedding, scaled, d, 1.0f, &l->embedding_scale);
+        hth_build_add(b, scaled, x, d);
     }
-    if (l->output_scale) hth_prog_scale(b, x, x, d, 1.0f, &l->output_scale);
+    if (l->output_scale) hth_build_scale(b, x, x, d, 1.0f, &l->output_scale);
 }
 
-static void layer(hth_prog *b, const hth_layer *l, hth_view x, hth_view embedding, hth_view by_layer)
+static void layer(hth_builder *b, const hth_layer *l, hth_view x, hth_view embedding, hth_view by_layer)
 {
     const hth_hparams *h = b->h;
     bool scaled = h->residual_scale != 1.0f, two = l->parallel_mixer != HTH_MIXER_NONE,
          parallel = h->parallel;
-    routing made = {hth_prog_none, hth_prog_none};
-    hth_view kept = hth_prog_none, saved = hth_prog_none;
+    routing made = {hth_build_none, hth_build_none};
+    hth_view kept = hth_build_none, saved = hth_build_none;
     if (hth_has_experts(l->network) && l->experts.router.reads_layer_input) made = route(b, l, x, true);
-    if (l->experts.reads_stream_before) kept = hth_prog_normed(b, &l->experts.norm, x);
+    if (l->experts.reads_stream_before) kept = hth_build_normed(b, &l->experts.norm, x);
     if (l->mixer != HTH_MIXER_NONE) {
-        hth_prog_target to =
-            target_of(b, !(parallel || scaled || two || hth_prog_is_bound(&l->mixer_post_norm)), x);
+        hth_build_target to =
+            target_of(b, !(parallel || scaled || two || hth_build_is_bound(&l->mixer_post_norm)), x);
         hth_view n = mixer_input(b, l, x);
-        hth_prog_mixer(b, l->mixer, l, n, to);
-        if (two) hth_prog_mixer(b, l->parallel_mixer, l, n, (hth_prog_target){to.to, true});
+        hth_build_mixer(b, l->mixer, l, n, to);
+        if (two) hth_build_mixer(b, l->parallel_mixer, l, n, (hth_build_target){to.to, true});
         if (parallel) saved = to.to;
         else if (!to.adds) add_block(b, to.to, &l->mixer_post_norm, x);
     }
     if (l->network == HTH_NETWORK_NONE) return;
     bool is_both = l->network == HTH_NETWORK_BOTH;
-    hth_prog_target to =
-        target_of(b, !(parallel || scaled || is_both || hth_prog_is_bound(&l->ffn_post_norm)), x);
+    hth_build_target to =
+        target_of(b, !(parallel || scaled || is_both || hth_build_is_bound(&l->ffn_post_norm)), x);
     network(b, l, x, kept, made, to);
     if (parallel) add_block(b, saved, &l->mixer_post_norm, x);
     if (!to.adds) add_block(b, to.to, &l->ffn_post_norm, x);
     end_layer(b, l, x, embedding, by_layer);
 }
 
-static void streams(hth_prog *b, hth_stream_form form, const hth_hyper_connection *c, hth_view from,
+static void streams(hth_builder *b, hth_stream_form form, const hth_hyper_connection *c, hth_view from,
                     hth_view to, hth_view weights)
 {
-    hth_op *op = hth_prog_op(b, HTH_OP_STREAMS);
+    hth_op *op = hth_build_op(b, HTH_OP_STREAMS);
     op->in[0] = from, op->out[0] = to;
     op->streams = (hth_op_stream){form, c};
     if (form == HTH_STREAMS_READ) op->out[1] = weights;
@@ -165,83 +166,84 @@ static void streams(hth_prog *b, hth_stream_form form, const hth_hyper_connectio
 }
 
 /* A layer whose blocks read and write streams (hth_hyper_connection). */
-static void connected_layer(hth_prog *b, const hth_layer *l, hth_view x, hth_view all)
+static void connected_layer(hth_builder *b, const hth_layer *l, hth_view x, hth_view all)
 {
     size_t n = b->h->n_stream;
-    hth_view weights = hth_prog_floats(b, (2 + n) * n);
-    hth_prog_target to = target_of(b, false, x);
+    hth_view weights = hth_build_floats(b, (2 + n) * n);
+    hth_build_target to = target_of(b, false, x);
     streams(b, HTH_STREAMS_READ, &l->mixer_connection, all, x, weights);
-    hth_prog_mixer(b, l->mixer, l, mixer_input(b, l, x), to);
+    hth_build_mixer(b, l->mixer, l, mixer_input(b, l, x), to);
     streams(b, HTH_STREAMS_WRITE, NULL, to.to, all, weights);
-    weights = hth_prog_floats(b, (2 + n) * n), to = target_of(b, false, x);
+    weights = hth_build_floats(b, (2 + n) * n), to = target_of(b, false, x);
     streams(b, HTH_STREAMS_READ, &l->ffn_connection, all, x, weights);
-    network(b, l, x, hth_prog_none, (routing){hth_prog_none, hth_prog_none}, to);
+    network(b, l, x, hth_build_none, (routing){hth_build_none, hth_build_none}, to);
     streams(b, HTH_STREAMS_WRITE, NULL, to.to, all, weights);
 }
 
 /* ---- before and after the layers ----------------------------------------------------------------------- */
 
-static void embed(hth_prog *b, hth_embed_table table, hth_view x)
+static void embed(hth_builder *b, hth_embed_table table, hth_view x)
 {
-    hth_op *op = hth_prog_op(b, HTH_OP_EMBED);
+    hth_op *op = hth_build_op(b, HTH_OP_EMBED);
     op->out[0] = x, op->table = table;
     if (table == HTH_EMBED_LAYERS) op->in[0] = x;
 }
 
 /* The input of a block that predicts a token further. */
-static void join_hidden(hth_prog *b, hth_view x)
+static void join_hidden(hth_builder *b, hth_view x)
 {
     const hth_mtp_input *in = &b->m->mtp;
     size_t d = b->h->d_model;
-    hth_view hidden = hth_prog_floats(b, d), halves = hth_prog_floats(b, 2 * d);
+    hth_view hidden = hth_build_floats(b, d), halves = hth_build_floats(b, 2 * d);
     embed(b, HTH_EMBED_HIDDEN, hidden);
-    hth_prog_norm(b, &in->embedding_norm, x, halves);
-    hth_prog_norm(b, &in->hidden_norm, hidden, hth_prog_behind(halves, d));
-    hth_prog_multiply(b, &in->proj, halves, x);
+    hth_build_norm(b, &in->embedding_norm, x, halves);
+    hth_build_norm(b, &in->hidden_norm, hidden, hth_build_behind(halves, d));
+    hth_build_multiply(b, &in->proj, halves, x);
 }
 
-static void head(hth_prog *b, hth_view x)
+static void head(hth_builder *b, hth_view x)
 {
     const hth_hparams *h = b->h;
-    hth_view rows = hth_prog_value(b, HTH_FLOATS, HTH_ROWS_WANTED, h->d_model),
-             logits = hth_prog_value(b, HTH_FLOATS, HTH_ROWS_WANTED, h->n_vocab);
+    hth_view rows = hth_build_value(b, HTH_FLOATS, HTH_ROWS_WANTED, h->d_model),
+             logits = hth_build_value(b, HTH_FLOATS, HTH_ROWS_WANTED, h->n_vocab);
     hth_op *op;
     b->p->logits = logits;
-    b->p->hidden = hth_prog_floats(b, h->d_model);
-    op = hth_prog_op(b, HTH_OP_GATHER);
+    b->p->hidden = hth_build_floats(b, h->d_model);
+    op = hth_build_op(b, HTH_OP_GATHER);
     op->in[0] = x, op->out[0] = rows;
     b->p->output_norm = b->p->n_op;
-    hth_prog_norm(b, &b->m->output_norm, rows, rows);
-    op = hth_prog_product(b, rows);
-    hth_prog_also(op, b->m->tied ? &b->m->token_embd : &b->m->output, &b->m->output_bias, logits);
-    if (h->logit_scale != 1.0f) hth_prog_scale(b, logits, logits, h->n_vocab, h->logit_scale, NULL);
+    hth_build_norm(b, &b->m->output_norm, rows, rows);
+    op = hth_build_product(b, rows);
+    hth_build_also(op, b->m->tied ? &b->m->token_embd : &b->m->output, &b->m->output_bias, logits);
+    if (h->logit_scale != 1.0f) hth_build_scale(b, logits, logits, h->n_vocab, h->logit_scale, NULL);
     if (h->logit_softcap != 0.0f) {
-        op = hth_prog_op(b, HTH_OP_CAP);
+        op = hth_build_op(b, HTH_OP_CAP);
         op->in[0] = op->out[0] = logits;
         op->vector = (hth_op_vector){.n = h->n_vocab, .factor = h->logit_softcap};
     }
 }
 
-static void build(hth_prog *b)
+static void build(hth_builder *b)
 {
     hth_model *m = b->m;
     const hth_hparams *h = b->h;
     size_t d = h->d_model, n_own = (size_t)h->n_layer * h->d_layer_embd;
-    hth_view x = b->p->x = hth_prog_floats(b, d), embedding = hth_prog_none, by_layer = hth_prog_none,
-             all = hth_prog_none;
+    hth_view x = b->p->x = hth_build_floats(b, d), embedding = hth_build_none, by_layer = hth_build_none,
+             all = hth_build_none;
     b->layer = h->n_layer;
     embed(b, HTH_EMBED_TOKENS, x);
-    hth_prog_norm_in_place(b, &m->embedding_norm, x);
+    hth_build_norm_in_place(b, &m->embedding_norm, x);
     if (m->mtp.proj.n_row > 0) join_hidden(b, x);
     if (h->adds_embedding)
-        embedding = hth_prog_floats(b, d),
-        hth_prog_copy_part(hth_prog_copy(b, x, embedding), 0, 1, d, 0, 0, 0, 0);
+        embedding = hth_build_floats(b, d),
+        hth_build_copy_part(hth_build_copy(b, x, embedding), 0, 1, d, 0, 0, 0, 0);
     if (h->n_stream > 0)
-        all = hth_prog_floats(b, h->n_stream * d), streams(b, HTH_STREAMS_BEGIN, NULL, x, all, hth_prog_none);
+        all = hth_build_floats(b, h->n_stream * d),
+        streams(b, HTH_STREAMS_BEGIN, NULL, x, all, hth_build_none);
     if (n_own > 0)
-        by_layer = hth_prog_floats(b, n_own), hth_prog_multiply(b, &m->layer_proj, x, by_layer),
+        by_layer = hth_build_floats(b, n_own), hth_build_multiply(b, &m->layer_proj, x, by_layer),
         embed(b, HTH_EMBED_LAYERS, by_layer);
-    if (h->rope.n_rot > 0) hth_prog_op(b, HTH_OP_ROPE);
+    if (h->rope.n_rot > 0) hth_build_op(b, HTH_OP_ROPE);
     for (uint32_t i = 0; i < h->n_layer; i++) {
         b->layer = i;
         b->p->first_of_layer[i] = b->p->n_op;
@@ -253,7 +255,7 @@ static void build(hth_prog *b)
     b->p->first_of_layer[h->n_layer] = b->p->n_op;
     if (h->n_stream > 0)
         streams(b, HTH_STREAMS_READ, &m->output_connection, all, x,
-                hth_prog_floats(b, (2 + h->n_stream) * h->n_stream));
+                hth_build_floats(b, (2 + h->n_stream) * h->n_stream));
     head(b, x);
 }
 
@@ -269,14 +271,14 @@ static void *keep(hth_model *m, void *list, size_t n, size_t size)
 hearth_status hth_program_build(hth_model *m, hearth_error *err)
 {
     hth_program *p = hth_arena_alloc(&m->arena, 1, sizeof *p, 16);
-    hth_prog b = {.m = m, .h = &m->hparams, .p = p};
+    hth_builder b = {.m = m, .h = &m->hparams, .p = p};
     bool ok = p != NULL;
     if (ok)
         p->first_of_layer = hth_arena_alloc(&m->arena, m->hparams.n_layer + 1, sizeof *p->first_of_layer, 16);
     if (ok) p->ffn_of_layer = hth_arena_alloc(&m->arena, m->hparams.n_layer, sizeof *p->ffn_of_layer, 16);
     ok = ok && p->first_of_layer && p->ffn_of_layer;
     if (ok) build(&b);
-    ok = ok && !b.no_memory && hth_prog_place_values(p);
+    ok = ok && !b.no_memory && hth_build_place_values(p);
     if (p) p->ops = keep(m, p->ops, p->n_op, sizeof *p->ops);
     if (p) p->values = keep(m, p->values, p->n_value, sizeof *p->values);
     if (!ok || !p->ops || !p->values) return hth_fail_memory(err, sizeof *p, "the operations of a model");

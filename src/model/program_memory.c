@@ -15,7 +15,7 @@ static void find_lifetimes(hth_program *p)
         if (!hth_op_is_by_row(op->kind) || i + 1 == p->n_op) end = i;
         for (int k = 0; k < 3; k++)
             for (int j = 0; j < n[k]; j++) {
-                if (hth_prog_is_none(views[k][j])) continue;
+                if (hth_build_is_none(views[k][j])) continue;
                 hth_value *v = &p->values[views[k][j].value];
                 if (v->last_op < end) v->last_op = end;
                 v->first_op = i;
@@ -54,7 +54,7 @@ static void place(hth_program *p, uint32_t i, uint32_t *live, uint32_t *n_live)
 }
 
 /* In the order of first use. */
-bool hth_prog_place_values(hth_program *p)
+bool hth_build_place_values(hth_program *p)
 {
     uint32_t n = 0, n_live = 0, *live, *order = hth_alloc(2 * (size_t)p->n_value, sizeof *order);
     if (!order) return false;

@@ -136,7 +136,7 @@ typedef struct input {
     bool stores;
 } input;
 
-/* What the store has not given. */
+/* Refuses what the store has not given. */
 static bool fail_unknown(fields *f, const char *name, const char *what, const char *id, hearth_status why)
 {
     if (why == HEARTH_ERROR_MEMORY) return fields_no_memory(f);
