@@ -38,9 +38,11 @@ void hth_fwd_group(hth_step *s)
 
 typedef struct attention_job {
     const hth_step *s;
+    const hth_op *op;
     const hth_attention *attn;
-    const float *q;              /* [n_tok][n_head][d_head] */
-    float *y;                    /* its shape */
+    const float *q;              /* [n_tok][q_stride], of which [n_head][d_head] are queries */
+    float *y;                    /* [n_tok][n_head][d_head] */
+    size_t q_stride;
     size_t first_split, n_split; /* of the wave */
     bool is_first, is_last;
 } attention_job;
@@ -102,10 +104,10 @@ static void split_gate(const hth_attention *a, const float *from, float *q, floa
     }
 }
 
-void hth_fwd_quantize_queries(const hth_step *s, const float *q, size_t n_q, size_t i_row)
+void hth_fwd_quantize_queries(const hth_step *s, hth_view q, size_t n_q, size_t i_row)
 {
-    size_t at = i_row * n_q, block = at / HTH_ACT_BLOCK;
-    s->k->quant_act(q + at, n_q, s->q_q8 + at, s->q_d + block, s->q_sum + block);
+    size_t at = i_row * hth_fwd_width(s, q), block = at / HTH_ACT_BLOCK;
+    s->k->quant_act(hth_fwd_row(s, q, i_row), n_q, s->q_q8 + at, s->q_d + block, s->q_sum + block);
 }
 
 float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_row)
@@ -164,7 +166,7 @@ static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
         if (factor != 1.0f) s->k->scale(q, factor, n_q, q);
         if (hth_fwd_has(op->out[1])) store_token(s, op, a, i);
         if (kv_type_of(&s->tokens[i]) == HEARTH_KV_Q8_0)
-            hth_fwd_quantize_queries(s, hth_fwd_row(s, op->out[0], 0), n_q, i);
+            hth_fwd_quantize_queries(s, op->out[0], n_q, i);
     }
 }
 
@@ -214,8 +216,8 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
     uint32_t i_kv = i_unit / n_unit_of_kv(job), n_shared = n_shared_of(job), size = n_head_of_unit(job),
              i_shared = i_unit % n_unit_of_kv(job) * size;
     hth_kv_head kv = hth_sequence_head(token->seq, job->attn->kv_layer, i_kv);
-    size_t d = job->attn->d_head, n_head = job->attn->n_head, i_head = i_kv * n_shared + i_shared;
-    size_t at = (group->first * n_head + i_head) * d, first = first_position(job->attn, token);
+    size_t d = job->attn->d_head, i_head = i_kv * n_shared + i_shared,
+           at = group->first * job->q_stride + i_head * d, first = first_position(job->attn, token);
     const uint8_t *const *pages = kv.pages + first / HTH_KV_PAGE;
     return (hth_attn){
         .k_pages = pages,
@@ -229,14 +231,21 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
         .window = job->attn->window,
         .q = job->q + at,
         .q_q8 = {.q = s->q_q8 + at, .d = s->q_d + at / HTH_ACT_BLOCK, .sum = s->q_sum + at / HTH_ACT_BLOCK},
-        .q_stride = n_head * d,
+        .q_stride = job->q_stride,
         .scale = h->score_scale,
         .cap = h->attn_softcap,
         .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f,
         .slopes = job->attn->slopes ? job->attn->slopes + i_head : NULL,
         .sinks = job->attn->sinks ? job->attn->sinks + i_head : NULL,
         .scratch = s->scratch + i_thread * s->n_scratch,
-        .out_stride = n_head};
+        .out_stride = job->attn->n_head};
+}
+
+/* The first head of these arguments, among those of all tokens. */
+static size_t i_head_of(const attention_job *job, const hth_attn *attend)
+{
+    size_t at = (size_t)(attend->q - job->q);
+    return at / job->q_stride * job->attn->n_head + at % job->q_stride / attend->d_head;
 }
 
 /* All splits at once: for many tokens, or few positions. */
@@ -248,7 +257,7 @@ static void attend_group(void *arg, size_t i_unit, uint32_t i_thread)
     const hth_row_group *group = &s->groups[i_unit / n_unit];
     hth_attn attend = attend_job(job, group, (uint32_t)(i_unit % n_unit), i_thread);
     hth_attn_all_splits(s->k, kv_type_of(&s->tokens[group->first]), &attend, NULL,
-                        job->y + (attend.q - job->q));
+                        job->y + i_head_of(job, &attend) * attend.d_head);
 }
 
 /* ---- one split at a time ------------------------------------------------------------------- */
@@ -262,7 +271,7 @@ static void attend_split(void *arg, size_t i_unit, uint32_t i_thread)
     size_t i_wave = i_unit % job->n_split, i_heads = i_unit / job->n_split;
     const hth_row_group *group = &s->groups[i_heads / n_unit];
     hth_attn attend = attend_job(job, group, (uint32_t)(i_heads % n_unit), i_thread);
-    size_t i_split = job->first_split + i_wave, at = (size_t)(attend.q - job->q) / attend.d_head;
+    size_t i_split = job->first_split + i_wave, at = i_head_of(job, &attend);
     at += i_wave * s->n_tok * job->attn->n_head;
     attend.values = s->split_values + at * attend.d_head;
     attend.partials = s->split_partials + at;
@@ -334,14 +343,18 @@ static void quantize_row(void *arg, size_t t, uint32_t i_thread)
     const attention_job *job = arg;
     (void)i_thread;
     if (kv_type_of(&job->s->tokens[t]) == HEARTH_KV_Q8_0)
-        hth_fwd_quantize_queries(job->s, job->q, (size_t)job->attn->n_head * job->attn->d_head, t);
+        hth_fwd_quantize_queries(job->s, job->op->in[0], (size_t)job->attn->n_head * job->attn->d_head, t);
 }
 
 hearth_status hth_fwd_attend(hth_step *s, const hth_op *op, hearth_error *err)
 {
     const hth_attention *a = attention_of(s, op);
-    attention_job job = {
-        .s = s, .attn = a, .q = hth_fwd_row(s, op->in[0], 0), .y = hth_fwd_row(s, op->out[0], 0)};
+    attention_job job = {.s = s,
+                         .op = op,
+                         .attn = a,
+                         .q = hth_fwd_row(s, op->in[0], 0),
+                         .y = hth_fwd_row(s, op->out[0], 0),
+                         .q_stride = hth_fwd_width(s, op->in[0])};
     hth_mixer_kind kind = s->model->layers[op->layer].mixer;
     if (kind == HTH_MIXER_COMPRESSED) return hth_fwd_attend_compressed(s, op, err);
     if (kind == HTH_MIXER_LATENT) hth_pool_add(s->pool, quantize_row, &job, sizeof job, s->n_tok);

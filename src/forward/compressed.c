@@ -58,7 +58,7 @@ static void prepare_token(void *arg, size_t t, uint32_t i_thread)
         rotate(s, q + i * d, angles.cosine, angles.sine);
     }
     if (hth_kv_pool_type(s->tokens[t].seq->pool) == HEARTH_KV_Q8_0)
-        hth_fwd_quantize_queries(s, q - t * a->n_head * d, a->n_head * d, t);
+        hth_fwd_quantize_queries(s, job->op->out[0], a->n_head * d, t);
 }
 
 /* ---- blocks -------------------------------------------------------------------------------------------- */
@@ -151,7 +151,7 @@ static hth_attn attend_to(const compressed_job *job, size_t t, uint32_t first_he
     const hth_step *s = job->s;
     const hth_attention *a = &job->layer->attn;
     hth_kv_head kv = hth_sequence_head(s->tokens[t].seq, i_cache, 0);
-    size_t d = a->d_head, at = (t * a->n_head + first_head) * d;
+    size_t d = a->d_head, q_stride = hth_fwd_width(s, job->op->in[0]), at = t * q_stride + first_head * d;
     uint32_t left = a->n_head - first_head;
     return (hth_attn){
         .k_pages = kv.pages,
@@ -165,7 +165,7 @@ static hth_attn attend_to(const compressed_job *job, size_t t, uint32_t first_he
         .window = i_cache == job->op->layer ? a->window : 0,
         .q = hth_fwd_row(s, job->op->in[0], t) + first_head * d,
         .q_q8 = {.q = s->q_q8 + at, .d = s->q_d + at / HTH_ACT_BLOCK, .sum = s->q_sum + at / HTH_ACT_BLOCK},
-        .q_stride = a->n_head * d,
+        .q_stride = q_stride,
         .scale = s->model->hparams.score_scale,
         .sinks = a->sinks + first_head,
         .scratch = s->scratch + i_thread * s->n_scratch,

@@ -156,7 +156,7 @@ struct hth_step {
     float rope_scale;  /* factor of cosine and sine */
     float *scratch;    /* [n_thread][n_scratch] attention scratch memory */
     size_t n_scratch;
-    int8_t *q_q8;                     /* for Q8_0 caches: queries quantised to 8 bits */
+    int8_t *q_q8;                     /* for Q8_0 caches: queries quantised to 8 bits, rows as wide as their value */
     float *q_d;                       /* one scale per 32 values */
     int32_t *q_sum;                   /* one sum per 32 values */
     float *split_values;              /* [HTH_SPLIT_SCRATCH][n_head][d_head] results of single splits */
@@ -239,7 +239,7 @@ hth_fwd_row_fn hth_fwd_rates_delta, hth_fwd_rates_kda, hth_fwd_rates_ssm;
 /* attention.c, for latent.c and compressed.c: factor of a token's queries (hth_temperature); their
  * quantised form, for Q8_0 caches. */
 float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_row);
-void hth_fwd_quantize_queries(const hth_step *s, const float *q, size_t n_q, size_t i_row);
+void hth_fwd_quantize_queries(const hth_step *s, hth_view q, size_t n_q, size_t i_row);
 /* Heads, or groups of heads, that by_head.c multiplies; 0: none. */
 static inline uint32_t hth_fwd_n_by_head(const hth_hparams *h)
 {

@@ -208,6 +208,7 @@ static hearth_status multiply(hth_step *s, const hth_op *op, hearth_error *err)
         outputs[i] = (hth_output){.matrix = p->matrix[i],
                                   .bias = p->bias[i] ? *p->bias[i] : NULL,
                                   .y = hth_fwd_row(s, op->adds ? op->temp[0] : op->out[i], 0),
+                                  .n_y = hth_fwd_width(s, op->adds ? op->temp[0] : op->out[i]),
                                   .add_to = op->adds ? hth_fwd_row(s, op->out[0], 0) : NULL};
     hth_fwd_take_run(s, &run, &fusion);
     hth_product_add(s->k, s->pool, &s->act_q8, hth_fwd_row(s, op->in[0], 0), n_row_of(s, op), outputs, p->n,

@@ -24,6 +24,16 @@ static void *bump_alloc(bump *c, size_t n, size_t size)
     return p;
 }
 
+/* The widest value that attention reads queries from. */
+static size_t widest_queries(const hth_program *p)
+{
+    size_t widest = 0;
+    for (uint32_t i = 0; i < p->n_op; i++)
+        if (p->ops[i].kind == HTH_OP_ATTEND && p->values[p->ops[i].in[0].value].width > widest)
+            widest = p->values[p->ops[i].in[0].value].width;
+    return widest;
+}
+
 /* Columns of the widest matrix. Those of predictors may come from a sidecar. */
 static size_t widest_input(const hth_model *model)
 {
@@ -160,7 +170,7 @@ static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_
 static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
 {
     const hth_hparams *h = &model->hparams;
-    size_t n_q = (size_t)h->n_head * h->d_head;
+    size_t n_q = (size_t)h->n_head * h->d_head, q_stride = widest_queries(model->program);
     size_t n_pair = hth_fwd_max_pair(h), f = sizeof(float);
     s->n_table = hth_fwd_n_table(h);
     s->head_rows = n_row < HEAD_ROWS ? (uint32_t)n_row : HEAD_ROWS;
@@ -179,9 +189,9 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->n_scratch = hth_attn_scratch(h->d_head, hth_fwd_group_queries(model, &s->group_rows));
     s->scratch = bump_alloc(c, n_thread * s->n_scratch, f);
     s->groups = bump_alloc(c, n_row, sizeof *s->groups);
-    s->q_q8 = bump_alloc(c, n_row * n_q, 1);
-    s->q_d = bump_alloc(c, n_row * (n_q / HTH_ACT_BLOCK), f);
-    s->q_sum = bump_alloc(c, n_row * (n_q / HTH_ACT_BLOCK), sizeof(int32_t));
+    s->q_q8 = bump_alloc(c, n_row * q_stride, 1);
+    s->q_d = bump_alloc(c, n_row * (q_stride / HTH_ACT_BLOCK), f);
+    s->q_sum = bump_alloc(c, n_row * (q_stride / HTH_ACT_BLOCK), sizeof(int32_t));
     s->split_values = bump_alloc(c, HTH_SPLIT_SCRATCH * n_q, f);
     s->split_partials = bump_alloc(c, HTH_SPLIT_SCRATCH * (size_t)h->n_head, sizeof *s->split_partials);
     s->split_totals = bump_alloc(c, HTH_SPLIT_ROWS * (size_t)h->n_head, sizeof *s->split_totals);
