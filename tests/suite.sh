@@ -242,7 +242,7 @@ seeded)
     fi
     ;;
 peers)
-    if build release build hearth_program && cmake --build build -j "$jobs" --target peers_chat peers_sampler >>build/build.log 2>&1; then
+    if build release build hearth_program && cmake --build build -j "$jobs" --target peers_chat peers_sampler test_data >>build/build.log 2>&1; then
         mkdir -p build/peers
         rm -f build/peers/cases.tsv
         note "testing build/peers"
