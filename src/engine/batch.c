@@ -28,8 +28,13 @@ static hearth_status choose_selector(const hearth_model *model, hearth_selector 
 static hearth_status use_gpu(hearth_batch *b, hearth_error *err)
 {
     hearth_status st = hth_engine_use_gpu(hth_engine_mutable(b->model), &b->gpu, &b->generation, err);
-    if (st == HEARTH_OK) hth_step_use_gpu(b->step, b->gpu);
-    return st;
+    if (st != HEARTH_OK) return st;
+    if (b->gpu && b->n_tok_max > hth_gpu_max_tokens(b->gpu))
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s: steps of %u tokens, and the model was opened with gpu.n_batch for %u",
+                        hth_gguf_path(b->model->file), b->n_tok_max, hth_gpu_max_tokens(b->gpu));
+    hth_step_use_gpu(b->step, b->gpu);
+    return HEARTH_OK;
 }
 
 hearth_status hth_batch_open_step(hearth_batch *b, uint32_t n_thread, hth_pool **pool, hth_step **step,

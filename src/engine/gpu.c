@@ -88,7 +88,8 @@ static uint64_t rows_of_op(const hth_model *model, const hth_offload_params *par
                            const hth_matrix *w)
 {
     const hth_ffn *f = op->kind == HTH_OP_FFN ? &model->layers[op->layer].ffn : NULL;
-    return f && w != &f->down ? params->n_hot[op->layer] : w->n_row;
+    bool is_divided = f && (w == &f->gate || w == &f->up || w == &f->down_t.rows);
+    return is_divided ? params->n_hot[op->layer] : w->n_row;
 }
 
 /* Number of rows of a matrix on a device with these offload parameters. The CPU has the rows after them. */
@@ -100,9 +101,9 @@ static uint64_t rows_of_part(const hth_model *model, const hth_offload_params *p
         const hth_op *op = &p->ops[i];
         const hth_op_weights weights = hth_op_weights_of(model, op);
         const hth_ffn *f = op->kind == HTH_OP_FFN ? &model->layers[op->layer].ffn : NULL;
-        for (uint32_t k = 0; k < weights.n; k++)
-            if (w == weights.matrix[k]) return rows_of_op(model, params, op, w);
-        if (f && (w == &f->predictor.in || w == &f->predictor.out)) return w->n_row;
+        bool is_its = f && (w == &f->predictor.in || w == &f->predictor.out);
+        for (uint32_t k = 0; k < weights.n; k++) is_its |= w == weights.matrix[k];
+        if (is_its) return hth_gpu_op_is_on_device(model, params, i) ? rows_of_op(model, params, op, w) : 0;
     }
     return 0;
 }
@@ -121,10 +122,7 @@ static const hth_offload_params *params_of_op(const hearth_model *m, const hth_o
 {
     for (const hth_gpu *g = m->lost ? NULL : m->gpu; g; g = hth_gpu_next(g)) {
         const hth_offload_params *p = hth_gpu_get_params(g);
-        bool has_it = op->layer < m->model->hparams.n_layer
-                          ? op->layer >= p->first_layer && op->layer < p->end_layer
-                          : p->head;
-        if (has_it) return p;
+        if (hth_gpu_op_is_on_device(m->model, p, (uint32_t)(op - m->model->program->ops))) return p;
     }
     return NULL;
 }
@@ -271,8 +269,10 @@ static hearth_status choose(hearth_model *m, const hearth_gpu_options *o, hth_pl
     bool plans = are_gpus(c);
     uint64_t n_layer;
     if (hth_placement_arg_is_path(o->placement)) return hth_placement_builder_from_file(c, o->placement, err);
-    if (hth_placement_arg_layers(o->placement, &n_layer))
+    if (hth_placement_arg_layers(o->placement, &n_layer)) {
+        for (uint32_t i = 0; i < c->n_part; i++) c->parts[i].params.crosses = strcmp(o->placement, "all") == 0;
         return hth_placement_builder_layers(c, n_layer), HEARTH_OK;
+    }
     if (o->placement) plans = strcmp(o->placement, "plan") == 0;
     hearth_status st = HEARTH_OK;
     if (plans) st = hth_placement_builder_plan(c, &m->kernels, m->n_thread, &why);

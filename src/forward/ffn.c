@@ -28,11 +28,12 @@ static bool is_gated(const hth_ffn *f) { return f->gate.n_row > 0; }
 
 hth_ffn_values hth_fwd_ffn_values(const hth_step *s, const hth_op *op)
 {
+    float *gate = hth_fwd_row(s, op->temp[1], 0);
     return (hth_ffn_values){.residual = hth_fwd_row(s, op->in[1], 0),
                             .input = hth_fwd_row(s, op->in[0], 0),
-                            .gate = hth_fwd_row(s, op->temp[1], 0),
-                            .up = hth_fwd_row(s, op->temp[2], 0),
-                            .hidden = hth_fwd_row(s, op->temp[3], 0),
+                            .gate = gate,
+                            .up = gate + s->n_tok_max * (size_t)hth_fwd_width(s, op->temp[2]),
+                            .hidden = hth_fwd_row(s, op->temp[2], 0),
                             .out = hth_fwd_row(s, op->adds ? op->temp[0] : op->out[0], 0),
                             .add_to = op->adds ? hth_fwd_row(s, op->out[0], 0) : NULL};
 }

@@ -16,15 +16,14 @@ static hth_build_target target_of(hth_builder *b, bool adds, hth_view x)
 
 static void dense(hth_builder *b, const hth_layer *l, hth_view x, hth_build_target to)
 {
-    hth_view n = hth_build_normed(b, &l->ffn_norm, x), temp[3];
-    size_t d_ff = l->ffn.d_ff;
-    for (int i = 0; i < 3; i++) temp[i] = hth_build_floats(b, d_ff);
+    hth_view n = hth_build_normed(b, &l->ffn_norm, x), halves = hth_build_floats(b, 2 * (size_t)l->ffn.d_ff),
+             hidden = hth_build_floats(b, l->ffn.d_ff);
     hth_view scratch = hth_build_scratch(b, to);
     b->p->ffn_of_layer[b->layer] = b->p->n_op;
     hth_op *op = hth_build_op(b, HTH_OP_FFN);
     op->in[0] = n, op->in[1] = x;
     hth_build_set_target(op, to, scratch);
-    for (int i = 0; i < 3; i++) op->temp[1 + i] = temp[i]; /* gate, up, hidden */
+    op->temp[1] = halves, op->temp[2] = hidden; /* gate and up */
 }
 
 /* The choice of a layer's experts, and their weights. */

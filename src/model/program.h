@@ -143,7 +143,7 @@ typedef struct hth_op_stream {
     const hth_hyper_connection *connection;
 } hth_op_stream;
 
-enum { HTH_OP_IN = 6, HTH_OP_OUT = 4, HTH_OP_TEMP = 4 };
+enum { HTH_OP_IN = 6, HTH_OP_OUT = 4, HTH_OP_TEMP = 3 };
 
 typedef struct hth_op {
     hth_op_kind kind;

@@ -107,7 +107,7 @@ hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *o
     if (!out->layers) return hth_fail_memory(err, h->n_layer * sizeof *out->layers, "a plan");
     for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++)
         st = fill_layer(from, i, &out->layers[i], err);
-    if (st == HEARTH_OK && (!hth_gpu_head_bytes(from->model, from->max_binding_size, &out->head_bytes) ||
+    if (st == HEARTH_OK && (!hth_gpu_head_bytes(from->model, from->max_binding_size, from->params, &out->head_bytes) ||
                             !hth_gpu_workspace_bytes(from->model, from->max_binding_size, from->params, fixed)))
         st = hth_fail(
             err, HEARTH_ERROR_ARGUMENT,

@@ -62,7 +62,7 @@ static uint64_t workspace_bytes(const hth_model *m, const hth_placement_part *p)
 static uint64_t head_bytes(const hth_model *m, const hth_placement_part *p)
 {
     uint64_t bytes;
-    return hth_gpu_head_bytes(m, p->info->max_binding_size, &bytes) ? bytes : UINT64_MAX;
+    return hth_gpu_head_bytes(m, p->info->max_binding_size, &p->params, &bytes) ? bytes : UINT64_MAX;
 }
 
 /* The part with all layers and the head: its workspace is the largest. */

@@ -67,9 +67,9 @@ static void add_attention(list *l, uint32_t d, hearth_kv_type kv, uint32_t share
 
 static void add_vectors(list *l)
 {
-    static const uint32_t blocks[] = {0, 32, 256}, chunks[] = {0, 4096, HTH_NORM_SMALL_CHUNK}; /* by KIND */
+    static const uint32_t blocks[] = {0, 32, 256}, chunks[] = {0, 4096, HTH_NORM_SMALL_CHUNK, 2048}; /* by KIND */
     for (uint32_t b = 0; b < 3; b++)
-        for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)
+        for (uint32_t kind = HTH_KIND_NONE; kind < HTH_N_KIND; kind++)
             add(l, HTH_SHADER_norm_quantize,
                 (const uint32_t[]){kind, blocks[b], b != 1, kind && b == 2, (uint32_t)LOCAL << b / 2, chunks[kind],
                                    b > 0});
@@ -81,7 +81,7 @@ static void add_vectors(list *l)
     for (uint32_t kind = 0; kind <= HTH_ACTIVATION_DRELU; kind++)
         for (uint32_t half = 0; half < 2; half++)
             add(l, HTH_SHADER_active_mask, (const uint32_t[]){kind, (kind + half) % 3, half, LOCAL});
-    for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)
+    for (uint32_t kind = HTH_KIND_NONE; kind < HTH_N_KIND; kind++)
         add(l, HTH_SHADER_norm_add, (const uint32_t[]){kind, LOCAL, chunks[kind], kind != HTH_KIND_LAYER});
     add(l, HTH_SHADER_soft_cap, (const uint32_t[]){LOCAL});
     add(l, HTH_SHADER_copy_page, (const uint32_t[]){0});

@@ -132,7 +132,8 @@ static void norm_row(uint32_t kind, const float *from, size_t n, bool has_bias, 
 {
     float inv_n = 1.0f / (float)n;
     if (kind == HTH_KIND_NONE) memcpy(y, from, n * sizeof *y);
-    if (kind == HTH_KIND_RMS) kernels.rms_norm(from, weight, n, inv_n, eps, y);
+    if (kind == HTH_KIND_RMS || kind == HTH_KIND_RMS_BIAS) kernels.rms_norm(from, weight, n, inv_n, eps, y);
+    if (kind == HTH_KIND_RMS_BIAS && has_bias) kernels.add(y, bias, n, y);
     if (kind == HTH_KIND_LAYER) kernels.layer_norm(from, weight, has_bias ? bias : NULL, n, inv_n, eps, y);
 }
 
@@ -181,7 +182,8 @@ static void norms_are_rounded_on(hth_device *d)
         {HTH_KIND_RMS, 0, 1, 1, 192, 3072},     {HTH_KIND_LAYER, 32, 1, 1, 64, 1024},
         {HTH_KIND_LAYER, 256, 1, 0, 256, 4096}, {HTH_KIND_LAYER, 0, 1, 0, 128, 2048},
         {HTH_KIND_NONE, 32, 1, 1, 128, 0},      {HTH_KIND_NONE, 256, 0, 0, 64, 0},
-        {HTH_KIND_NONE, 0, 1, 1, 64, 0},
+        {HTH_KIND_NONE, 0, 1, 1, 64, 0},        {HTH_KIND_RMS_BIAS, 32, 1, 1, 64, 2048},
+        {HTH_KIND_RMS_BIAS, 256, 1, 0, 128, 4096},
     };
     uint32_t turn = 0;
     for (size_t s = 0; s < sizeof sets / sizeof *sets; s++)
@@ -229,7 +231,7 @@ static void try_norm_add(hth_device *d, const uint32_t set[HTH_NORM_ADD_WIDE], s
 static void norms_are_added_on(hth_device *d)
 {
     static const uint32_t sets[][5] = {
-        {HTH_KIND_NONE, 64, 0}, {HTH_KIND_RMS, 128, 6144}, {HTH_KIND_LAYER, 64, 1024}};
+        {HTH_KIND_NONE, 64, 0}, {HTH_KIND_RMS, 128, 6144}, {HTH_KIND_LAYER, 64, 1024}, {HTH_KIND_RMS_BIAS, 64, 1024}};
     uint32_t turn = 0;
     for (size_t s = 0; s < sizeof sets / sizeof *sets; s++)
         for (size_t i = 0; i < N_LENGTH; i++)

@@ -32,7 +32,8 @@ static hearth_model *open_on(const char *path, const hearth_gpu_options *gpu, he
     hearth_error why = {0};
     hearth_model_options o = {.n_thread = 2, .selector = selector, .gpu = *gpu};
     hearth_status st = hearth_model_open(path, &o, &model, &why);
-    if (st == HEARTH_ERROR_UNSUPPORTED && strncmp(gpu->device, "vulkan", 6) == 0) test_skip("%s", why.message);
+    if (st == HEARTH_ERROR_UNSUPPORTED && strncmp(gpu->device, "vulkan", 6) == 0)
+        test_skip("%s", why.message);
     else if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s on %s: %s", path, gpu->device, why.message);
     return model;
 }
@@ -71,7 +72,8 @@ static void expect_device(const hearth_model *model, const char *path, const cha
 {
     hearth_model_info info = test_model_info(model);
     if (!info.gpu || info.gpu_note[0])
-        test_fail(__FILE__, __LINE__, "%s on %s: the device was lost, or less is on it: %s", path, what, info.gpu_note);
+        test_fail(__FILE__, __LINE__, "%s on %s: the device was lost, or less is on it: %s", path, what,
+                  info.gpu_note);
 }
 
 static void expect_bits(const hearth_model *model, const golden *g, hearth_kv_type kv, uint32_t n_batch,
@@ -166,7 +168,8 @@ static void check_near(const golden *g, int n_device)
             null = logits_by(model, g, kv, 256);
             double error = null ? engine_max_error(null, cpu, g->n_truth) : 1.0;
             if (!(error <= NEAR))
-                test_fail(__FILE__, __LINE__, "%s: error %g on %s, allowed %g", g->model, error, devices[i], NEAR);
+                test_fail(__FILE__, __LINE__, "%s: error %g on %s, allowed %g", g->model, error, devices[i],
+                          NEAR);
         } else {
             expect_bits(model, g, kv, 256, null, devices[i]);
         }
@@ -180,8 +183,7 @@ static void check_near(const golden *g, int n_device)
  * shaders they run, $HEARTH_LONG all. */
 static bool is_for_vulkan(const char *name)
 {
-    static const char *const names[] = {
-        "llama-bias", "gemma2", "falcon-two-norms", "opt"};
+    static const char *const names[] = {"llama-bias", "gemma2", "falcon-two-norms", "opt"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
     return test_is_long();
@@ -191,7 +193,8 @@ TEST(float_models_are_near_the_cpu_and_the_same_on_all_devices)
 {
     for (int i = 0; i < GOLDEN_N_ON_DEVICE; i++) {
         CLEANUP(golden_close) golden g;
-        if (golden_open_arch(&g, golden_archs[i])) check_near(&g, is_for_vulkan(golden_archs[i]) ? N_DEVICE : 1);
+        if (golden_open_arch(&g, golden_archs[i]))
+            check_near(&g, is_for_vulkan(golden_archs[i]) ? N_DEVICE : 1);
     }
 }
 
@@ -209,8 +212,72 @@ TEST(what_devices_lack_stays_on_the_cpu_with_a_reason)
         double error = engine_max_error(logits, g.truth, g.n_truth);
         bool some = info.gpu_n_layer > 0, whole = info.gpu_n_layer == info.n_layer && info.gpu_head;
         if (whole || !(some || strstr(info.gpu_note, "no shader")) || !(error <= NEAR))
-            test_fail(__FILE__, __LINE__, "%s: %u layers, '%s', error %g", g.model, info.gpu_n_layer, info.gpu_note, error);
+            test_fail(__FILE__, __LINE__, "%s: %u layers, '%s', error %g", g.model, info.gpu_n_layer,
+                      info.gpu_note, error);
     }
+}
+
+/* ---- operations on both sides ------------------------------------------------------------------------ */
+
+/* Those that the null device has lie there, whatever a plan would find; the host computes the others in between. */
+static void check_crossing(const golden *g, const char *device, uint32_t n_batch)
+{
+    hearth_gpu_options gpu = options_of(device, g, HEARTH_KV_F32);
+    gpu.placement = "all";
+    CLOSED(hearth_model) *model = open_on(g->model, &gpu, g->selector);
+    size_t n = n_batch == 1 ? n_single(g, device) : g->n;
+    FREED float *logits = model ? logits_of(model, g, HEARTH_KV_F32, n_batch, n) : NULL;
+    if (!logits) return;
+    double error = engine_max_error(logits, g->truth, n * (g->n_truth / g->n));
+    hearth_model_info info = test_model_info(model);
+    if (info.gpu_n_layer != info.n_layer || !info.gpu_head || info.gpu_product_share < 0.3 ||
+        !(error <= NEAR))
+        test_fail(__FILE__, __LINE__, "%s on %s, batch %u: %u layers, share %g, error %g", g->model, device,
+                  n_batch, info.gpu_n_layer, info.gpu_product_share, error);
+    expect_device(model, g->model, device);
+}
+
+TEST(operations_that_devices_lack_are_the_hosts_in_between)
+{
+    for (int i = 0; i < GOLDEN_N_ARCH && !is_brief(); i++) {
+        CLEANUP(golden_close) golden g;
+        if (!golden_open_arch(&g, golden_archs[i])) continue;
+        check_crossing(&g, "null", 256);
+        check_crossing(&g, "null", 1);
+        check_crossing(&g, "null", 7);
+    }
+}
+
+/* Without experts all products are there. */
+TEST(all_products_of_hybrids_lie_on_a_device)
+{
+    static const char *const names[] = {"qwen35", "gemma4", "falcon-h1", "lfm2", "mamba2", "command-r"};
+    for (size_t i = 0; i < sizeof names / sizeof *names && !is_brief(); i++) {
+        CLEANUP(golden_close) golden g;
+        if (!golden_open_arch(&g, names[i])) continue;
+        hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F32);
+        gpu.placement = "all";
+        CLOSED(hearth_model) *model = open_on(g.model, &gpu, g.selector);
+        if (model) CHECK(test_model_info(model).gpu_product_share >= 0.999);
+        check_crossing(&g, "vulkan:0", 256);
+    }
+}
+
+/* A step is no longer than what the device computes at once: the host has all of its tokens in between. */
+TEST(steps_across_devices_are_as_long_as_the_model_was_opened_for)
+{
+    CLEANUP(golden_close) golden g;
+    hearth_batch *batch = NULL;
+    if (!golden_open_arch(&g, "qwen35")) return;
+    hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F32);
+    gpu.placement = "all", gpu.n_batch = 5;
+    CLOSED(hearth_model) *model = open_on(g.model, &gpu, g.selector);
+    FREED float *logits = model ? logits_by(model, &g, HEARTH_KV_F32, 256) : NULL;
+    if (!logits) return;
+    CHECK(engine_max_error(logits, g.truth, g.n_truth) <= NEAR);
+    CHECK_FAILS(hearth_batch_open(model, 6, 1, &batch, err), HEARTH_ERROR_ARGUMENT, "gpu.n_batch for 5");
+    CHECK_OK(hearth_batch_open(model, 5, 1, &batch, err));
+    hearth_batch_close(batch);
 }
 
 TEST(half_float_models_are_near_the_cpu_and_the_same_on_all_devices)
@@ -243,7 +310,8 @@ TEST(quantised_neurons_in_rows_have_the_bits_of_the_cpu)
         CLEANUP(golden_close) golden g;
         FREED float *expected = open_powerinfer(&g, files[i]) ? golden_logits(&g, HEARTH_KV_F16) : NULL;
         const int n_device = i < 2 || test_is_long() ? N_DEVICE : 1; /* the others on null alone */
-        for (int d = first_device(); expected && d < n_device; d++) check_bits(&g, devices[d], HEARTH_KV_F16, expected);
+        for (int d = first_device(); expected && d < n_device; d++)
+            check_bits(&g, devices[d], HEARTH_KV_F16, expected);
     }
 }
 
@@ -264,8 +332,12 @@ static void check_synthetic(bool packed)
 {
     static int32_t ids[] = {1, 31999, 77, 20000, 5, 12345, 9, 400};
     golden g = {.model = test_scratch("synthetic.gguf"), .ids = ids, .n = sizeof ids / sizeof *ids};
-    const hth_synth_options o = {.shape = "stories-15m", .ftype = hth_ftype_find("q4_k_m"), .packed = packed,
-                                 .activation = packed ? "relu" : NULL, .seed = 1, .n_thread = 2};
+    const hth_synth_options o = {.shape = "stories-15m",
+                                 .ftype = hth_ftype_find("q4_k_m"),
+                                 .packed = packed,
+                                 .activation = packed ? "relu" : NULL,
+                                 .seed = 1,
+                                 .n_thread = 2};
     uint64_t size;
     hearth_model_info info = {0};
     CHECK_OK(hth_synth(g.model, &o, &size, err));
@@ -314,7 +386,7 @@ static bool count_bytes(const golden *g, const hearth_gpu_options *gpu, counted 
     *n_layer = info.n_layer;
     bool fits = CHECK(info.n_layer <= MAX_LAYERS) &&
                 hth_gpu_workspace_bytes(m->model, max, &params, &bytes->capacity) &&
-                hth_gpu_head_bytes(m->model, max, &bytes->head);
+                hth_gpu_head_bytes(m->model, max, &params, &bytes->head);
     for (uint32_t i = 0; fits && i < info.n_layer; i++) {
         fits = hth_gpu_layer_bytes(m->model, max, &params, i, m->model->layers[i].ffn.d_ff, &weights) &&
                hth_gpu_cache_bytes(m->model, max, &params, i, &cache);
@@ -385,7 +457,8 @@ TEST(a_layer_that_no_later_device_holds_stays_where_it_fits)
     const hth_gpu *second = model ? hth_gpu_next(model->gpu) : NULL;
     CHECK(info.gpu_n_layer == n_layer && !info.gpu_head);
     if (CHECK(second != NULL)) CHECK_INT(hth_gpu_get_params(second)->first_layer, n_layer - 1);
-    for (int i = 0; model && i < 3; i++) CHECK(hth_device_state(model->devices[i].device).used <= gpu.vrams[i]);
+    for (int i = 0; model && i < 3; i++)
+        CHECK(hth_device_state(model->devices[i].device).used <= gpu.vrams[i]);
     expect_bits(model, &g, HEARTH_KV_F16, 256, expected, "three of null");
 }
 
@@ -460,7 +533,8 @@ static void divide(const golden *g, const char *device)
 
 TEST(work_that_is_divided_among_submissions_has_the_bits_of_the_whole)
 {
-    static const char *const types[] = {"Q4_0", "Q6_K", "F16"}, *const transposed[] = {"bamboo.q4_0", "opt.f16"};
+    static const char *const types[] = {"Q4_0", "Q6_K", "F16"}, *const transposed[] = {"bamboo.q4_0",
+                                                                                       "opt.f16"};
     golden g;
     for (int d = 0; d < N_DEVICE; d++) {
         for (int i = 0; i < 3; i++) {
@@ -576,10 +650,12 @@ static void check_refused(const char *path, const hearth_gpu_options *gpu, heart
 {
     CLOSED(hearth_model) *model = NULL;
     *why = (hearth_error){0};
-    CHECK_INT(hearth_model_open(path, &(hearth_model_options){.n_thread = 1, .gpu = *gpu}, &model, why), status);
+    CHECK_INT(hearth_model_open(path, &(hearth_model_options){.n_thread = 1, .gpu = *gpu}, &model, why),
+              status);
     CHECK(model == NULL);
     if (!strstr(why->message, says))
-        test_fail(__FILE__, __LINE__, "device '%s': the message lacks '%s': %s", gpu->device, says, why->message);
+        test_fail(__FILE__, __LINE__, "device '%s': the message lacks '%s': %s", gpu->device, says,
+                  why->message);
 }
 
 TEST(too_little_memory_is_refused_with_the_least_that_works)
@@ -609,7 +685,15 @@ TEST(devices_that_do_not_exist_are_refused)
 {
     enum { N_OTHER = 4 };
     static const char *const unknown[] = {
-        "", "cuda:0", "Null", "vulkan", "vulkan:", "vulkan:-1", "vulkan:0x", "vulkan:99", "vulkan:4294967296",
+        "",
+        "cuda:0",
+        "Null",
+        "vulkan",
+        "vulkan:",
+        "vulkan:-1",
+        "vulkan:0x",
+        "vulkan:99",
+        "vulkan:4294967296",
         "00000000000000000000000000000000",
     };
     const char *path = test_data("golden/quant/llama-Q4_0.gguf");
@@ -658,7 +742,8 @@ static void check_none(const char *path, const hearth_gpu_options *gpu, const ch
     if (!model) return;
     hearth_model_get_info(model, &info);
     CHECK(info.gpu == NULL && info.gpu_n_layer == 0 && !info.gpu_head && info.gpu_bytes == 0);
-    if (!strstr(info.gpu_note, note)) test_fail(__FILE__, __LINE__, "the note lacks '%s': %s", note, info.gpu_note);
+    if (!strstr(info.gpu_note, note))
+        test_fail(__FILE__, __LINE__, "the note lacks '%s': %s", note, info.gpu_note);
     engine_greedy(model, &s, (const int32_t[]){1, 2}, 2, ids, 3);
 }
 

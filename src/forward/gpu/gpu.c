@@ -2,6 +2,7 @@
 #include "forward/gpu/gpu_int.h"
 
 #include "base/alloc.h"
+#include "base/checked_math.h"
 #include "base/log.h"
 
 #include <stdio.h>
@@ -144,10 +145,12 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
     g->host_value = hth_queue_host_value(device); /* earlier users may have advanced it */
     pthread_mutex_init(&g->step_lock, NULL);
     g->layers = hth_alloc(params->end_layer, sizeof *g->layers);
+    g->ops = hth_alloc(model->program->n_op, sizeof *g->ops);
     hearth_status st =
-        g->layers ? HEARTH_OK
+        g->layers && g->ops ? HEARTH_OK
                   : hth_fail_memory(err, params->end_layer * sizeof *g->layers, "a model on a device");
     if (st == HEARTH_OK) st = find_split_layers(g, params, err);
+    if (st == HEARTH_OK) st = hth_gpu_crossings_open(g, err);
     if (st == HEARTH_OK) st = check_floats(g, err);
     if (st == HEARTH_OK) st = hth_gpu_workspace_open(g, err);
     if (st == HEARTH_OK) st = hth_gpu_caches_open(g, err);
@@ -174,6 +177,8 @@ static void close_part(hth_gpu *g)
     pthread_mutex_destroy(&g->step_lock);
     hth_weight_streams_close(g);
     hth_free(g->layers);
+    hth_free(g->ops);
+    hth_gpu_crossings_close(g);
     hth_free(g->fences);
     hth_free(g->submits);
     hth_free(g->split_layers);
@@ -272,6 +277,14 @@ bool hth_gpu_divides_layers(const hth_gpu *g)
     for (; g; g = g->next)
         if (g->n_split_layer > 0 && hth_device_is_gpu(hth_device_get_info(g->device))) return true;
     return false;
+}
+
+uint32_t hth_gpu_max_tokens(const hth_gpu *g)
+{
+    uint32_t n = UINT32_MAX;
+    for (; g; g = g->next)
+        if (g->params.crosses) n = hth_min_u32(n, g->params.n_row);
+    return n;
 }
 
 const char *hth_gpu_bit_exact_reason(const hth_gpu *g)

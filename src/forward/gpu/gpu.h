@@ -36,6 +36,9 @@ typedef struct hth_offload_params {
          * that replace this one. */
         max_layer;
     bool bit_exact; /* fail to open if the results would differ from the CPU's bits */
+    /* the host computes operations of these layers that no shader has, with a round trip each; else such layers are not
+     * on devices */
+    bool crosses;
 } hth_offload_params;
 enum { HTH_GPU_SUBMIT_MS = 50 };
 
@@ -59,13 +62,17 @@ uint32_t hth_gpu_slow_levels(const double rates[HTH_N_COOPMAT_LEVEL]);
 /* Products of a weight and a byte per second at such a rate. */
 double hth_gpu_products(hth_type type, double rate);
 
-/* Why layer i (or, for i = n_layer, the head) cannot be offloaded; NULL: it can. */
+/* Why layer i (or, for i = n_layer, the head) cannot be offloaded; NULL: it can. With params->crosses it can if any of
+ * its operations can. */
 const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload_params *params,
                                        uint32_t i_layer);
 /* Converts rows [first, first + n) of a matrix in host memory to the structure-of-arrays layout (weight_layout.h),
  * with all threads. Rows of up to HTH_GPU_MAX_STAGED bytes. */
 enum { HTH_GPU_MAX_STAGED = 32 << 10 };
 void hth_gpu_stage_rows(hth_pool *pool, const hth_matrix *m, uint32_t first, uint32_t n, uint8_t *to);
+
+/* Whether operation i of the program is on a device, if its neurons are. */
+bool hth_gpu_op_is_on_device(const hth_model *model, const hth_offload_params *params, uint32_t i_op);
 
 /* Neurons of layer i can be divided in multiples of this: clusters; 0: they cannot, because down is not transposed. */
 uint32_t hth_gpu_split_granularity(const hth_model *model, uint32_t i_layer);
@@ -77,7 +84,7 @@ bool hth_gpu_layer_bytes(const hth_model *model, uint64_t max, const hth_offload
                          uint32_t i_layer, uint32_t n_hot, uint64_t *bytes);
 bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
                          uint32_t i_layer, uint64_t *bytes);
-bool hth_gpu_head_bytes(const hth_model *model, uint64_t max, uint64_t *bytes);
+bool hth_gpu_head_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params, uint64_t *bytes);
 
 /* Reads rows [first, first + n) of a matrix in file format into `rows`. */
 typedef hearth_status hth_gpu_read_fn(void *user, const hth_matrix *matrix, uint64_t first, uint64_t n,
@@ -112,6 +119,8 @@ uint32_t hth_gpu_end_layer(const hth_gpu *gpu);
 /* The neurons of layer i that are on a device; i is one of the first hth_gpu_end_layer. */
 uint32_t hth_gpu_n_hot(const hth_gpu *gpu, uint32_t i_layer);
 bool hth_gpu_has_head(const hth_gpu *gpu);
+/* The tokens that a step may have: where the host computes operations in between, all of a step at once. */
+uint32_t hth_gpu_max_tokens(const hth_gpu *gpu);
 /* Whether a layer is divided between the CPU and a physical GPU (not null, simulated or lavapipe). */
 bool hth_gpu_divides_layers(const hth_gpu *gpu);
 /* Whether they give the CPU's bits: all weights are quantised, and the shaders passed the self-test. */

@@ -33,14 +33,24 @@ typedef struct hth_gpu_fused_matrix {
     hth_gpu_matrix *matrices;
     uint32_t n_matrix;
     uint32_t n_row, n_col;               /* results and inputs of a token */
+    uint32_t y_stride, y_first;          /* floats from a token's results to the next one's; of the first result */
     bool wants_32, wants_256, wants_f32; /* required representations of the input */
 } hth_gpu_fused_matrix;
 
+/* The weights of an operation of the program. Fused matrices of PRODUCT: each for some outputs, which lie side by
+ * side; of FFN: by name. */
+enum { HTH_GPU_GATE_UP, HTH_GPU_DOWN, HTH_GPU_PREDICT_IN, HTH_GPU_PREDICT_OUT, HTH_GPU_OP_FUSED = HTH_PRODUCT_MAX };
+typedef struct hth_gpu_op {
+    bool is_on_device;
+    uint32_t n_fused;
+    hth_gpu_fused_matrix fused[HTH_GPU_OP_FUSED];
+    hth_gpu_vector norm[2]; /* of NORM: weight, bias */
+} hth_gpu_op;
+
+/* What a layer has besides. */
 typedef struct hth_gpu_layer {
-    hth_gpu_fused_matrix qkv, o, gate_up, down;
-    hth_gpu_fused_matrix predict_in, predict_out;
-    hth_gpu_vector attn_norm[2], ffn_norm[2], attn_post[2], ffn_post[2]; /* weight, bias */
-    hth_gpu_vector head_norms;                                           /* of queries, then of keys */
+    const hth_gpu_op *ffn;     /* NULL: the device has no dense network of it */
+    hth_gpu_vector head_norms; /* of queries, then of keys */
     hth_gpu_vector thresholds;
     hth_gpu_vector cold_bias[2]; /* of gate and up of the host's neurons, for streamed weights */
     hth_buffer_range keys, values;
@@ -59,7 +69,8 @@ enum { HTH_GPU_HEAD_ROWS = 16 };
 
 /* The input of a fused matrix in its representations. */
 typedef struct hth_gpu_input {
-    hth_buffer_range x, q, d, sum, q_256, d_256, sum_256;
+    hth_buffer_range x; /* where the value has its floats */
+    hth_buffer_range q, d, sum, q_256, d_256, sum_256;
 } hth_gpu_input;
 
 /* For n_tok tokens; widths are the maximum over the layers. */
@@ -70,14 +81,13 @@ typedef struct hth_gpu_workspace {
      * lists of layers copy them first, those of the head copy the step block. */
     hth_buffer_range step_from_host, grids_from_host, table_from_host;
     hth_buffer_range step, grids, table;
-    hth_buffer_range embedded;  /* in from_host */
+    hth_buffer_range values_from_host, values_to_host, values; /* hth_gpu_value_range */
     hth_buffer_range host_sums; /* in from_host: HTH_HOST_SUMS words, then int64 [n_tok][d_model] */
-    hth_buffer_range result; /* in to_host: [n_tok][d_model], or [HTH_GPU_HEAD_ROWS][n_vocab] */
+    hth_buffer_range result; /* in to_host: [HTH_GPU_HEAD_ROWS][n_vocab] */
     hth_buffer_range d2h_ffn_input, d2h_scores; /* in to_host: [n_tok][d_model], [n_tok][d_ff] of the current layer */
-    hth_buffer_range x, out, attn_saved; /* [n_tok][d_model] */
-    hth_buffer_range qkv, attn_out, q_q8;
+    hth_buffer_range q_q8;
     hth_buffer_range splits, split_partials; /* for one token */
-    hth_buffer_range gate_up, rank_out, scores;
+    hth_buffer_range rank_out, rank_hidden, scores;
     hth_buffer_range active_mask;       /* one bit per neuron: whether its rows are computed */
     hth_buffer_range down_scales, sums; /* of the transposed down: for all tokens; for n_stage tokens */
     uint32_t n_stage;
@@ -110,13 +120,14 @@ enum { HTH_GPU_N_SHORT = 3, HTH_GPU_SHORT_FIRST = 4096 };
  * message is data that the device writes for the host (a layer's inputs), or the notice that a staging buffer is
  * free. */
 enum {
+    HTH_HOST_OP_RUN,
     HTH_HOST_OP_COLD_FFN,
     HTH_HOST_OP_STAGE_CHUNK,
     HTH_HOST_OP_PARTIAL_FFN,
     HTH_N_HOST_OP
 };
 typedef struct hth_gpu_host_op {
-    uint32_t kind, index; /* split layer: COLD_FFN; chunk: STAGE_CHUNK, PARTIAL_FFN */
+    uint32_t kind, index; /* run of operations; split layer: COLD_FFN; chunk: STAGE_CHUNK, PARTIAL_FFN */
     uint32_t n_d2h;
 } hth_gpu_host_op;
 
@@ -173,6 +184,39 @@ uint32_t hth_gpu_n_streamed(const hth_gpu_layer *l, const hth_weight_stream *p);
 /* Packs chunk i into its staging buffer. */
 void hth_gpu_stage(const hth_gpu *g, hth_pool *pool, const hth_weight_stream *p, uint32_t i);
 
+/* ---- crossings (crossings.c) -------------------------------------------------------------------------- */
+
+/* Operations [first, end) of the program, none or some, which the host computes between two of the device. Before
+ * that it needs values that the device has written, and after it the device needs others. */
+typedef struct hth_gpu_host_run {
+    uint32_t first, end;
+    uint32_t *to_host, n_to_host, *to_device, n_to_device; /* values */
+} hth_gpu_host_run;
+
+/* The runs of the device's part, of which the first is before its first operation and the last behind its last one;
+ * both have no operations: the step computes what is there. */
+typedef struct hth_gpu_crossings {
+    hth_gpu_host_run *runs;
+    uint32_t n_run;
+    uint32_t *values; /* in one list */
+} hth_gpu_crossings;
+
+/* The end of the operations that the lists of layers have: those before the rows of the head are gathered, if the head
+ * is here. */
+uint32_t hth_gpu_end_op(const hth_model *model, const hth_offload_params *params);
+hearth_status hth_gpu_crossings_open(hth_gpu *g, hearth_error *err);
+void hth_gpu_crossings_close(hth_gpu *g);
+/* Words of a row of what is copied from the host, or to it, at the places of the values. */
+uint32_t hth_gpu_crossing_words(const hth_model *model, const hth_offload_params *params);
+
+/* A value of all tokens in memory, or in its copies for the host. Rows are those of the program; a value begins at a
+ * multiple of 256 bytes. */
+static inline uint32_t hth_gpu_padded_rows(uint32_t n_row) { return (n_row + 3) / 4 * 4; }
+static inline uint64_t hth_gpu_value_row(const hth_value *v)
+{
+    return (uint64_t)v->width * (v->element == HTH_SUMS ? sizeof(int64_t) : sizeof(float));
+}
+
 struct hth_gpu {
     const hth_model *model;
     const hth_kernels *kernels;
@@ -182,11 +226,11 @@ struct hth_gpu {
         [HTH_GPU_MESSAGE_MAX]; /* why results differ from the CPU's bits; empty: they do not */
     hth_gpu *next;             /* the part that follows, on another device; NULL: none */
     bool failed;               /* by the device, in the last step; atomic */
+    hth_gpu_op *ops;           /* [n_op of the program] */
+    hth_gpu_crossings crossings;
     hth_gpu_layer *layers;     /* [params.end_layer], those before first_layer unused */
     uint32_t *split_layers;    /* [n_split_layer] indices of the split layers */
     uint32_t n_split_layer;
-    hth_gpu_fused_matrix head;
-    hth_gpu_vector output_norm[2];
     hth_buffer *vectors;
     float *staging_vectors; /* the vectors, while they are collected */
     size_t n_staging_vector, staging_capacity;
@@ -222,6 +266,17 @@ static inline void *hth_gpu_mapped(hth_buffer_range s)
 {
     return (uint8_t *)hth_buffer_map(s.buffer) + s.offset;
 }
+/* in: workspace.values, or a copy. */
+static inline hth_buffer_range hth_gpu_value_range(const hth_gpu *g, hth_buffer_range in, uint32_t value)
+{
+    const hth_value *v = &g->model->program->values[value];
+    uint64_t at = (uint64_t)v->at * sizeof(float) * hth_gpu_padded_rows(g->params.n_row);
+    return (hth_buffer_range){in.buffer, in.offset + at, hth_gpu_value_row(v) * g->params.n_row};
+}
+/* crossings.c: copies values of n tokens, the first being number `first` of the step, between the step and mapped
+ * memory. */
+void hth_gpu_read_values(const hth_gpu *g, hth_step *s, const hth_gpu_host_run *run, uint32_t first, uint32_t n);
+void hth_gpu_write_values(const hth_gpu *g, const hth_step *s, const hth_gpu_host_run *run, uint32_t first, uint32_t n);
 
 /* ---- the current step -------------------------------------------------------------- */
 
@@ -286,11 +341,13 @@ typedef struct hth_gpu_fused_src {
     uint32_t n;
 } hth_gpu_fused_src;
 
-/* The fused matrices of a layer with n_hot of its neurons: q k v, o, gate and up, down, the predictor's two. */
-enum { HTH_GPU_N_FUSED = 6 };
-void hth_gpu_fused_srcs(const hth_model *model, uint32_t i_layer, uint32_t n_hot, hearth_selector selector,
-                        hth_gpu_fused_src out[HTH_GPU_N_FUSED]);
-hth_gpu_fused_src hth_gpu_head_src(const hth_model *model);
+/* The fused matrices of an operation (hth_gpu_op), a network with n_hot of its neurons, whose number it returns. */
+uint32_t hth_gpu_op_srcs(const hth_model *model, const hth_op *op, uint32_t n_hot, hearth_selector selector,
+                         hth_gpu_fused_src out[HTH_GPU_OP_FUSED]);
+/* op_support.c: why no device computes it; NULL: devices can. */
+const char *hth_gpu_op_lacks(const hth_model *model, const hth_offload_params *params, const hth_op *op);
+/* Whether devices have the attention of a layer, with its cache. */
+bool hth_gpu_attends(const hth_model *model, const hth_offload_params *params, uint32_t i_layer);
 /* Bytes of a fused matrix with bindings of at most `max` bytes. false: no shader supports a type, or it overflows. */
 bool hth_gpu_fused_matrix_bytes(const hth_gpu_fused_src *source, uint64_t max, uint64_t *bytes);
 /* The first float matrix among the offloaded ones; NULL: all are quantised. */

@@ -1,9 +1,24 @@
-/* The host operations of a step: the CPU computes its neurons of a split layer, or a share of them, or packs
- * weights into a staging buffer. */
+/* The host operations of a step: the CPU computes operations that the device lacks, its neurons of a split layer, or a
+ * share of them, or packs weights into a staging buffer. */
 #include "forward/gpu/gpu_int.h"
 
 #include <assert.h>
 #include <string.h>
+
+/* ---- operations --------------------------------------------------------------------------------------- */
+
+/* The operations of a run, for all tokens of the step. */
+static hearth_status run_ops(hth_gpu *g, hth_step *s, const hth_gpu_host_run *run, uint32_t n, hearth_error *err)
+{
+    assert(n == s->n_tok);
+    hth_gpu_read_values(g, s, run, 0, n);
+    hearth_status st = hth_fwd_ops(s, run->first, run->end, err);
+    if (st != HEARTH_OK) return st;
+    hth_fwd_flush(s);
+    hth_pool_finish(s->pool);
+    hth_gpu_write_values(g, s, run, 0, n);
+    return HEARTH_OK;
+}
 
 /* ---- CPU neurons -------------------------------------------------------------------------------------- */
 
@@ -11,7 +26,6 @@
 static void read_d2h_msg(const hth_gpu *g, hth_step *s, uint32_t i_layer, uint32_t n)
 {
     const hth_op *op = hth_fwd_ffn_op(s, i_layer);
-    assert(op->in[0].value != s->program->x.value); /* layers without such a norm are not divided */
     memcpy(hth_fwd_value(s, op->in[0]), hth_gpu_mapped(g->workspace.d2h_ffn_input),
            (size_t)n * g->model->hparams.d_model * sizeof(float));
 }
@@ -21,8 +35,9 @@ static void read_scores(const hth_gpu *g, hth_step *s, const hth_gpu_layer *l, u
                         uint32_t n_neuron)
 {
     const float *scores = (const float *)hth_gpu_mapped(g->workspace.d2h_scores) + l->n_hot + first;
-    for (size_t t = 0; t < n && l->predict_out.n_matrix > 0; t++)
-        memcpy(s->scores + t * n_neuron, scores + t * l->predict_out.n_row, n_neuron * sizeof *scores);
+    uint32_t n_score = l->ffn->fused[HTH_GPU_PREDICT_OUT].n_row;
+    for (size_t t = 0; t < n && n_score > 0; t++)
+        memcpy(s->scores + t * n_neuron, scores + t * n_score, n_neuron * sizeof *scores);
 }
 
 /* Computes the contribution of `cold`, whose first neuron is number `first` of the split layer's CPU neurons, to n
@@ -99,6 +114,7 @@ hearth_status hth_gpu_run_host_op(hth_gpu *g, hth_step *s, const hth_weight_stre
                                   uint32_t n, hearth_error *err)
 {
     switch (op->kind) {
+    case HTH_HOST_OP_RUN: return run_ops(g, s, &g->crossings.runs[op->index], n, err);
     case HTH_HOST_OP_COLD_FFN: return run_cold_ffn(g, s, op->index, n, err);
     case HTH_HOST_OP_STAGE_CHUNK: stage_chunk(g, s, p, op->index); break;
     default: run_partial_ffn(g, s, p, op->index, n);

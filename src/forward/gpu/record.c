@@ -1,246 +1,164 @@
-/* Records the command lists of a step: each layer's shaders in the order of a token's computation, once per
- * class of steps (one token, a few, many), and those of the head and of copies of pages. A barrier separates
- * each read from the write before it. */
+/* Records the command lists of a step: the operations of the program that the device has, one after another, once
+ * per class of steps (one token, a few, many), and those of the head and of copies of pages. A barrier separates each
+ * read from the write before it. */
 #include "forward/gpu/recorder.h"
 
 #include "base/alloc.h"
 #include "base/checked_math.h"
-#include "kernels/vector/math.h"
 #include "forward/gpu/cache.h"
 
 #include <string.h>
 
-/* ---- attention ---------------------------------------------------------------------------------------- */
+/* ---- operations --------------------------------------------------------------------------------------- */
 
-static void rope_store(hth_recorder *r, const hth_layer *l, const hth_gpu_layer *to)
+static void norm(hth_recorder *r, const hth_op *op)
 {
-    const hth_hparams *h = &r->g->model->hparams;
-    const hth_gpu_workspace *ws = &r->g->workspace;
-    hth_gpu_rotations places = hth_gpu_rotations_of(h, r->n_row);
-    hth_push_rope_store push = {.n_head = l->attn.n_head,
-                                .n_head_kv = l->attn.n_head_kv,
-                                .n_pair = h->rope.n_rot / 2,
-                                .table_at = hth_fwd_i_table(h, &l->attn) * places.of_table,
-                                .sine_at = places.sines,
-                                .d_at = ws->q_q8_d_offset,
-                                .head_words = to->head_words,
-                                .eps = h->norm_eps,
-                                .inv_n = 1.0f / (float)h->d_head,
-                                .kv_class = hth_kv_class_of(l)};
-    const uint32_t consts[] = {h->d_head, (uint32_t)h->rope.kind, to->head_norms.n > 0,
-                               (uint32_t)r->g->params.kv, HTH_REC_LOCAL};
-    const hth_buffer_range bind[] = {ws->step, ws->qkv,    ws->table, hth_rec_vector(r, to->head_norms),
-                                     to->keys, to->values, ws->q_q8};
-    hth_rec_dispatch(r, HTH_SHADER_rope_store, consts, bind, &push, l->attn.n_head + 2 * l->attn.n_head_kv,
-                     r->n_row);
-    hth_rec_mark_dirty(r, ws->qkv), hth_rec_mark_dirty(r, to->keys), hth_rec_mark_dirty(r, to->values),
-        hth_rec_mark_dirty(r, ws->q_q8);
+    hth_rec_value *y = &r->values[op->out[0].value];
+    y->from = op->in[0].value == op->out[0].value ? y->at : hth_rec_floats(r, op->in[0].value);
+    y->pending = op, y->is_stored = false;
+}
+
+static void product(hth_recorder *r, const hth_op *op)
+{
+    const hth_gpu_op *weights = &r->g->ops[op - r->g->model->program->ops];
+    for (uint32_t i = 0, i_out = 0; i < weights->n_fused; i++) {
+        const hth_gpu_fused_matrix *group = &weights->fused[i];
+        hth_gpu_input in = hth_rec_input(r, op->in[0].value, group, false);
+        while (op->out[i_out].at != group->y_first) i_out++;
+        hth_rec_row_range(r, group, 0, group->n_row, false, &in, r->values[op->out[i_out++].value].at,
+                          op->adds);
+    }
     hth_rec_barrier(r);
 }
 
-/* Of one token in a sequence of n positions. */
-static uint64_t work_of_attention(const hth_gpu *g, const hth_layer *l, uint64_t n)
+static void add(hth_recorder *r, const hth_op *op)
 {
-    if (l->attn.window > 0 && l->attn.window < n) n = l->attn.window;
-    return 2 * n * l->attn.n_head * g->model->hparams.d_head * HTH_DOT_SCALAR;
+    hth_rec_add(r, op->in[0].value, op->in[1].value);
+    hth_rec_barrier(r);
 }
 
-/* The same, at the maximum number of positions. */
-static uint64_t attend_work(const hth_recorder *r, const hth_layer *l)
+static void cap(hth_recorder *r, const hth_op *op)
 {
-    return work_of_attention(r->g, l, r->n_position);
+    hth_buffer_range x = hth_rec_floats(r, op->in[0].value);
+    hth_push_soft_cap push = {op->vector.n, op->vector.factor, 1.0f / op->vector.factor};
+    hth_vector_split split =
+        hth_rec_vector_split(hth_device_get_info(r->g->device), op->vector.n, HTH_KIND_NONE);
+    hth_rec_dispatch(r, HTH_SHADER_soft_cap, &split.local,
+                     (const hth_buffer_range[]){r->g->workspace.step, x}, &push, split.n_group, r->n_row);
+    hth_rec_mark_dirty(r, x);
+    hth_rec_barrier(r);
 }
 
-/* Bytes of shared memory that attn uses (shaders/values/attn.comp): queries, weights, parts of scores or maxima; sums,
- * totals and merging factors of each head; pages. */
-static uint32_t attn_shared_bytes(uint32_t d_head, uint32_t n_group, uint32_t n_tok, uint32_t local)
+/* The next norm reads the rows where they are. */
+static void gather(hth_recorder *r, const hth_op *op)
 {
-    const uint32_t n_max = 16, vec = 4 * sizeof(float), pages = HTH_ATTN_SPLIT / HTH_KV_PAGE + 3;
-    uint32_t n_vec =
-        n_group * (d_head + HTH_ATTN_SPLIT) + (local > n_max * n_group ? local : n_max * n_group);
-    return n_vec * vec + HTH_ATTN_GROUP_HEADS * n_group * (8 + 2 + 2) * (uint32_t)sizeof(float) +
-           n_tok * pages * (uint32_t)sizeof(uint32_t);
+    r->only_wanted = 1;
+    r->values[op->out[0].value].at = r->values[op->in[0].value].at;
 }
 
-/* LOCAL and TOKENS of attn. With few workgroups each has as many invocations as are of use, so that the GPU's
- * processors have work; with many, neighbouring tokens share a workgroup, because they read the same keys, as long
- * as GPUs of 128 processors get four workgroups each, and as a submission holds them. A driver that computes on the
- * CPU pays for each invocation that waits for others. */
-static void set_attn_size(const hth_recorder *r, const hth_layer *l, bool by_split,
-                          uint32_t consts[HTH_ATTN_N_CONST])
+static hth_rec_op_fn *const kinds[HTH_N_OP] = {
+    [HTH_OP_NORM] = norm,    [HTH_OP_PRODUCT] = product,       [HTH_OP_HEADS] = hth_rec_heads,
+    [HTH_OP_ADD] = add,      [HTH_OP_ATTEND] = hth_rec_attend, [HTH_OP_CAP] = cap,
+    [HTH_OP_GATHER] = gather};
+
+/* ---- values that are written --------------------------------------------------------------------------- */
+
+static bool is_in(const hth_view *views, int n, uint32_t value)
 {
-    enum { MIN = 64, USUAL = 256, MAX = 512, MANY = 512, MAX_TOKENS = 4, MAX_GROUPS = 4 };
-    const hth_device_info *info = hth_device_get_info(r->g->device);
-    uint32_t d = r->g->model->hparams.d_head, shared = consts[HTH_ATTN_SHARED], n_tok = 1;
-    uint64_t n_workgroup = (uint64_t)r->n_row * l->attn.n_head_kv;
-    uint32_t n_submitted = hth_rec_rows_per_dispatch(r, r->n_row, attend_work(r, l), 1);
-    bool many = !by_split && n_workgroup >= MANY;
-    consts[HTH_ATTN_LOCAL] = MIN, consts[HTH_ATTN_TOKENS] = 1;
-    if (info->kind == HTH_DEVICE_CPU) return;
-    while (many && 2 * n_tok <= MAX_TOKENS && 2 * n_tok <= n_submitted &&
-           n_workgroup >= (uint64_t)2 * n_tok * MANY && hth_attn_groups(shared, 2 * n_tok) <= MAX_GROUPS &&
-           attn_shared_bytes(d, hth_attn_groups(shared, 2 * n_tok), 2 * n_tok, USUAL) <=
-               info->max_shared_memory)
-        n_tok *= 2;
-    uint32_t n_group = hth_attn_groups(shared, n_tok), n_head = HTH_ATTN_GROUP_HEADS * n_group;
-    if (many) n_head = n_group;
-    else if (n_head > shared) n_head = shared;
-    uint32_t lanes = d / 2 * n_head, local = many ? MIN : USUAL;
-    while (local < lanes && local < (many ? USUAL : MAX)) local *= 2;
-    while (local > MIN && (local > info->max_workgroup_size ||
-                           attn_shared_bytes(d, n_group, n_tok, local) > info->max_shared_memory))
-        local /= 2;
-    consts[HTH_ATTN_LOCAL] = local, consts[HTH_ATTN_TOKENS] = n_tok;
+    for (int i = 0; i < n; i++)
+        if (views[i].value == value) return true;
+    return false;
 }
 
-/* The least of Vulkan, 16 KiB, is not enough for large heads that share a KV head. */
-static void check_attn_size(hth_recorder *r, const uint32_t consts[HTH_ATTN_N_CONST])
+static bool overlap(hth_buffer_range a, hth_buffer_range b)
 {
-    const hth_device_info *info = hth_device_get_info(r->g->device);
-    uint32_t n_tok = consts[HTH_ATTN_TOKENS], d = consts[HTH_ATTN_D_HEAD];
-    uint32_t n_group = hth_attn_groups(consts[HTH_ATTN_SHARED], n_tok);
-    uint32_t size = attn_shared_bytes(d, n_group, n_tok, consts[HTH_ATTN_LOCAL]);
-    if (r->st == HEARTH_OK && size > info->max_shared_memory)
-        r->st = hth_fail(
-            r->err, HEARTH_ERROR_UNSUPPORTED,
-            "%s: attention with heads of %u takes %u bytes of a workgroup's shared memory, it has %u",
-            info->name, d, size, info->max_shared_memory);
+    return a.buffer == b.buffer && a.offset < b.offset + b.size && b.offset < a.offset + a.size;
 }
 
-/* All splits of tokens in one dispatch. */
-static void attend_whole(hth_recorder *r, const hth_layer *l, const uint32_t *consts,
-                         const hth_buffer_range *bind, hth_push_attn *push)
+/* Whether an operation writes what a pending norm reads, other than the norm's own value. */
+static bool overwrites(const hth_recorder *r, const hth_op *op, uint32_t value)
 {
-    uint64_t work = attend_work(r, l);
-    uint32_t n_together = consts[HTH_ATTN_TOKENS],
-             step = hth_rec_tokens_per_dispatch(r, r->n_row, work, n_together, l->attn.n_head_kv);
-    for (uint32_t first = 0, n; first < r->n_row; first += n) {
-        n = r->n_row - first < step ? r->n_row - first : step;
-        push->first_tok = first;
-        hth_rec_reserve_work(r, n * work);
-        hth_rec_dispatch_3d(r, HTH_SHADER_attn, consts, bind, push, 1, l->attn.n_head_kv,
-                            hth_div_ceil(n, n_together));
+    const hth_rec_value *v = &r->values[value];
+    if (!v->pending || v->pending->kind != HTH_OP_NORM) return false;
+    for (int k = 0; k < HTH_OP_OUT; k++)
+        if (op->out[k].value != HTH_NO_VALUE && op->out[k].value != value &&
+            overlap(r->values[op->out[k].value].at, v->from))
+            return true;
+    return false;
+}
+
+/* The operations behind this one that read a value before another one writes it. */
+static uint32_t count_readers(const hth_program *p, const hth_op *op, uint32_t value, const hth_op **first)
+{
+    uint32_t n = 0;
+    while (++op < p->ops + p->n_op) {
+        if (is_in(op->in, HTH_OP_IN, value) && n++ == 0) *first = op;
+        if (is_in(op->out, HTH_OP_OUT, value) && !is_in(op->in, HTH_OP_IN, value)) break;
+    }
+    return n;
+}
+
+/* Computes a pending norm before an operation overwrites what it reads: in the representations that the one operation
+ * needs which reads it, or as floats. */
+static void keep_norm(hth_recorder *r, const hth_op *op, uint32_t value)
+{
+    const hth_op *reader = NULL;
+    uint32_t n = count_readers(r->g->model->program, op, value, &reader);
+    if (n == 0) return;
+    const hth_gpu_op *weights = &r->g->ops[reader - r->g->model->program->ops];
+    bool in_forms =
+        n == 1 && op->kind == HTH_OP_ADD && reader->kind == HTH_OP_PRODUCT && weights->n_fused == 1;
+    hth_rec_input(r, value, in_forms ? &weights->fused[0] : NULL, !in_forms);
+    r->values[value].pending = NULL;
+}
+
+static void before_write(hth_recorder *r, const hth_op *op)
+{
+    for (uint32_t i = 0; i < r->g->model->program->n_value; i++)
+        if (overwrites(r, op, i)) keep_norm(r, op, i);
+}
+
+static void after_write(hth_recorder *r, const hth_op *op)
+{
+    for (uint32_t i = 0; i < r->g->model->program->n_value; i++) {
+        bool is_written = is_in(op->out, HTH_OP_OUT, i);
+        if (overwrites(r, op, i)) r->values[i].pending = NULL;
+        if (is_written && r->values[i].pending != op) r->values[i].pending = NULL;
+        if (is_written && r->in_forms == i) r->in_forms = HTH_NO_VALUE;
     }
 }
 
-/* The splits of one token in parallel, then their reduction. */
-static void attend_by_split(hth_recorder *r, uint32_t i_layer, const uint32_t *consts,
-                            const hth_buffer_range *bind, const hth_push_attn *push)
+/* ---- networks ------------------------------------------------------------------------------------------ */
+
+static bool adds(const hth_op *op, const hth_op *end, uint32_t to)
 {
-    const hth_gpu_workspace *ws = &r->g->workspace;
-    hth_buffer_range grid = {ws->grids.buffer, ws->grids.offset + 16 * i_layer, 12};
-    hth_rec_reserve_work(r, attend_work(r, &r->g->model->layers[i_layer]));
-    const hth_pipeline *p = hth_rec_pipeline(r, HTH_SHADER_attn, consts);
-    if (!p) return;
-    hth_cmdlist_dispatch_indirect(r->cmdlist, p, bind, push, grid);
-    /* Upper bound: keys and values of one split. */
-    hth_cmdlist_hint_bytes(r->cmdlist, 2 * HTH_ATTN_SPLIT * sizeof(uint32_t) *
-                                           hth_gpu_cache_words(r->g->params.kv, r->g->model->hparams.d_head));
-    hth_rec_mark_dirty(r, ws->splits), hth_rec_mark_dirty(r, ws->split_partials);
-    hth_rec_barrier(r);
+    return op < end && op->kind == HTH_OP_ADD && op->in[0].value == to;
 }
 
-/* The splits of a token in the forms that the output matrix needs. */
-static hth_gpu_input reduce(hth_recorder *r, const hth_layer *l, const hth_gpu_fused_matrix *o)
+/* A network, and what of the additions behind it can be done meanwhile: that of the mixer's output in parallel layers,
+ * once the network has read its inputs; and that of its own output, as the last product's. Returns the operations
+ * recorded. */
+static uint32_t network(hth_recorder *r, const hth_op *op, const hth_op *end)
 {
-    const hth_gpu_workspace *ws = &r->g->workspace;
-    uint32_t d = r->g->model->hparams.d_head, n = l->attn.n_head * d;
-    hth_vector_split split = hth_rec_vector_split(hth_device_get_info(r->g->device), n, HTH_KIND_NONE);
-    const hth_push_attn_reduce push = {
-        .n_head = l->attn.n_head, .window = l->attn.window, .n_split = ws->n_split};
-    hth_gpu_input in = ws->input;
-    hth_input_form forms[2];
-    uint32_t n_form = hth_rec_input_forms(r, o, o->wants_f32, forms);
-    in.x = ws->attn_out;
-    for (uint32_t i = 0; i < n_form; i++) {
-        const hth_input_form *f = &forms[i];
-        const uint32_t consts[] = {d, f->block, f->store, split.local};
-        const hth_buffer_range bind[] = {ws->step, ws->splits, ws->split_partials, in.x, f->q, f->d, f->sum};
-        hth_rec_dispatch(r, HTH_SHADER_attn_reduce, consts, bind, &push, split.n_group, 1);
-        hth_rec_mark_form(r, f, in.x);
-    }
-    hth_rec_barrier(r);
-    return in;
-}
-
-/* Returns the input of the output matrix. */
-static hth_gpu_input attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const hth_gpu_layer *to)
-{
-    const hth_hparams *h = &r->g->model->hparams;
-    const hth_gpu_workspace *ws = &r->g->workspace;
-    bool by_split = r->n_row == 1;
-    hth_push_attn push = {.n_head = l->attn.n_head,
-                          .n_head_kv = l->attn.n_head_kv,
-                          .window = l->attn.window,
-                          .n_split = ws->n_split,
-                          .qkv_stride = to->qkv.n_row,
-                          .d_at = ws->q_q8_d_offset,
-                          .head_words = to->head_words,
-                          .scale = h->score_scale,
-                          .cap = h->attn_softcap,
-                          .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f,
-                          .kv_class = hth_kv_class_of(l)};
-    uint32_t consts[HTH_ATTN_N_CONST] = {h->d_head, l->attn.n_head / l->attn.n_head_kv,
-                                         (uint32_t)r->g->params.kv, by_split};
-    set_attn_size(r, l, by_split, consts);
-    check_attn_size(r, consts);
-    const hth_buffer_range bind[] = {ws->step,          ws->qkv,    ws->q_q8,
-                                     to->keys,          to->values, by_split ? ws->splits : ws->attn_out,
-                                     ws->split_partials};
-    if (by_split) {
-        attend_by_split(r, i_layer, consts, bind, &push);
-        return reduce(r, l, &to->o);
-    }
-    attend_whole(r, l, consts, bind, &push);
-    hth_rec_mark_dirty(r, ws->attn_out);
-    hth_rec_barrier(r);
-    return hth_rec_plain_input(r, ws->attn_out, &to->o);
-}
-
-static void attention(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool accumulate)
-{
-    const hth_layer *l = &r->g->model->layers[i_layer];
-    const hth_gpu_layer *to = &r->g->layers[i_layer];
-    hth_rec_normed_input(r, to->attn_norm, r->g->workspace.x, &to->qkv, false);
-    hth_rec_rows(r, &to->qkv, &r->g->workspace.input, r->g->workspace.qkv, false);
-    rope_store(r, l, to);
-    hth_gpu_input in = attend(r, i_layer, l, to);
-    hth_rec_rows(r, &to->o, &in, y, accumulate);
+    uint32_t x = op->in[1].value, y = op->out[0].value;
+    hth_rec_ffn_target to = {r->values[y].at, op->adds, HTH_NO_VALUE, HTH_NO_VALUE};
+    const hth_op *next = op + 1,
+                 *post = next < end && next->kind == HTH_OP_NORM && next->out[0].value != y ? next : NULL;
+    if (post) next++;
+    if (!op->adds && adds(next, end, x) && next->in[1].value != y &&
+        (!post || next->in[1].value == post->out[0].value)) {
+        if (post) norm(r, post);
+        to.add_to = x, to.add = next->in[1].value;
+        next++;
+        if (adds(next, end, x) && next->in[1].value == y)
+            to.y = r->values[x].at, to.accumulate = true, next++;
+    } else next = op + 1;
+    hth_rec_ffn(r, op, &to);
+    for (const hth_op *done = op; done < next; done++) after_write(r, done);
+    return (uint32_t)(next - op);
 }
 
 /* ---- layers and head ---------------------------------------------------------------------------------- */
-
-void hth_rec_add_to_stream(hth_recorder *r, hth_buffer_range block, const hth_gpu_vector post[2])
-{
-    uint32_t n = r->g->model->hparams.d_model;
-    hth_push_norm_quantize push = {n, post[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
-    uint32_t kind = post[0].n > 0 ? hth_rec_norm_kind(r) : HTH_KIND_NONE;
-    hth_vector_split split = hth_rec_vector_split(hth_device_get_info(r->g->device), n, kind);
-    const uint32_t consts[] = {kind, split.local, split.chunk, split.wide};
-    const hth_buffer_range bind[] = {r->g->workspace.step, r->g->workspace.x, block,
-                                     hth_rec_vector(r, post[0]), hth_rec_vector(r, post[1])};
-    hth_rec_dispatch(r, HTH_SHADER_norm_add, consts, bind, &push, split.n_group, r->n_row);
-    hth_rec_mark_dirty(r, r->g->workspace.x);
-}
-
-static void add_output(hth_recorder *r, const hth_gpu_vector post[2])
-{
-    hth_rec_add_to_stream(r, r->g->workspace.out, post);
-    hth_rec_barrier(r);
-}
-
-static void layer(hth_recorder *r, uint32_t i_layer)
-{
-    const hth_gpu_workspace *ws = &r->g->workspace;
-    const hth_gpu_layer *l = &r->g->layers[i_layer];
-    bool parallel = r->g->model->hparams.parallel, accumulate = !parallel && l->attn_post[0].n == 0;
-    attention(r, i_layer, parallel ? ws->attn_saved : accumulate ? ws->x : ws->out, accumulate);
-    r->attn_is_apart = parallel;
-    if (!parallel && !accumulate) add_output(r, l->attn_post);
-    accumulate = l->ffn_post[0].n == 0;
-    hth_rec_ffn(r, i_layer, accumulate ? ws->x : ws->out, accumulate);
-    if (!accumulate) add_output(r, l->ffn_post);
-}
 
 /* Shaders read the step block in the device's memory: the host's may be behind a bus, and each workgroup
  * reads it. with_tables: also the grids and rotations behind it. */
@@ -255,42 +173,78 @@ static void copy_step(hth_recorder *r, bool with_tables)
     hth_rec_mark_dirty(r, to);
 }
 
-static void layers(hth_recorder *r)
+/* The rows of a value, in memory or in a copy. */
+static hth_buffer_range rows_of(const hth_recorder *r, hth_buffer_range in, uint32_t value)
+{
+    hth_buffer_range all = hth_gpu_value_range(r->g, in, value);
+    all.size = hth_gpu_value_row(&r->g->model->program->values[value]) * r->n_row;
+    return all;
+}
+
+/* The device waits for the host's operations of a run, if there are any. */
+static void host_run(hth_recorder *r, uint32_t i_run)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    uint64_t d = r->g->model->hparams.d_model;
-    copy_step(r, true);
-    hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->embedded, r->n_row, d),
-                     hth_rec_first_rows(ws->x, r->n_row, d));
-    hth_rec_mark_dirty(r, ws->x);
+    const hth_gpu_host_run *run = &r->g->crossings.runs[i_run];
+    const hth_op *ops = r->g->model->program->ops;
+    for (uint32_t i = run->first; i < run->end; i++) before_write(r, &ops[i]);
+    for (uint32_t i = 0; i < run->n_to_host; i++) hth_rec_floats(r, run->to_host[i]);
+    for (uint32_t i = 0; i < run->n_to_host && r->st == HEARTH_OK; i++)
+        hth_cmdlist_copy(r->cmdlist, rows_of(r, ws->values, run->to_host[i]),
+                         rows_of(r, ws->values_to_host, run->to_host[i]));
+    if (run->end > run->first) {
+        r->n_d2h++, hth_rec_split(r);
+        hth_rec_host_op(r, HTH_HOST_OP_RUN, i_run, r->n_d2h);
+        hth_rec_split(r);
+    }
+    for (uint32_t i = run->first; i < run->end; i++) after_write(r, &ops[i]);
+    for (uint32_t i = 0; i < run->n_to_device && r->st == HEARTH_OK; i++) {
+        hth_buffer_range to = rows_of(r, ws->values, run->to_device[i]);
+        hth_cmdlist_copy(r->cmdlist, rows_of(r, ws->values_from_host, run->to_device[i]), to);
+        hth_rec_mark_dirty(r, to);
+        if (r->n_dirty == HTH_REC_MAX_DIRTY) hth_rec_barrier(r);
+    }
     hth_rec_barrier(r);
-    for (uint32_t i = r->g->params.first_layer; i < r->g->params.end_layer; i++) layer(r, i);
-    if (!r->g->params.head && r->st == HEARTH_OK)
-        hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->x, r->n_row, d),
-                         hth_rec_first_rows(ws->result, r->n_row, d));
+}
+
+static void device_ops(hth_recorder *r, uint32_t first, uint32_t end)
+{
+    const hth_op *ops = r->g->model->program->ops;
+    for (uint32_t i = first; i < end && r->st == HEARTH_OK;) {
+        if (ops[i].kind == HTH_OP_FFN) {
+            before_write(r, &ops[i]);
+            i += network(r, &ops[i], ops + end);
+            continue;
+        }
+        before_write(r, &ops[i]);
+        kinds[ops[i].kind](r, &ops[i]);
+        after_write(r, &ops[i++]);
+    }
+}
+
+static void layers(hth_recorder *r)
+{
+    const hth_gpu_crossings *c = &r->g->crossings;
+    copy_step(r, true);
+    for (uint32_t i = 0; i < c->n_run; i++) {
+        if (i > 0) device_ops(r, c->runs[i - 1].end, c->runs[i].first);
+        host_run(r, i);
+    }
 }
 
 static void head(hth_recorder *r)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    const hth_hparams *h = &r->g->model->hparams;
-    r->only_wanted = 1;
+    const hth_program *p = r->g->model->program;
+    uint64_t n_vocab = r->g->model->hparams.n_vocab;
+    uint32_t end = p->output_norm;
     copy_step(r, false);
     hth_rec_barrier(r);
-    hth_rec_normed_input(r, r->g->output_norm, ws->x, &r->g->head, false);
-    hth_rec_rows(r, &r->g->head, &ws->input, ws->logits, false);
-    if (h->logit_softcap != 0.0f) {
-        hth_push_soft_cap push = {h->n_vocab, h->logit_softcap, 1.0f / h->logit_softcap};
-        hth_vector_split split =
-            hth_rec_vector_split(hth_device_get_info(r->g->device), h->n_vocab, HTH_KIND_NONE);
-        hth_rec_dispatch(r, HTH_SHADER_soft_cap, &split.local,
-                         (const hth_buffer_range[]){ws->step, ws->logits}, &push, split.n_group, r->n_row);
-        hth_rec_mark_dirty(r, ws->logits);
-        hth_rec_barrier(r);
-    }
+    while (end < p->n_op && r->g->ops[end].is_on_device) end++;
+    device_ops(r, p->output_norm - 1, end);
     if (r->st == HEARTH_OK)
-        hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->logits, r->n_row, h->n_vocab),
-                         hth_rec_first_rows(ws->result, r->n_row, h->n_vocab));
+        hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->logits, r->n_row, n_vocab),
+                         hth_rec_first_rows(ws->result, r->n_row, n_vocab));
 }
 
 /* A page of each class, in all layers. */
@@ -301,6 +255,7 @@ static void copy_pages(hth_recorder *r)
     for (uint32_t i = r->g->params.first_layer; i < r->g->params.end_layer; i++) {
         const hth_layer *l = &r->g->model->layers[i];
         const hth_gpu_layer *to = &r->g->layers[i];
+        if (!to->keys.buffer) continue;
         hth_push_copy_page push = {HTH_STEP_COPY + 2 * hth_kv_class_of(l), to->head_words, n_word};
         hth_rec_dispatch(r, HTH_SHADER_copy_page, NULL,
                          (const hth_buffer_range[]){r->g->workspace.step_from_host, to->keys, to->values},
@@ -320,31 +275,45 @@ uint32_t hth_gpu_bucket_size(const hth_gpu *g, int class)
     return class == HTH_GPU_MANY ? max : hth_min_u32((on_cpu ? rows_on_cpu : rows)[class], max);
 }
 
-static hearth_status record_with(hth_recorder *r)
+/* Where the values are, of which those of the head are for rows that want logits. */
+static bool open_values(hth_recorder *r)
 {
-    uint32_t n_op = r->stream ? 2 * r->stream->n_chunk : r->g->n_split_layer;
-    r->segments->host_ops = hth_alloc(n_op, sizeof *r->segments->host_ops);
-    if (!r->segments->host_ops)
-        return hth_fail_memory(r->err, n_op * sizeof *r->segments->host_ops, "command lists");
-    hth_rec_begin(r);
-    if (r->st == HEARTH_OK) layers(r);
-    hth_rec_end(r);
-    return r->st;
+    const hth_program *p = r->g->model->program;
+    r->values = hth_alloc(p->n_value, sizeof *r->values);
+    r->in_forms = HTH_NO_VALUE;
+    for (uint32_t i = 0; r->values && i < p->n_value; i++)
+        if (p->values[i].domain == HTH_ROWS_TOKENS)
+            r->values[i].at = hth_gpu_value_range(r->g, r->g->workspace.values, i);
+    if (r->values) r->values[p->logits.value].at = r->g->workspace.logits;
+    return r->values != NULL;
+}
+
+/* Records a part of a step with n_host_op operations of the host at most. */
+static hearth_status record_part(hth_recorder r, uint32_t n_host_op, void (*part)(hth_recorder *))
+{
+    r.segments->host_ops = hth_alloc(n_host_op, sizeof *r.segments->host_ops);
+    if (!open_values(&r) || !r.segments->host_ops) {
+        hth_free(r.values);
+        return hth_fail_memory(r.err, n_host_op * sizeof *r.segments->host_ops, "command lists");
+    }
+    hth_rec_begin(&r);
+    if (r.st == HEARTH_OK) part(&r);
+    hth_rec_end(&r);
+    hth_free(r.values);
+    return r.st;
+}
+
+static hearth_status record_layers(hth_recorder r)
+{
+    return record_part(r, r.g->crossings.n_run + (r.stream ? 2 * r.stream->n_chunk : r.g->n_split_layer),
+                       layers);
 }
 
 static hearth_status record(hth_gpu *g, uint32_t n_row, uint32_t n_position, hth_gpu_segments *segments,
                             hearth_error *err)
 {
     hth_recorder r = {.g = g, .segments = segments, .n_row = n_row, .n_position = n_position, .err = err};
-    return record_with(&r);
-}
-
-/* Whether n_row tokens of so long a sequence are too much for a submission, in any layer. */
-static bool divides_attention(const hth_gpu *g, uint32_t n_position)
-{
-    for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++)
-        if (work_of_attention(g, &g->model->layers[i], n_position) > g->params.max_work / g->params.n_row) return true;
-    return false;
+    return record_layers(r);
 }
 
 static hearth_status record_short(hth_gpu *g, hearth_error *err)
@@ -352,7 +321,8 @@ static hearth_status record_short(hth_gpu *g, hearth_error *err)
     hearth_status st = HEARTH_OK;
     for (int i = 0; st == HEARTH_OK && i < HTH_GPU_N_SHORT; i++) {
         uint32_t n = hth_gpu_short_positions(i), next = hth_min_u32(4 * n, g->params.n_position);
-        if (n < g->params.n_position && g->params.n_row > HTH_GPU_FEW_ROWS && divides_attention(g, next))
+        if (n < g->params.n_position && g->params.n_row > HTH_GPU_FEW_ROWS &&
+            hth_rec_divides_attention(g, next))
             st = record(g, g->params.n_row, n, &g->short_segments[i], err);
     }
     return st;
@@ -378,18 +348,14 @@ static hearth_status record_stream(hth_gpu *g, hth_weight_stream *p, hearth_erro
                       .n_position = g->params.n_position,
                       .stream = p,
                       .err = err};
-    return record_with(&r);
+    return record_layers(r);
 }
 
-/* A part of its own, without host operations: the head, or copies of pages. */
-static hearth_status record_part(hth_gpu *g, uint32_t n_row, void (*part)(hth_recorder *),
-                                 hth_gpu_segments *segments, hearth_error *err)
+static hearth_status record_alone(hth_gpu *g, uint32_t n_row, void (*part)(hth_recorder *),
+                                  hth_gpu_segments *segments, hearth_error *err)
 {
     hth_recorder r = {.g = g, .segments = segments, .n_row = n_row, .err = err};
-    hth_rec_begin(&r);
-    if (r.st == HEARTH_OK) part(&r);
-    hth_rec_end(&r);
-    return r.st;
+    return record_part(r, 0, part);
 }
 
 /* Allocates the submissions of a step, including those of the head. */
@@ -416,9 +382,9 @@ static hearth_status record_all(hth_gpu *g, hearth_error *err)
             st = record(g, hth_gpu_bucket_size(g, c), g->params.n_position, &g->segments[c], err);
     if (st == HEARTH_OK) st = record_short(g, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = record_stream(g, &g->streams[i], err);
-    if (st == HEARTH_OK && g->params.head) st = record_part(g, 1, head, &g->head_segments[0], err);
-    if (st == HEARTH_OK && g->params.head) st = record_part(g, rows, head, &g->head_segments[1], err);
-    if (st == HEARTH_OK) st = record_part(g, 1, copy_pages, &g->copy_segment, err);
+    if (st == HEARTH_OK && g->params.head) st = record_alone(g, 1, head, &g->head_segments[0], err);
+    if (st == HEARTH_OK && g->params.head) st = record_alone(g, rows, head, &g->head_segments[1], err);
+    if (st == HEARTH_OK) st = record_alone(g, 1, copy_pages, &g->copy_segment, err);
     return st;
 }
 

@@ -6,12 +6,12 @@
 
 /* ---- hidden values ------------------------------------------------------------------------------------ */
 
-/* f of values, gated or not, in the representations that a group needs; store: also as floats, into input.x. */
+/* f of values, gated or not, in the representations that a group needs; store: also as floats. */
 typedef struct activation {
     hth_activation kind;
     bool gated, store;
     uint32_t n, select, score_stride;
-    hth_buffer_range from;
+    hth_buffer_range from, to; /* to: floats */
     hth_gpu_vector thresholds;
     float min_score;
 } activation;
@@ -28,33 +28,38 @@ static void activate(hth_recorder *r, const activation *a, const hth_gpu_fused_m
         const uint32_t consts[] = {(uint32_t)a->kind, a->gated,  f->block,  f->store,
                                    split.local,       a->select, split.wide};
         const hth_buffer_range bind[] = {ws->step,    a->from, ws->scores, hth_rec_vector(r, a->thresholds),
-                                         ws->input.x, f->q,    f->d,       f->sum};
+                                         a->to,       f->q,    f->d,       f->sum};
         hth_rec_dispatch(r, HTH_SHADER_act_quantize, consts, bind, &push, split.n_group, r->n_row);
-        hth_rec_mark_form(r, f, ws->input.x);
+        hth_rec_mark_form(r, f, a->to);
     }
+    r->in_forms = HTH_NO_VALUE;
     hth_rec_barrier(r);
 }
 
-/* Of parallel layers: after this network has read x, and before its output is added to it. */
-static void add_attention(hth_recorder *r, const hth_gpu_layer *to)
-{
-    if (r->attn_is_apart) hth_rec_add_to_stream(r, r->g->workspace.attn_saved, to->attn_post);
-    r->attn_is_apart = false;
-}
+/* A network while it is recorded. */
+typedef struct network {
+    const hth_op *op;
+    const hth_gpu_op *weights;
+    const hth_gpu_layer *layer;
+    const hth_ffn *ffn;
+    hth_buffer_range gate_up, hidden; /* floats */
+    const hth_rec_ffn_target *to;
+} network;
 
 /* Scores of all neurons, including the CPU's. */
-static void predict(hth_recorder *r, uint32_t i_layer)
+static void predict(hth_recorder *r, const network *net)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    const hth_gpu_layer *to = &r->g->layers[i_layer];
-    hth_gpu_input in = ws->input;
-    activation relu = {.kind = HTH_ACTIVATION_RELU, .n = to->predict_in.n_row, .from = ws->rank_out};
-    if (to->predict_in.n_matrix == 0) return;
-    if (r->g->model->predicts_from_residual) in = hth_rec_plain_input(r, ws->x, &to->predict_in);
-    else hth_rec_normed_input(r, to->ffn_norm, ws->x, &to->predict_in, false);
-    hth_rec_rows(r, &to->predict_in, &in, ws->rank_out, false);
-    activate(r, &relu, &to->predict_out);
-    hth_rec_rows(r, &to->predict_out, &ws->input, ws->scores, false);
+    if (net->weights->n_fused <= HTH_GPU_PREDICT_IN) return;
+    const hth_gpu_fused_matrix *in = &net->weights->fused[HTH_GPU_PREDICT_IN],
+                               *out = &net->weights->fused[HTH_GPU_PREDICT_OUT];
+    activation relu = {.kind = HTH_ACTIVATION_RELU, .n = in->n_row, .from = ws->rank_out, .to = ws->rank_hidden};
+    uint32_t from = r->g->model->predicts_from_residual ? 1 : 0;
+    hth_gpu_input x = hth_rec_input(r, net->op->in[from].value, in, false), ranks = ws->input;
+    ranks.x = ws->rank_hidden;
+    hth_rec_rows(r, in, &x, ws->rank_out, false);
+    activate(r, &relu, out);
+    hth_rec_rows(r, out, &ranks, ws->scores, false);
 }
 
 /* The mask of neurons that may be active: by scores, and with by_half also by their first half. */
@@ -73,9 +78,8 @@ static void active_mask(hth_recorder *r, const activation *a, bool by_half, uint
 
 /* Gate and up. In steps of few tokens only the neurons that nothing has ruled out so far are computed, as on the
  * CPU (forward/ffn.c). Others keep old contents, which the activation sets to zero. */
-static void neurons(hth_recorder *r, const hth_gpu_fused_matrix *group, const activation *a)
+static void neurons(hth_recorder *r, const hth_gpu_fused_matrix *group, const activation *a, const hth_gpu_input *in)
 {
-    const hth_gpu_input *in = &r->g->workspace.input;
     bool few = r->n_row <= HTH_GPU_FEW_ROWS, by_score = a->select == HTH_SELECT_PREDICTOR;
     bool looks = r->g->params.selector != HEARTH_SELECTOR_DENSE && hth_activation_is_sparse(a->kind);
     bool by_half = a->gated && (looks || a->select == HTH_SELECT_THRESHOLD);
@@ -90,22 +94,28 @@ static void neurons(hth_recorder *r, const hth_gpu_fused_matrix *group, const ac
     hth_rec_barrier(r);
 }
 
-/* Copies what the host needs for its own neurons, from input.x and scores. */
-static void write_d2h_msg(hth_recorder *r, const hth_gpu_layer *to)
+/* Copies what the host needs for its own neurons: the inputs, and scores. */
+static void write_d2h_msg(hth_recorder *r, const network *net, hth_buffer_range x)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    const hth_hparams *h = &r->g->model->hparams;
+    uint32_t d = r->g->model->hparams.d_model, n_score = net->weights->fused[HTH_GPU_PREDICT_OUT].n_row;
     if (r->st != HEARTH_OK) return;
-    hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->input.x, r->n_row, h->d_model),
-                  hth_rec_first_rows(ws->d2h_ffn_input, r->n_row, h->d_model));
-    if (to->predict_out.n_matrix > 0)
-        hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->scores, r->n_row, to->predict_out.n_row),
-                      hth_rec_first_rows(ws->d2h_scores, r->n_row, to->predict_out.n_row));
+    hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(x, r->n_row, d), hth_rec_first_rows(ws->d2h_ffn_input, r->n_row, d));
+    if (n_score > 0)
+        hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->scores, r->n_row, n_score),
+                         hth_rec_first_rows(ws->d2h_scores, r->n_row, n_score));
+}
+
+/* Once the network has read what it reads of the residual stream. */
+static void add_other(hth_recorder *r, const network *net)
+{
+    if (net->to->add != HTH_NO_VALUE) hth_rec_add(r, net->to->add_to, net->to->add);
 }
 
 /* Hidden values of n neurons of a token; `first` is that of row 0 of the matrix; n_split: splits in a token's sums;
  * sparse: most are zero. */
 typedef struct values {
+    hth_buffer_range at;
     uint32_t n, first, n_split;
     bool sparse;
 } values;
@@ -157,14 +167,14 @@ static void run_down(hth_recorder *r, const values *from, const hth_gpu_matrix *
                               .at = p->layout.offsets};
         uint32_t consts[HTH_DOWN_N_CONST] = {shape.groups * HTH_REC_LOCAL, shape.cols, shape.groups};
         memcpy(consts + HTH_DOWN_FORMAT, &desc, sizeof desc);
-        const hth_buffer_range bind[] = {ws->step, weights, ws->input.x, ws->down_scales, ws->sums};
+        const hth_buffer_range bind[] = {ws->step, weights, from->at, ws->down_scales, ws->sums};
         hth_rec_dispatch_3d(r, HTH_SHADER_down_q, consts, bind, &push,
                       hth_div_ceil((uint64_t)n_out * desc.low_bits / 128, HTH_REC_LOCAL),
                       hth_div_ceil(p->n_row, HTH_DOWN_SPLIT), hth_div_ceil(n, shape.cols));
         return;
     }
     hth_push_down_f push = {p->n_row, n_out, from->n, from->n_split, p->first, first_tok};
-    const hth_buffer_range bind[] = {ws->step, weights, ws->input.x, ws->sums};
+    const hth_buffer_range bind[] = {ws->step, weights, from->at, ws->sums};
     hth_rec_dispatch_3d(r, HTH_SHADER_down_f, (const uint32_t[]){HTH_REC_LOCAL, (uint32_t)p->type}, bind, &push,
                   hth_div_ceil(hth_div_ceil(hth_type_row_size(p->type, n_out), 4), HTH_REC_LOCAL),
                   hth_div_ceil(p->n_row, HTH_CLUSTER_NEURONS), n);
@@ -193,11 +203,11 @@ typedef struct parts {
 } parts;
 
 /* Reduces the sums of tokens [first_tok, first_tok + n) to y. */
-static void reduce_sums(hth_recorder *r, uint32_t i_layer, const parts *p, uint32_t first_tok, uint32_t n,
-                      hth_buffer_range y, bool accumulate)
+static void reduce_sums(hth_recorder *r, const network *net, const parts *p, uint32_t first_tok, uint32_t n)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    hth_gpu_vector bias = r->g->layers[i_layer].down_bias;
+    hth_buffer_range y = net->to->y;
+    hth_gpu_vector bias = net->layer->down_bias;
     uint32_t n_out = r->g->model->hparams.d_model;
     hth_push_down_reduce push = {n_out, p->n_split, bias.n > 0, first_tok,
                                  p->floats ? 0 : (uint32_t)hth_n_cluster(p->n_neuron)};
@@ -206,7 +216,7 @@ static void reduce_sums(hth_recorder *r, uint32_t i_layer, const parts *p, uint3
     enum { OUTPUTS = 32, MAX_GROUPS = 8 }; /* of a workgroup */
     uint32_t groups = MAX_GROUPS;
     while (groups * OUTPUTS > hth_device_get_info(r->g->device)->max_workgroup_size) groups /= 2;
-    hth_rec_dispatch(r, accumulate ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
+    hth_rec_dispatch(r, net->to->accumulate ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
                 (const uint32_t[]){groups * OUTPUTS, p->floats, p->has_acc64, groups}, bind, &push,
                 hth_div_ceil(n_out, OUTPUTS), n);
     hth_rec_mark_dirty(r, y);
@@ -220,14 +230,13 @@ static void await_host(hth_recorder *r)
     hth_rec_split(r);
 }
 
-/* Computes the scales of the clusters of n_neuron neurons, whose values are in input.x. */
-static void choose_scales(hth_recorder *r, uint32_t i_layer, uint32_t n_neuron)
+/* Computes the scales of the clusters of n_neuron neurons. */
+static void choose_scales(hth_recorder *r, const network *net, uint32_t n_neuron)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    const hth_ffn *f = &r->g->model->layers[i_layer].ffn;
-    hth_push_down_scale push = {n_neuron, n_neuron, hth_axpy_safe_exponent(f->down_t.rows.type, f->down_t.n_summed)};
-    const hth_buffer_range bind[] = {ws->step, ws->input.x, hth_rec_vector(r, r->g->layers[i_layer].scale_max),
-                                     ws->down_scales};
+    const hth_transposed_down *down = &net->ffn->down_t;
+    hth_push_down_scale push = {n_neuron, n_neuron, hth_axpy_safe_exponent(down->rows.type, down->n_summed)};
+    const hth_buffer_range bind[] = {ws->step, net->hidden, hth_rec_vector(r, net->layer->scale_max), ws->down_scales};
     if (n_neuron == 0) return;
     hth_rec_dispatch(r, HTH_SHADER_down_scale, (const uint32_t[]){HTH_REC_LOCAL}, bind, &push,
                      (uint32_t)hth_n_cluster(n_neuron), r->n_row);
@@ -235,48 +244,48 @@ static void choose_scales(hth_recorder *r, uint32_t i_layer, uint32_t n_neuron)
     hth_rec_barrier(r);
 }
 
-/* Down of the hidden values in input.x, for as many tokens at once as the sums have capacity. With several stages
- * it waits for the host before the first. */
-static void down_by_neurons(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool accumulate)
+/* Down of the hidden values, for as many tokens at once as the sums have capacity. With several stages it waits for the
+ * host before the first. */
+static void down_by_neurons(hth_recorder *r, const network *net)
 {
-    const hth_layer *l = &r->g->model->layers[i_layer];
-    const hth_gpu_layer *to = &r->g->layers[i_layer];
+    const hth_gpu_layer *to = net->layer;
     const hth_gpu_workspace *ws = &r->g->workspace;
-    bool split_layer = to->n_hot < l->ffn.d_ff, in_stages = r->n_row > ws->n_stage;
-    bool floats = hth_type_act_block(l->ffn.down_t.rows.type) == 0;
-    values from = {.n = to->n_hot,
+    const hth_gpu_fused_matrix *down = &net->weights->fused[HTH_GPU_DOWN];
+    bool split_layer = to->n_hot < net->ffn->d_ff, in_stages = r->n_row > ws->n_stage;
+    bool floats = hth_type_act_block(net->ffn->down_t.rows.type) == 0;
+    values from = {.at = net->hidden,
+                   .n = to->n_hot,
                    .n_split = hth_div_ceil(to->n_hot, floats ? HTH_CLUSTER_NEURONS : HTH_DOWN_SPLIT),
                    .sparse = is_sparse(r)};
     const parts both = {from.n_split, from.n, floats, split_layer, ws->host_sums};
-    if (!floats) choose_scales(r, i_layer, to->n_hot);
+    if (!floats) choose_scales(r, net, to->n_hot);
     if (split_layer && in_stages) await_host(r);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < ws->n_stage ? r->n_row - first : ws->n_stage;
-        for (uint32_t i = 0; i < to->down.n_matrix; i++)
-            down_of_part(r, &from, &to->down.matrices[i], first, n);
+        for (uint32_t i = 0; i < down->n_matrix; i++) down_of_part(r, &from, &down->matrices[i], first, n);
         if (from.n > 0) hth_rec_mark_dirty(r, ws->sums);
         hth_rec_barrier(r);
         if (split_layer && !in_stages) await_host(r);
-        reduce_sums(r, i_layer, &both, first, n, y, accumulate);
+        reduce_sums(r, net, &both, first, n);
     }
 }
 
-static activation hidden_of(const hth_recorder *r, uint32_t i_layer)
+static activation hidden_of(const hth_recorder *r, const network *net)
 {
-    const hth_layer *l = &r->g->model->layers[i_layer];
-    const hth_gpu_layer *to = &r->g->layers[i_layer];
+    const hth_gpu_layer *to = net->layer;
     hearth_selector selector = r->g->params.selector;
     return (activation){.kind = r->g->model->hparams.activation,
-                        .gated = l->ffn.gate.n_row > 0,
+                        .gated = net->ffn->gate.n_row > 0,
                         .store = to->down_transposed,
-                        .n = to->down_transposed ? to->n_hot : l->ffn.d_ff,
+                        .n = to->down_transposed ? to->n_hot : net->ffn->d_ff,
                         .select = selector == HEARTH_SELECTOR_PREDICTOR   ? HTH_SELECT_PREDICTOR
                                   : selector == HEARTH_SELECTOR_THRESHOLD ? HTH_SELECT_THRESHOLD
                                                                           : HTH_SELECT_ALL,
-                        .from = r->g->workspace.gate_up,
-                        .score_stride = to->predict_out.n_row,
+                        .from = net->gate_up,
+                        .to = net->hidden,
+                        .score_stride = net->weights->fused[HTH_GPU_PREDICT_OUT].n_row,
                         .thresholds = to->thresholds,
-                        .min_score = l->ffn.predictor.threshold};
+                        .min_score = net->ffn->predictor.threshold};
 }
 
 /* ---- streamed weights --------------------------------------------------------------------------------- */
@@ -325,39 +334,43 @@ static hth_gpu_matrix next_chunk(hth_recorder *r, const hth_stream_chunk **chunk
 }
 
 /* Computes some rows of a matrix; results begin at the matrix's first index within `all`. */
-static void run_part(hth_recorder *r, const hth_gpu_fused_matrix *all, const hth_gpu_matrix *p, uint32_t first,
-                     uint32_t n)
+static void run_part(hth_recorder *r, const network *net, const hth_gpu_fused_matrix *all, const hth_gpu_matrix *p,
+                     uint32_t first, uint32_t n)
 {
     const hth_row_range some = {first, n, 0, false};
-    hth_rec_part(r, all, p, &some, &r->g->workspace.input, r->g->workspace.gate_up, false);
+    hth_gpu_input in = r->g->workspace.input;
+    in.x = r->values[net->op->in[0].value].at;
+    hth_rec_part(r, all, p, &some, &in, net->gate_up, false);
 }
 
 /* Computes rows [first, first + n) of a resident group; results begin at index `to` of `all`. */
-static void run_resident(hth_recorder *r, const hth_gpu_fused_matrix *all, const hth_gpu_fused_matrix *group,
-                         uint32_t first, uint32_t n, uint32_t to)
+static void run_resident(hth_recorder *r, const network *net, const hth_gpu_fused_matrix *all, uint32_t first,
+                         uint32_t n, uint32_t to)
 {
+    const hth_gpu_fused_matrix *group = &net->weights->fused[HTH_GPU_GATE_UP];
     for (uint32_t i = 0; i < group->n_matrix; i++) {
         hth_gpu_matrix p = group->matrices[i];
         uint32_t from = first > p.first ? first : p.first, end = p.first + p.n_row, skipped = from - p.first;
         if (end > first + n) end = first + n;
         p.first += to - first;
-        if (from < end) run_part(r, all, &p, skipped, end - from);
+        if (from < end) run_part(r, net, all, &p, skipped, end - from);
     }
 }
 
 /* Gate, or up, of the neurons computed on the device: the resident ones, and all chunks of the matrix. */
-static void run_half(hth_recorder *r, const hth_gpu_fused_matrix *all, const hth_gpu_layer *to, uint32_t half)
+static void run_half(hth_recorder *r, const network *net, const hth_gpu_fused_matrix *all, uint32_t half)
 {
+    const hth_gpu_layer *to = net->layer;
     uint32_t n_cold = n_streamed(r, to), first = half * (to->n_hot + n_cold);
-    run_resident(r, all, &to->gate_up, half * to->n_hot, to->n_hot, first);
+    run_resident(r, net, all, half * to->n_hot, to->n_hot, first);
     for (uint32_t n = 0; n < n_cold;) {
         const hth_stream_chunk *chunk;
         hth_gpu_matrix p = next_chunk(r, &chunk);
         p.first = first + chunk->neuron;
-        run_part(r, all, &p, 0, p.n_row);
+        run_part(r, net, all, &p, 0, p.n_row);
         n += p.n_row;
     }
-    hth_rec_mark_dirty(r, r->g->workspace.gate_up);
+    hth_rec_mark_dirty(r, net->gate_up);
 }
 
 /* Adds sums of n tokens from first_tok on, or the host's sums, to the 64-bit sums. */
@@ -372,11 +385,12 @@ static void add_sums(hth_recorder *r, const hth_push_down_accumulate *push, bool
 }
 
 /* Adds the sums of a matrix's neurons, of which the first is number `neuron` of n_neuron, to the 64-bit sums. */
-static void accumulate_matrix(hth_recorder *r, const hth_gpu_matrix *p, uint32_t neuron, uint32_t n_neuron, bool start)
+static void accumulate_matrix(hth_recorder *r, const network *net, const hth_gpu_matrix *p, uint32_t neuron,
+                              uint32_t n_neuron, bool start)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint32_t n_out = r->g->model->hparams.d_model;
-    values from = {n_neuron, neuron, hth_div_ceil(p->n_row, HTH_DOWN_SPLIT), is_sparse(r)};
+    values from = {net->hidden, n_neuron, neuron, hth_div_ceil(p->n_row, HTH_DOWN_SPLIT), is_sparse(r)};
     uint64_t capacity = ws->sums.size / ((uint64_t)from.n_split * n_out * sizeof(int32_t));
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < capacity ? r->n_row - first : (uint32_t)capacity;
@@ -397,27 +411,28 @@ static void accumulate_share(hth_recorder *r)
     add_sums(r, &push, true, r->n_row);
 }
 
-static void down_streamed(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool accumulate)
+static void down_streamed(hth_recorder *r, const network *net)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    const hth_gpu_layer *to = &r->g->layers[i_layer];
+    const hth_gpu_layer *to = net->layer;
+    const hth_gpu_fused_matrix *down = &net->weights->fused[HTH_GPU_DOWN];
     uint32_t n_cold = n_streamed(r, to), n_gpu = to->n_hot + n_cold;
-    choose_scales(r, i_layer, n_gpu);
-    for (uint32_t i = 0; i < to->down.n_matrix; i++) {
-        hth_gpu_matrix p = to->down.matrices[i];
+    choose_scales(r, net, n_gpu);
+    for (uint32_t i = 0; i < down->n_matrix; i++) {
+        hth_gpu_matrix p = down->matrices[i];
         uint32_t neuron = p.first;
         p.first = 0;
-        accumulate_matrix(r, &p, neuron, n_gpu, i == 0);
+        accumulate_matrix(r, net, &p, neuron, n_gpu, i == 0);
     }
     for (uint32_t n = 0; n < n_cold;) {
         const hth_stream_chunk *chunk;
         hth_gpu_matrix p = next_chunk(r, &chunk);
-        accumulate_matrix(r, &p, chunk->neuron, n_gpu, chunk->neuron == 0);
+        accumulate_matrix(r, net, &p, chunk->neuron, n_gpu, chunk->neuron == 0);
         n += p.n_row;
     }
     if (n_cold < to->cold.d_ff) accumulate_share(r);
     const parts all = {.n_neuron = n_gpu, .has_acc64 = true, .acc64 = ws->acc64};
-    reduce_sums(r, i_layer, &all, 0, r->n_row, y, accumulate);
+    reduce_sums(r, net, &all, 0, r->n_row);
 }
 
 /* Adds the input representations that a type needs. */
@@ -429,48 +444,59 @@ static void add_wants(hth_gpu_fused_matrix *group, hth_type type)
 
 /* A layer's neurons from streamed chunks, except for the host's share. The results are bit-identical to those of a
  * fully resident layer. */
-static void ffn_streamed(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool accumulate)
+static void ffn_streamed(hth_recorder *r, const network *net)
 {
-    const hth_layer *l = &r->g->model->layers[i_layer];
-    const hth_gpu_layer *to = &r->g->layers[i_layer];
-    uint32_t n_gpu = to->n_hot + n_streamed(r, to);
-    bool gated = l->ffn.gate.n_row > 0, shared = n_gpu < l->ffn.d_ff;
-    hth_gpu_fused_matrix all = {.n_row = (gated ? 2u : 1u) * n_gpu, .n_col = r->g->model->hparams.d_model};
-    activation hidden = hidden_of(r, i_layer);
-    hidden.n = n_gpu;
-    if (gated) add_wants(&all, l->ffn.gate.type);
-    add_wants(&all, l->ffn.up.type);
-    predict(r, i_layer);
-    hth_rec_normed_input(r, to->ffn_norm, r->g->workspace.x, &all, shared);
-    if (shared) write_d2h_msg(r, to);
+    const hth_gpu_layer *to = net->layer;
+    uint32_t n_gpu = to->n_hot + n_streamed(r, to), half = net->ffn->gate.n_row > 0;
+    bool shared = n_gpu < net->ffn->d_ff;
+    hth_gpu_fused_matrix all = {.n_row = (1 + half) * n_gpu, .n_col = r->g->model->hparams.d_model};
+    activation hidden = hidden_of(r, net);
+    all.y_stride = all.n_row, hidden.n = n_gpu;
+    if (half) add_wants(&all, net->ffn->gate.type);
+    add_wants(&all, net->ffn->up.type);
+    predict(r, net);
+    hth_gpu_input in = hth_rec_input(r, net->op->in[0].value, &all, shared);
+    if (shared) write_d2h_msg(r, net, in.x);
     if (shared) r->layer_d2h = ++r->n_d2h, hth_rec_split(r);
-    add_attention(r, to);
-    if (gated) run_half(r, &all, to, 0);
-    run_half(r, &all, to, gated);
+    add_other(r, net);
+    if (half) run_half(r, net, &all, 0);
+    run_half(r, net, &all, half);
     hth_rec_barrier(r);
     activate(r, &hidden, NULL);
-    down_streamed(r, i_layer, y, accumulate);
+    down_streamed(r, net);
 }
 
-void hth_rec_ffn(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool accumulate)
+void hth_rec_ffn(hth_recorder *r, const hth_op *op, const hth_rec_ffn_target *to)
 {
-    const hth_gpu_layer *to = &r->g->layers[i_layer];
-    bool split_layer = to->n_hot < r->g->model->layers[i_layer].ffn.d_ff;
-    activation hidden = hidden_of(r, i_layer);
+    const hth_gpu_layer *layer = &r->g->layers[op->layer];
+    const network net = {.op = op,
+                         .weights = layer->ffn,
+                         .layer = layer,
+                         .ffn = &r->g->model->layers[op->layer].ffn,
+                         .gate_up = r->values[op->temp[1].value].at,
+                         .hidden = r->values[op->temp[2].value].at,
+                         .to = to};
+    const hth_gpu_fused_matrix *fused = net.weights->fused;
+    bool split_layer = layer->n_hot < net.ffn->d_ff;
+    activation hidden = hidden_of(r, &net);
     r->has_active_mask = false;
     if (split_layer && r->stream) {
-        ffn_streamed(r, i_layer, y, accumulate);
+        ffn_streamed(r, &net);
         return;
     }
-    predict(r, i_layer);
-    hth_rec_normed_input(r, to->ffn_norm, r->g->workspace.x, &to->gate_up, split_layer);
-    if (split_layer) write_d2h_msg(r, to);
+    predict(r, &net);
+    hth_gpu_input in = hth_rec_input(r, op->in[0].value, &fused[HTH_GPU_GATE_UP], split_layer);
+    if (split_layer) write_d2h_msg(r, &net, in.x);
     if (split_layer) r->n_d2h++, hth_rec_split(r);
-    add_attention(r, to);
+    add_other(r, &net);
     if (hidden.n > 0) {
-        neurons(r, &to->gate_up, &hidden);
-        activate(r, &hidden, to->down_transposed ? NULL : &to->down);
+        neurons(r, &fused[HTH_GPU_GATE_UP], &hidden, &in);
+        activate(r, &hidden, layer->down_transposed ? NULL : &fused[HTH_GPU_DOWN]);
     }
-    if (to->down_transposed) down_by_neurons(r, i_layer, y, accumulate);
-    else hth_rec_rows(r, &to->down, &r->g->workspace.input, y, accumulate);
+    if (layer->down_transposed) {
+        down_by_neurons(r, &net);
+        return;
+    }
+    in.x = net.hidden;
+    hth_rec_rows(r, &fused[HTH_GPU_DOWN], &in, to->y, to->accumulate);
 }

@@ -166,8 +166,8 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
     bool many = r->n_row > HTH_GPU_FEW_ROWS, is_256 = desc->block == HTH_ACT_BLOCK_256;
     hth_push_mul_mat_vec_q_sparse push = {.rows = {.n_row = s->n,
                                                    .n_block = group->n_col / desc->block,
-                                                   .y_stride = group->n_row,
-                                                   .y_first = p->first + s->first,
+                                                   .y_stride = group->y_stride,
+                                                   .y_first = group->y_first + p->first + s->first,
                                                    .has_bias = p->bias.n > 0,
                                                    .at = p->layout.offsets},
                                           .sparse = {s->first, s->neuron}};
@@ -201,8 +201,8 @@ static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const
     uint32_t rows = r->n_row > HTH_GPU_FEW_ROWS ? 4 : 1;
     hth_push_mul_mat_vec_f_sparse push = {.rows = {.n_row = s->n,
                                                    .n_col = group->n_col,
-                                                   .y_stride = group->n_row,
-                                                   .y_first = p->first + s->first,
+                                                   .y_stride = group->y_stride,
+                                                   .y_first = group->y_first + p->first + s->first,
                                                    .has_bias = p->bias.n > 0,
                                                    .row_words = hth_soa_row_words(p->type, group->n_col)},
                                           .sparse = {s->first, s->neuron}};
@@ -273,11 +273,6 @@ void hth_rec_rows(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_
 
 /* ---- inputs -------------------------------------------------------------------------------------------- */
 
-uint32_t hth_rec_norm_kind(const hth_recorder *r)
-{
-    return r->g->model->hparams.norm == HTH_NORM_LAYER ? HTH_KIND_LAYER : HTH_KIND_RMS;
-}
-
 uint32_t hth_rec_input_forms(const hth_recorder *r, const hth_gpu_fused_matrix *group, bool store,
                              hth_input_form out[2])
 {
@@ -298,12 +293,23 @@ void hth_rec_mark_form(hth_recorder *r, const hth_input_form *form, hth_buffer_r
     hth_rec_mark_dirty(r, form->q), hth_rec_mark_dirty(r, form->d), hth_rec_mark_dirty(r, form->sum);
 }
 
-/* norm(x) of n elements in the forms that a group needs, behind one barrier. */
-static void norm_quantize(hth_recorder *r, uint32_t kind, const hth_gpu_vector norm[2], hth_buffer_range x,
-                          uint32_t n, const hth_gpu_fused_matrix *group, bool store)
+/* HTH_KIND_* of a NORM, or of none. */
+static uint32_t kind_of(const hth_op *norm, const hth_gpu_vector weight[2])
 {
+    if (!norm) return HTH_KIND_NONE;
+    return norm->norm.layer ? HTH_KIND_LAYER : weight[1].n > 0 ? HTH_KIND_RMS_BIAS : HTH_KIND_RMS;
+}
+
+/* Dispatches of norm_quantize, one for each form that a group needs of n values from x; norm NULL: as they are. */
+static void norm_quantize(hth_recorder *r, const hth_op *norm, hth_buffer_range x, uint32_t n,
+                          const hth_gpu_fused_matrix *group, bool store, hth_buffer_range stored)
+{
+    static const hth_gpu_vector none[2];
+    const hth_gpu_vector *weight = norm ? r->g->ops[norm - r->g->model->program->ops].norm : none;
+    uint32_t kind = kind_of(norm, weight);
     hth_vector_split split = hth_rec_vector_split(hth_device_get_info(r->g->device), n, kind);
-    hth_push_norm_quantize push = {n, norm[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
+    hth_push_norm_quantize push = {n, weight[1].n > 0, norm ? norm->norm.eps : r->g->model->hparams.norm_eps,
+                                   norm ? norm->norm.inv_n : 1.0f / (float)n};
     hth_input_form forms[2];
     uint32_t n_form = hth_rec_input_forms(r, group, store, forms);
     for (uint32_t i = 0; i < n_form; i++) {
@@ -313,30 +319,58 @@ static void norm_quantize(hth_recorder *r, uint32_t kind, const hth_gpu_vector n
             split.local, split.chunk, split.wide};
         const hth_buffer_range bind[] = {r->g->workspace.step,
                                          x,
-                                         hth_rec_vector(r, norm[0]),
-                                         hth_rec_vector(r, norm[1]),
-                                         r->g->workspace.input.x,
+                                         hth_rec_vector(r, weight[0]),
+                                         hth_rec_vector(r, weight[1]),
+                                         stored,
                                          f->q,
                                          f->d,
                                          f->sum};
         hth_rec_dispatch(r, HTH_SHADER_norm_quantize, consts, bind, &push, split.n_group, r->n_row);
-        hth_rec_mark_form(r, f, r->g->workspace.input.x);
+        hth_rec_mark_form(r, f, stored);
     }
     hth_rec_barrier(r);
 }
 
-void hth_rec_normed_input(hth_recorder *r, const hth_gpu_vector norm[2], hth_buffer_range x,
-                          const hth_gpu_fused_matrix *group, bool store)
+static bool has_forms(const hth_recorder *r, uint32_t value, const hth_gpu_fused_matrix *group)
 {
-    norm_quantize(r, hth_rec_norm_kind(r), norm, x, r->g->model->hparams.d_model, group,
-                  store || group->wants_f32);
+    return r->in_forms == value && (r->has_32 || !group->wants_32) && (r->has_256 || !group->wants_256);
 }
 
-hth_gpu_input hth_rec_plain_input(hth_recorder *r, hth_buffer_range x, const hth_gpu_fused_matrix *group)
+hth_gpu_input hth_rec_input(hth_recorder *r, uint32_t value, const hth_gpu_fused_matrix *group, bool store)
+{
+    hth_rec_value *v = &r->values[value];
+    const hth_op *pending = v->pending;
+    hth_gpu_input in = r->g->workspace.input;
+    bool stores = pending && !v->is_stored && (store || (group && group->wants_f32));
+    in.x = v->at;
+    hth_rec_barrier(r);
+    if (!stores && (!group || has_forms(r, value, group))) return in;
+    if (pending && pending->kind == HTH_OP_ATTEND) hth_rec_reduce(r, pending, group, stores, v->at);
+    else
+        norm_quantize(r, pending, pending ? v->from : v->at, r->g->model->program->values[value].width, group, stores,
+                      v->at);
+    v->is_stored |= stores;
+    if (group) r->in_forms = value, r->has_32 = group->wants_32, r->has_256 = group->wants_256;
+    return in;
+}
+
+hth_buffer_range hth_rec_floats(hth_recorder *r, uint32_t value) { return hth_rec_input(r, value, NULL, true).x; }
+
+void hth_rec_add(hth_recorder *r, uint32_t x, uint32_t block)
 {
     static const hth_gpu_vector none[2];
-    hth_gpu_input in = r->g->workspace.input;
-    in.x = x;
-    norm_quantize(r, HTH_KIND_NONE, none, x, group->n_col, group, false);
-    return in;
+    const hth_op *norm = r->values[block].pending;
+    if (norm && norm->kind != HTH_OP_NORM) norm = NULL;
+    hth_buffer_range from = norm ? r->values[block].from : hth_rec_floats(r, block), to = hth_rec_floats(r, x);
+    const hth_gpu_vector *post = norm ? r->g->ops[norm - r->g->model->program->ops].norm : none;
+    uint32_t n = r->g->model->program->values[x].width,
+             kind = kind_of(norm, post);
+    hth_push_norm_quantize push = {n, post[1].n > 0, norm ? norm->norm.eps : r->g->model->hparams.norm_eps,
+                                   norm ? norm->norm.inv_n : 1.0f / (float)n};
+    hth_vector_split split = hth_rec_vector_split(hth_device_get_info(r->g->device), n, kind);
+    const uint32_t consts[] = {kind, split.local, split.chunk, split.wide};
+    const hth_buffer_range bind[] = {r->g->workspace.step, to, from, hth_rec_vector(r, post[0]),
+                                     hth_rec_vector(r, post[1])};
+    hth_rec_dispatch(r, HTH_SHADER_norm_add, consts, bind, &push, split.n_group, r->n_row);
+    hth_rec_mark_dirty(r, to);
 }

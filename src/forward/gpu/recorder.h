@@ -1,6 +1,6 @@
-/* The recorder of a step's command lists: segments and barriers; shader dispatches, matrix products, and inputs in
- * the representations they need. record.c and record_ffn.c call it in the order of a token's computation. The
- * first error stays in the recorder, and nothing is recorded after it. */
+/* The recorder of a step's command lists: segments and barriers; shader dispatches, matrix products, and values in
+ * the representations that operations need. record.c goes through the program with it. The first error stays in the
+ * recorder, and nothing is recorded after it. */
 #ifndef HTH_FORWARD_GPU_RECORDER_H
 #define HTH_FORWARD_GPU_RECORDER_H
 
@@ -8,8 +8,21 @@
 
 enum { HTH_REC_LOCAL = 64, HTH_REC_MAX_DIRTY = 16 };
 
+/* A value while command lists are recorded. A norm, and the attention of one token, are computed by what reads the
+ * value, in the representations that it needs; until then the value is pending. */
+typedef struct hth_rec_value {
+    hth_buffer_range at;   /* its floats */
+    const hth_op *pending; /* NORM or ATTEND, or NULL */
+    hth_buffer_range from; /* what a pending norm reads */
+    bool is_stored;        /* its floats are there all the same */
+} hth_rec_value;
+
 typedef struct hth_recorder {
     hth_gpu *g;
+    hth_rec_value *values; /* [n_value] */
+    uint32_t i_op;         /* the operation that is being recorded */
+    uint32_t in_forms;     /* the value whose forms are in workspace.input, or HTH_NO_VALUE; and which of them: */
+    bool has_32, has_256;
     hth_gpu_segments *segments; /* the last one is being recorded */
     hth_cmdlist *cmdlist;
     uint32_t n_d2h, n_split_layer;      /* so far */
@@ -17,7 +30,6 @@ typedef struct hth_recorder {
     uint32_t n_position;            /* maximum of a sequence, for the work of attention */
     uint32_t only_wanted;               /* 1: only the tokens that want logits */
     bool has_active_mask;                    /* the active mask of the current layer is computed */
-    bool attn_is_apart; /* parallel layers: attention's output is in attn_saved, and not yet in x */
     const hth_weight_stream *stream; /* streamed weights; NULL: none. For a stream, so far: */
     uint32_t n_chunk, n_shared;      /* chunks used; chunks whose CPU share was requested */
     uint32_t layer_d2h;          /* messages after which the host has the layer's inputs */
@@ -101,8 +113,8 @@ void hth_rec_part(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_
 uint32_t hth_rec_rows_of_many(const hth_device_info *info, bool is_256);
 /* Records the bytes that a dispatch over some rows of a matrix reads (hth_cmdlist_hint_bytes). */
 void hth_rec_hint_bytes(hth_recorder *r, const hth_gpu_matrix *p, const hth_row_range *s);
-/* y = (accumulate: y +=) rows [from, end) of the group times the input; sparse: only the active ones; row `from` is
- * neuron 0. */
+/* y = (accumulate: y +=) rows [from, end) of the group times the input, at the group's place in y; sparse: only the
+ * active ones; row `from` is neuron 0. */
 void hth_rec_row_range(hth_recorder *r, const hth_gpu_fused_matrix *group, uint32_t from, uint32_t end, bool sparse,
                        const hth_gpu_input *in, hth_buffer_range y, bool accumulate);
 /* The same for all rows, followed by a barrier. */
@@ -111,7 +123,6 @@ void hth_rec_rows(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_
 
 /* ---- inputs ------------------------------------------------------------------------------------------ */
 
-uint32_t hth_rec_norm_kind(const hth_recorder *r);
 /* The forms of a group's input, each made by a dispatch of its own: quantised in blocks of `block` (0: not), and as
  * floats. NULL: floats alone. Returns their number; those of `store` is the first. */
 typedef struct hth_input_form {
@@ -123,18 +134,30 @@ uint32_t hth_rec_input_forms(const hth_recorder *r, const hth_gpu_fused_matrix *
                              hth_input_form out[2]);
 /* Marks what a dispatch wrote. stored: where floats are, if the form has them. */
 void hth_rec_mark_form(hth_recorder *r, const hth_input_form *form, hth_buffer_range stored);
-/* norm(x) in the representations that a group needs; store: also as floats. */
-void hth_rec_normed_input(hth_recorder *r, const hth_gpu_vector norm[2], hth_buffer_range x,
-                          const hth_gpu_fused_matrix *group, bool store);
-/* x in the representations that a group needs. */
-hth_gpu_input hth_rec_plain_input(hth_recorder *r, hth_buffer_range x, const hth_gpu_fused_matrix *group);
+/* A value in the representations that a group needs, and as floats, if the group needs those. store: also as floats.
+ * Followed by a barrier. */
+hth_gpu_input hth_rec_input(hth_recorder *r, uint32_t value, const hth_gpu_fused_matrix *group, bool store);
+/* A value as floats. */
+hth_buffer_range hth_rec_floats(hth_recorder *r, uint32_t value);
+/* x = x + block, a value of its own, after a norm that is pending for it. No barrier follows. */
+void hth_rec_add(hth_recorder *r, uint32_t x, uint32_t block);
 
-/* Adds a block's output to x, after a post-norm where the architecture has one. No barrier follows. */
-void hth_rec_add_to_stream(hth_recorder *r, hth_buffer_range block, const hth_gpu_vector post[2]);
+/* ---- kinds of operations -------------------------------------------------------------------------------- */
 
-/* ---- feed-forward network (record_ffn.c) ------------------------------------------------------------- */
-
-/* y = (accumulate: y +=) the output of layer i's neurons. In parallel layers also adds attention's output to x. */
-void hth_rec_ffn(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool accumulate);
+typedef void hth_rec_op_fn(hth_recorder *r, const hth_op *op);
+/* record_attention.c */
+hth_rec_op_fn hth_rec_heads, hth_rec_attend;
+/* The splits of one token, in the representations that a group (NULL: none) needs. store: also as floats. */
+void hth_rec_reduce(hth_recorder *r, const hth_op *attend, const hth_gpu_fused_matrix *group, bool store,
+                    hth_buffer_range stored);
+/* Whether n_row tokens of so long a sequence are too much for a submission, in any layer. */
+bool hth_rec_divides_attention(const hth_gpu *g, uint32_t n_position);
+/* record_ffn.c: y = (accumulate: y +=) a network of a layer's neurons on the device, and the host's. */
+typedef struct hth_rec_ffn_target {
+    hth_buffer_range y;
+    bool accumulate;
+    uint32_t add_to, add; /* hth_rec_add(r, add_to, add) once the network has read its inputs; HTH_NO_VALUE: nothing */
+} hth_rec_ffn_target;
+void hth_rec_ffn(hth_recorder *r, const hth_op *op, const hth_rec_ffn_target *to);
 
 #endif

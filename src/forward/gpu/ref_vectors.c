@@ -68,7 +68,6 @@ typedef struct norm_desc {
     float eps, inv_n;
 } norm_desc;
 
-/* bias applies to layer norms only, as on the CPU. */
 static norm_desc norm_of(uint32_t kind, const hth_push_norm_quantize *push, const float *weight, const float *bias)
 {
     return (norm_desc){kind, push->n, weight, push->has_bias ? bias : NULL, push->eps, push->inv_n};
@@ -104,7 +103,7 @@ static void norm_stretch(const norm_desc *norm, const float *x, float mean, floa
     for (size_t i = 0; i < n; i++) {
         size_t at = first + i;
         v[i] = norm->kind == HTH_KIND_NONE ? x[at] : ((x[at] - mean) * factor) * norm->weight[at];
-        if (norm->kind == HTH_KIND_LAYER && norm->bias) v[i] = v[i] + norm->bias[at];
+        if (norm->kind >= HTH_KIND_LAYER && norm->bias) v[i] = v[i] + norm->bias[at];
     }
 }
 

@@ -57,7 +57,7 @@ enum {
     HTH_NORM_QUANTIZE_WIDE
 };
 /* KIND. BLOCK: 0 (not quantised), 32 or 256. STORE: y is written */
-enum { HTH_KIND_NONE = 0, HTH_KIND_RMS, HTH_KIND_LAYER };
+enum { HTH_KIND_NONE = 0, HTH_KIND_RMS, HTH_KIND_LAYER, HTH_KIND_RMS_BIAS, HTH_N_KIND };
 /* Elements that an invocation loads before it needs the first. CHUNK of rows that do not fit in the shared memory of a
  * workgroup. */
 enum { HTH_NORM_LOADS = 16, HTH_NORM_SMALL_CHUNK = 2048 };
@@ -65,7 +65,7 @@ enum { HTH_NORM_LOADS = 16, HTH_NORM_SMALL_CHUNK = 2048 };
  * its blocks. */
 static inline uint64_t hth_norm_shared_bytes(uint32_t kind, uint32_t local, uint32_t chunk)
 {
-    uint64_t n_kept = (uint64_t)local * (kind == HTH_KIND_LAYER ? 8 : 4) + 4;
+    uint64_t n_kept = (uint64_t)local * (kind >= HTH_KIND_LAYER ? 8 : 4) + 4;
     return 4 * (chunk + 8 * 4 + 8 + n_kept + 2 * (uint64_t)local + local / 8);
 }
 typedef struct hth_push_norm_quantize {

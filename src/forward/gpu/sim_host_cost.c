@@ -32,14 +32,22 @@ void hth_gpu_sim_host_cost_chunk(hth_gpu *g, const hth_stream_chunk *p)
     charge(g, (uint64_t)p->n_row * p->rows->row_size);
 }
 
+static bool is_on_device(const hth_gpu *g, uint32_t i_op)
+{
+    while (g && !g->ops[i_op].is_on_device) g = g->next;
+    return g != NULL;
+}
+
 void hth_gpu_sim_host_cost_rest(hth_gpu *g, const hth_step *s, bool logits)
 {
+    const hth_gpu *first = g;
     const hth_model *m = g->model;
     const hth_program *p = m->program;
     uint64_t bytes = 0;
     while (g->next) g = g->next;
     if (hth_device_get_info(g->device)->host_rate == 0.0 || s->n_tok == 0) return;
-    for (uint32_t i = p->first_of_layer[g->params.end_layer]; i < p->first_of_layer[m->hparams.n_layer]; i++) {
+    for (uint32_t i = p->first_of_layer[0]; i < p->first_of_layer[m->hparams.n_layer]; i++) {
+        if (is_on_device(first, i)) continue;
         const hth_op_weights w = hth_op_weights_of(m, &p->ops[i]);
         for (uint32_t k = 0; k < w.n; k++) bytes += bytes_of(w.matrix[k]); /* of experts all: nothing says which are chosen */
     }

@@ -22,6 +22,7 @@ static void fill_grids(const hth_gpu *g, const hth_batch_token *token)
     uint32_t *grids = hth_gpu_mapped(g->workspace.grids_from_host);
     for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++) {
         const hth_layer *l = &g->model->layers[i];
+        if (!g->layers[i].keys.buffer) continue;
         hth_attn seen = {.n_pos = (size_t)token->position + 1, .n_row = 1, .window = l->attn.window};
         uint32_t n = (uint32_t)(hth_attn_last_split(&seen) - hth_attn_first_split(&seen)) + 1;
         memcpy(grids + 4 * i, (uint32_t[]){n, l->attn.n_head_kv, 1}, 12);
@@ -31,13 +32,16 @@ static void fill_grids(const hth_gpu *g, const hth_batch_token *token)
 /* For command lists of n_row tokens. */
 static void fill_tables(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n, uint32_t n_row)
 {
-    size_t n_pair = g->model->hparams.rope.n_rot / 2;
+    size_t n_pair = g->model->hparams.rope.n_rot / 2, step = hth_fwd_max_pair(&g->model->hparams);
     hth_gpu_rotations places = hth_gpu_rotations_of(&g->model->hparams, n_row);
     float *table = hth_gpu_mapped(g->workspace.table_from_host);
     for (uint32_t t = 0; t < s->n_table && n_pair > 0; t++) {
-        size_t from = (t * (size_t)s->n_tok_max + first) * n_pair, to = t * (size_t)places.of_table;
-        memcpy(table + to, s->cosine + from, n * n_pair * sizeof *table);
-        memcpy(table + places.sines + to, s->sine + from, n * n_pair * sizeof *table);
+        float *cosine = table + t * (size_t)places.of_table, *sine = cosine + places.sines;
+        for (size_t i = 0; i < n; i++) {
+            size_t from = (t * (size_t)s->n_tok_max + first + i) * step;
+            memcpy(cosine + i * n_pair, s->cosine + from, n_pair * sizeof *cosine);
+            memcpy(sine + i * n_pair, s->sine + from, n_pair * sizeof *sine);
+        }
     }
 }
 
@@ -74,11 +78,10 @@ static void fill_rows(const hth_gpu *g, const hth_batch_token *tokens, uint32_t 
 static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n, uint32_t n_row)
 {
     uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host);
-    size_t d = g->model->hparams.d_model;
     block[HTH_STEP_N_TOK] = n;
     block[HTH_STEP_N_WANT] = 0;
     fill_rows(g, s->tokens + first, n);
-    memcpy(hth_gpu_mapped(g->workspace.embedded), hth_fwd_x(s) + first * d, n * d * sizeof(float));
+    hth_gpu_write_values(g, s, &g->crossings.runs[0], first, n);
     fill_tables(g, s, first, n, n_row);
     if (n == 1) fill_grids(g, &s->tokens[first]);
 }
@@ -95,6 +98,22 @@ static uint32_t fill_wanted(const hth_gpu *g, const hth_batch_token *tokens, uin
 
 /* ---- part of a step ----------------------------------------------------------------------------------- */
 
+/* Computes what the device leaves to the host of the logits of n_want tokens, and emits them. */
+static hearth_status finish_logits(hth_gpu *g, hth_step *s, uint32_t n_want, hth_logits_sink *to, hearth_error *err)
+{
+    const hth_program *p = s->program;
+    const float *logits = hth_gpu_mapped(g->workspace.result);
+    uint32_t i = p->output_norm;
+    while (i < p->n_op && g->ops[i].is_on_device) i++;
+    if (i < p->n_op) {
+        memcpy(hth_fwd_row(s, p->logits, 0), logits, n_want * (size_t)g->model->hparams.n_vocab * sizeof *logits);
+        logits = hth_fwd_row(s, p->logits, 0);
+    }
+    for (; i < p->n_op; i++)
+        for (uint32_t t = 0; t < n_want; t++) hth_fwd_compute_row(s, &p->ops[i], t);
+    return hth_fwd_emit_logits(s, logits, n_want, to, err);
+}
+
 /* Runs the tokens last entered into the step block through the head, and emits their logits. */
 static hearth_status emit_logits(hth_gpu *g, hth_step *s, uint32_t n_want, hth_logits_sink *to,
                                  hearth_error *err)
@@ -103,8 +122,7 @@ static hearth_status emit_logits(hth_gpu *g, hth_step *s, uint32_t n_want, hth_l
         .segments = &g->head_segments[n_want > 1], .n_row = n_want, .submit_mode = g->params.submit_mode};
     if (n_want == 0) return HEARTH_OK;
     hearth_status st = hth_gpu_submit_step(g, s, &head, err);
-    return st == HEARTH_OK ? hth_fwd_emit_logits(s, hth_gpu_mapped(g->workspace.result), n_want, to, err)
-                           : st;
+    return st == HEARTH_OK ? finish_logits(g, s, n_want, to, err) : st;
 }
 
 /* Delivers the results of n tokens, the first being number `first` of the step: logits, or the residual stream for the next
@@ -112,9 +130,9 @@ static hearth_status emit_logits(hth_gpu *g, hth_step *s, uint32_t n_want, hth_l
 static hearth_status deliver(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, uint32_t next,
                           hth_logits_sink *to, hearth_error *err)
 {
-    size_t d = g->model->hparams.d_model;
+    const hth_gpu_host_run *last = &g->crossings.runs[g->crossings.n_run - 1];
     hearth_status st = HEARTH_OK;
-    if (!g->params.head) memcpy(hth_fwd_x(s) + first * d, hth_gpu_mapped(g->workspace.result), n * d * sizeof(float));
+    if (last->first == last->end) hth_gpu_read_values(g, s, last, first, n);
     while (g->params.head && st == HEARTH_OK && next < n) {
         uint32_t n_want = fill_wanted(g, s->tokens + first, n, &next);
         st = emit_logits(g, s, n_want, to, err);
@@ -147,7 +165,7 @@ static hearth_status run_tokens(hth_gpu *g, hth_step *s, uint32_t first, uint32_
     if (stream) g->counts.n_streamed++, g->counts.n_streamed_shared += stream->has_share;
     hearth_status st = hth_gpu_submit_step(g, s, &all, err);
     if (st == HEARTH_OK && n_want > 0)
-        st = hth_fwd_emit_logits(s, hth_gpu_mapped(g->workspace.result), n_want, to, err);
+        st = finish_logits(g, s, n_want, to, err);
     return st == HEARTH_OK ? deliver(g, s, first, n, next, to, err) : st;
 }
 

@@ -27,28 +27,42 @@ static hth_gpu_fused_src first_of(hth_gpu_fused_src s, uint64_t n)
     return s;
 }
 
-void hth_gpu_fused_srcs(const hth_model *model, uint32_t i_layer, uint32_t n_hot, hearth_selector selector,
-                        hth_gpu_fused_src out[HTH_GPU_N_FUSED])
+static uint32_t ffn_srcs(const hth_ffn *f, uint32_t n_hot, hearth_selector selector, hth_gpu_fused_src *out)
 {
-    static const hth_matrix absent;
-    const hth_layer *l = &model->layers[i_layer];
-    bool predicts = selector == HEARTH_SELECTOR_PREDICTOR;
-    out[0] = source_of(&l->attn.q, l->attn.q_bias);
-    add_matrix(&out[0], &l->attn.k, l->attn.k_bias);
-    add_matrix(&out[0], &l->attn.v, l->attn.v_bias);
-    out[1] = source_of(&l->attn.o, l->attn.o_bias);
-    out[2] = source_of(&l->ffn.gate, l->ffn.gate_bias);
-    add_matrix(&out[2], &l->ffn.up, l->ffn.up_bias);
-    out[2] = first_of(out[2], n_hot);
-    if (l->ffn.down_t.rows.n_row > 0) out[3] = first_of(source_of(&l->ffn.down_t.rows, NULL), n_hot);
-    else out[3] = source_of(&l->ffn.down, l->ffn.down_bias);
-    out[4] = source_of(predicts ? &l->ffn.predictor.in : &absent, NULL);
-    out[5] = source_of(predicts ? &l->ffn.predictor.out : &absent, predicts ? l->ffn.predictor.bias : NULL);
+    out[HTH_GPU_GATE_UP] = source_of(&f->gate, f->gate_bias);
+    add_matrix(&out[HTH_GPU_GATE_UP], &f->up, f->up_bias);
+    out[HTH_GPU_GATE_UP] = first_of(out[HTH_GPU_GATE_UP], n_hot);
+    if (f->down_t.rows.n_row > 0) out[HTH_GPU_DOWN] = first_of(source_of(&f->down_t.rows, NULL), n_hot);
+    else out[HTH_GPU_DOWN] = source_of(&f->down, f->down_bias);
+    if (selector != HEARTH_SELECTOR_PREDICTOR) return HTH_GPU_PREDICT_IN;
+    out[HTH_GPU_PREDICT_IN] = source_of(&f->predictor.in, NULL);
+    out[HTH_GPU_PREDICT_OUT] = source_of(&f->predictor.out, f->predictor.bias);
+    return HTH_GPU_OP_FUSED;
 }
 
-hth_gpu_fused_src hth_gpu_head_src(const hth_model *m)
+/* Matrices whose outputs lie side by side are one. */
+static uint32_t product_srcs(const hth_op *op, hth_gpu_fused_src *out)
 {
-    return source_of(m->tied ? &m->token_embd : &m->output, m->output_bias);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < op->product.n; i++) {
+        const hth_matrix *m = op->product.matrix[i];
+        const float *bias = op->product.bias[i] ? *op->product.bias[i] : NULL;
+        if (i > 0 && op->out[i].value == op->out[i - 1].value &&
+            op->out[i].at == op->out[i - 1].at + op->product.matrix[i - 1]->n_row)
+            add_matrix(&out[n - 1], m, bias);
+        else out[n++] = source_of(m, bias);
+    }
+    return n;
+}
+
+uint32_t hth_gpu_op_srcs(const hth_model *model, const hth_op *op, uint32_t n_hot, hearth_selector selector,
+                         hth_gpu_fused_src out[HTH_GPU_OP_FUSED])
+{
+    switch (op->kind) {
+    case HTH_OP_PRODUCT: return product_srcs(op, out);
+    case HTH_OP_FFN: return ffn_srcs(&model->layers[op->layer].ffn, n_hot, selector, out);
+    default: return 0;
+    }
 }
 
 static const hth_matrix *floats_of(const hth_gpu_fused_src *s)
@@ -60,13 +74,16 @@ static const hth_matrix *floats_of(const hth_gpu_fused_src *s)
 
 const hth_matrix *hth_gpu_first_floats(const hth_model *model, const hth_offload_params *params)
 {
-    hth_gpu_fused_src head = hth_gpu_head_src(model), sources[HTH_GPU_N_FUSED];
+    hth_gpu_fused_src sources[HTH_GPU_OP_FUSED];
     const hth_matrix *found = NULL;
-    for (uint32_t i = params->first_layer; !found && i < params->end_layer; i++) {
-        hth_gpu_fused_srcs(model, i, params->n_hot[i], params->selector, sources);
-        for (int k = 0; !found && k < HTH_GPU_N_FUSED; k++) found = floats_of(&sources[k]);
+    for (uint32_t i = 0; !found && i < model->program->n_op; i++) {
+        const hth_op *op = &model->program->ops[i];
+        if (!hth_gpu_op_is_on_device(model, params, i)) continue;
+        uint32_t n_hot = op->kind == HTH_OP_FFN ? params->n_hot[op->layer] : 0,
+                 n = hth_gpu_op_srcs(model, op, n_hot, params->selector, sources);
+        for (uint32_t k = 0; !found && k < n; k++) found = floats_of(&sources[k]);
     }
-    return found || !params->head ? found : floats_of(&head);
+    return found;
 }
 
 /* ---- partitioning ------------------------------------------------------------------------------------- */
@@ -154,11 +171,10 @@ static hearth_status copy_vector(hth_gpu *g, const float *x, size_t n, hth_gpu_v
     return HEARTH_OK;
 }
 
-static hearth_status copy_norm(hth_gpu *g, const hth_norm *norm, hth_gpu_vector out[2], hearth_error *err)
+static hearth_status copy_norm(hth_gpu *g, const hth_op_norm *norm, hth_gpu_vector out[2], hearth_error *err)
 {
-    size_t n = g->model->hparams.d_model;
-    hearth_status st = copy_vector(g, norm->weight, n, &out[0], err);
-    return st == HEARTH_OK ? copy_vector(g, norm->bias, n, &out[1], err) : st;
+    hearth_status st = copy_vector(g, *norm->weight, norm->width, &out[0], err);
+    return st == HEARTH_OK && norm->bias ? copy_vector(g, *norm->bias, norm->width, &out[1], err) : st;
 }
 
 static hearth_status copy_head_norms(hth_gpu *g, const hth_layer *l, hth_gpu_vector *out, hearth_error *err)
@@ -297,51 +313,56 @@ static hearth_status open_group(loader *o, hth_gpu_fused_matrix *group, const ht
     return st;
 }
 
-static hearth_status open_groups(loader *o, uint32_t i_layer, hearth_error *err)
+/* The network of a layer besides its matrices. */
+static hearth_status open_ffn(loader *o, uint32_t i_layer, hearth_error *err)
 {
-    hth_gpu_layer *to = &o->g->layers[i_layer];
-    hth_gpu_fused_src sources[HTH_GPU_N_FUSED];
-    hth_gpu_fused_matrix *groups[HTH_GPU_N_FUSED] = {&to->qkv,  &to->o,          &to->gate_up,
-                                                     &to->down, &to->predict_in, &to->predict_out};
-    static const char *const what[HTH_GPU_N_FUSED] = {"weights of attention", "weights of attention",
-                                                      "weights of neurons",   "weights of neurons",
-                                                      "predictors",           "predictors"};
-    hearth_status st = HEARTH_OK;
-    hth_gpu_fused_srcs(o->g->model, i_layer, to->n_hot, o->g->params.selector, sources);
-    for (int i = 0; st == HEARTH_OK && i < HTH_GPU_N_FUSED; i++) {
-        o->scale_max = i == 3 ? o->g->model->layers[i_layer].ffn.down_t.scale_max : NULL;
-        st = open_group(o, groups[i], &sources[i], what[i], err);
-    }
-    o->scale_max = NULL;
-    return st == HEARTH_OK ? hth_model_check_scales(o->g->model, i_layer, err) : st;
-}
-
-static hearth_status open_layer(loader *o, uint32_t i_layer, hearth_error *err)
-{
-    const hth_layer *l = &o->g->model->layers[i_layer];
+    const hth_ffn *f = &o->g->model->layers[i_layer].ffn;
     hth_gpu_layer *to = &o->g->layers[i_layer];
     bool has_thresholds = o->g->params.selector == HEARTH_SELECTOR_THRESHOLD;
-    const hth_norm *attn_norm = l->mixer_norm.weight ? &l->mixer_norm : &l->ffn_norm;
     to->n_hot = o->g->params.n_hot[i_layer];
-    to->down_transposed = l->ffn.down_t.rows.n_row > 0;
-    hearth_status st = copy_norm(o->g, attn_norm, to->attn_norm, err);
-    if (st == HEARTH_OK) st = copy_norm(o->g, &l->ffn_norm, to->ffn_norm, err);
-    if (st == HEARTH_OK) st = copy_norm(o->g, &l->mixer_post_norm, to->attn_post, err);
-    if (st == HEARTH_OK) st = copy_norm(o->g, &l->ffn_post_norm, to->ffn_post, err);
-    if (st == HEARTH_OK) st = copy_head_norms(o->g, l, &to->head_norms, err);
-    if (st == HEARTH_OK)
-        st = copy_vector(o->g, has_thresholds ? l->ffn.thresholds : NULL, l->ffn.d_ff, &to->thresholds, err);
+    to->down_transposed = f->down_t.rows.n_row > 0;
+    hearth_status st = copy_vector(o->g, has_thresholds ? f->thresholds : NULL, f->d_ff, &to->thresholds, err);
     if (st == HEARTH_OK && to->down_transposed)
-        st = copy_vector(o->g, l->ffn.down_bias, o->g->model->hparams.d_model, &to->down_bias, err);
-    if (st == HEARTH_OK && to->down_transposed && hth_type_act_block(l->ffn.down_t.rows.type) > 0)
-        st = copy_vector(o->g, l->ffn.down_t.scale_max, hth_n_cluster(l->ffn.d_ff), &to->scale_max, err);
-    if (o->g->params.streams[0].n_tok > 0 && to->n_hot < l->ffn.d_ff) {
-        const float *bias[2] = {l->ffn.gate_bias, l->ffn.up_bias};
-        for (int i = 0; st == HEARTH_OK && i < 2; i++)
-            if (bias[i])
-                st = copy_vector(o->g, bias[i] + to->n_hot, l->ffn.d_ff - to->n_hot, &to->cold_bias[i], err);
+        st = copy_vector(o->g, f->down_bias, o->g->model->hparams.d_model, &to->down_bias, err);
+    if (st == HEARTH_OK && to->down_transposed && hth_type_act_block(f->down_t.rows.type) > 0)
+        st = copy_vector(o->g, f->down_t.scale_max, hth_n_cluster(f->d_ff), &to->scale_max, err);
+    if (o->g->params.streams[0].n_tok == 0 || to->n_hot == f->d_ff) return st;
+    const float *bias[2] = {f->gate_bias, f->up_bias};
+    for (int i = 0; st == HEARTH_OK && i < 2; i++)
+        if (bias[i]) st = copy_vector(o->g, bias[i] + to->n_hot, f->d_ff - to->n_hot, &to->cold_bias[i], err);
+    return st;
+}
+
+static hearth_status open_matrices(loader *o, const hth_op *op, hth_gpu_op *to, hearth_error *err)
+{
+    static const char *const what[HTH_GPU_OP_FUSED] = {"weights of neurons", "weights of neurons", "predictors",
+                                                       "predictors"};
+    const hth_model *m = o->g->model;
+    bool is_ffn = op->kind == HTH_OP_FFN;
+    hth_gpu_fused_src sources[HTH_GPU_OP_FUSED];
+    hearth_status st = HEARTH_OK;
+    to->n_fused = hth_gpu_op_srcs(m, op, is_ffn ? o->g->params.n_hot[op->layer] : 0, o->g->params.selector, sources);
+    for (uint32_t k = 0, i_out = 0; st == HEARTH_OK && k < to->n_fused; i_out += sources[k++].n) {
+        hth_gpu_fused_matrix *fused = &to->fused[k];
+        o->scale_max = is_ffn && k == HTH_GPU_DOWN ? m->layers[op->layer].ffn.down_t.scale_max : NULL;
+        st = open_group(o, fused, &sources[k], is_ffn ? what[k] : "weights of products", err);
+        fused->y_stride = is_ffn ? fused->n_row : m->program->values[op->out[i_out].value].width;
+        fused->y_first = is_ffn ? 0 : op->out[i_out].at;
     }
-    return st == HEARTH_OK ? open_groups(o, i_layer, err) : st;
+    o->scale_max = NULL;
+    return st == HEARTH_OK && is_ffn ? hth_model_check_scales(m, op->layer, err) : st;
+}
+
+static hearth_status open_op(loader *o, uint32_t i_op, hearth_error *err)
+{
+    const hth_op *op = &o->g->model->program->ops[i_op];
+    hth_gpu_op *to = &o->g->ops[i_op];
+    hearth_status st = HEARTH_OK;
+    if (op->kind == HTH_OP_NORM) st = copy_norm(o->g, &op->norm, to->norm, err);
+    if (op->kind == HTH_OP_HEADS)
+        st = copy_head_norms(o->g, &o->g->model->layers[op->layer], &o->g->layers[op->layer].head_norms, err);
+    if (op->kind == HTH_OP_FFN) o->g->layers[op->layer].ffn = to, st = open_ffn(o, op->layer, err);
+    return st == HEARTH_OK ? open_matrices(o, op, to, err) : st;
 }
 
 static hearth_status open_vectors(hth_gpu *g, hearth_error *err)
@@ -373,13 +394,8 @@ hearth_status hth_gpu_weights_open(hth_gpu *g, hth_gpu_read_fn *read, void *user
 {
     loader o = {.g = g, .read = read, .user = user};
     hearth_status st = hth_pool_open(hth_pool_default_threads(g->params.n_thread), &o.pool, err);
-    for (uint32_t i = g->params.first_layer; st == HEARTH_OK && i < g->params.end_layer; i++)
-        st = open_layer(&o, i, err);
-    if (st == HEARTH_OK && g->params.head) {
-        hth_gpu_fused_src head = hth_gpu_head_src(g->model);
-        st = copy_norm(g, &g->model->output_norm, g->output_norm, err);
-        if (st == HEARTH_OK) st = open_group(&o, &g->head, &head, "weights of the head", err);
-    }
+    for (uint32_t i = 0; st == HEARTH_OK && i < g->model->program->n_op; i++)
+        if (g->ops[i].is_on_device) st = open_op(&o, i, err);
     if (st == HEARTH_OK) st = open_vectors(g, err);
     hth_pool_close(o.pool);
     hth_free(o.row_scales);
@@ -396,16 +412,8 @@ static void close_group(hth_gpu_fused_matrix *group)
 
 void hth_gpu_weights_close(hth_gpu *g)
 {
-    for (uint32_t i = g->params.first_layer; g->layers && i < g->params.end_layer; i++) {
-        hth_gpu_layer *l = &g->layers[i];
-        close_group(&l->qkv);
-        close_group(&l->o);
-        close_group(&l->gate_up);
-        close_group(&l->down);
-        close_group(&l->predict_in);
-        close_group(&l->predict_out);
-    }
-    close_group(&g->head);
+    for (uint32_t i = 0; g->ops && i < g->model->program->n_op; i++)
+        for (uint32_t k = 0; k < g->ops[i].n_fused; k++) close_group(&g->ops[i].fused[k]);
     hth_buffer_free(g->vectors);
     hth_free(g->staging_vectors);
 }

@@ -23,6 +23,17 @@ static hth_buffer_range bump_alloc(bump *c, uint64_t n, uint64_t size)
     return s;
 }
 
+/* Values, each of which has a binding of its own. */
+static hth_buffer_range bump_values(bump *c, const hth_offload_params *p, uint64_t words)
+{
+    bump one = {.max_binding = UINT64_MAX};
+    hth_buffer_range s = bump_alloc(&one, hth_gpu_padded_rows(p->n_row), words * 4);
+    c->overflow |= one.overflow;
+    s.offset = c->used;
+    c->used += one.used;
+    return s;
+}
+
 typedef struct sizes {
     bump from_host, to_host, memory;
 } sizes;
@@ -49,7 +60,7 @@ static void alloc_from_host(bump *c, const hth_model *m, const hth_offload_param
     const hth_hparams *h = &m->hparams;
     alloc_step(c, m, p, &r->step_from_host, &r->grids_from_host, &r->table_from_host);
     r->table_at = HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * p->n_row;
-    r->embedded = bump_alloc(c, (uint64_t)p->n_row * h->d_model, 4);
+    r->values_from_host = bump_values(c, p, hth_gpu_crossing_words(m, p));
     r->host_sums = bump_alloc(c, HTH_HOST_SUMS + (m->down_transposed ? (uint64_t)p->n_row * h->d_model * 2 : 0), 4);
     for (int i = 0; i < 2; i++)
         r->staging[i] = bump_alloc(c, p->streams[0].n_tok > 0 ? hth_gpu_slot_bytes(m) : 0, 1);
@@ -59,19 +70,28 @@ static void alloc_from_host(bump *c, const hth_model *m, const hth_offload_param
 static void alloc_to_host(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
 {
     const hth_hparams *h = &m->hparams;
-    uint64_t n_logit = p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0;
     bool predicts = p->selector == HEARTH_SELECTOR_PREDICTOR;
-    r->result = bump_alloc(c, hth_max_u64((uint64_t)p->n_row * h->d_model, n_logit), 4);
+    r->values_to_host = bump_values(c, p, hth_gpu_crossing_words(m, p));
+    r->result = bump_alloc(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0, 4);
     r->d2h_ffn_input = bump_alloc(c, m->down_transposed ? (uint64_t)p->n_row * h->d_model : 0, 4);
     r->d2h_scores = bump_alloc(c, m->down_transposed && predicts ? (uint64_t)p->n_row * h->d_ff : 0, 4);
+}
+
+/* The widest input of a product. */
+static uint64_t widest_input(const hth_model *m)
+{
+    uint64_t widest = hth_max_u64(m->hparams.d_model, m->hparams.d_ff);
+    for (uint32_t i = 0; i < m->program->n_op; i++) {
+        const hth_op *op = &m->program->ops[i];
+        if (op->kind == HTH_OP_PRODUCT) widest = hth_max_u64(widest, op->product.matrix[0]->n_col);
+    }
+    return widest;
 }
 
 static void alloc_input(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_input *in)
 {
     const hth_hparams *h = &m->hparams;
-    uint64_t widest = hth_max_u64(hth_max_u64(h->d_model, h->d_ff), (uint64_t)h->n_head * h->d_head);
-    widest = hth_max_u64(widest, h->rank) * p->n_row;
-    in->x = bump_alloc(c, widest, 4);
+    uint64_t widest = hth_max_u64(widest_input(m), h->rank) * p->n_row;
     in->q = bump_alloc(c, widest, 1);
     in->d = bump_alloc(c, widest / HTH_ACT_BLOCK, 4);
     in->sum = bump_alloc(c, widest / HTH_ACT_BLOCK, 4);
@@ -97,23 +117,21 @@ static void alloc_down(bump *c, const hth_model *m, const hth_offload_params *p,
 static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
 {
     const hth_hparams *h = &m->hparams;
-    uint64_t n_row = p->n_row, n_q = (uint64_t)h->n_head * h->d_head,
-             n_kv = (uint64_t)h->n_head_kv * h->d_head;
+    uint64_t n_row = p->n_row, n_q = (uint64_t)h->n_head * h->d_head;
     bool quantised = p->kv == HEARTH_KV_Q8_0;
     r->n_split = p->n_position / HTH_ATTN_SPLIT + 1;
     alloc_step(c, m, p, &r->step, &r->grids, &r->table);
-    r->x = bump_alloc(c, n_row * h->d_model, 4);
-    r->out = bump_alloc(c, n_row * h->d_model, 4);
-    r->attn_saved = bump_alloc(c, h->parallel ? n_row * h->d_model : 0, 4);
-    r->qkv = bump_alloc(c, n_row * (n_q + 2 * n_kv), 4);
-    r->attn_out = bump_alloc(c, n_row * n_q, 4);
+    r->values = bump_values(c, p, m->program->width[HTH_ROWS_TOKENS]);
+    for (uint32_t i = 0; i < m->program->n_value; i++)
+        c->overflow |= m->program->values[i].domain == HTH_ROWS_TOKENS &&
+                       hth_gpu_value_row(&m->program->values[i]) > c->max_binding / n_row;
     r->q_q8_d_offset = (uint32_t)(n_row * n_q / 4);
     r->q_q8 = bump_alloc(c, quantised ? n_row * (n_q + n_q / HTH_ACT_BLOCK * 4) : 0, 1);
     r->splits = bump_alloc(c, r->n_split * n_q, 4);
     r->split_partials = bump_alloc(c, (uint64_t)r->n_split * h->n_head, 8);
-    r->gate_up = bump_alloc(c, n_row * 2 * h->d_ff, 4);
     bool predicts = p->selector == HEARTH_SELECTOR_PREDICTOR;
     r->rank_out = bump_alloc(c, predicts ? n_row * h->rank : 0, 4);
+    r->rank_hidden = bump_alloc(c, predicts ? n_row * h->rank : 0, 4);
     r->scores = bump_alloc(c, predicts ? n_row * h->d_ff : 0, 4);
     r->active_mask = bump_alloc(c, (h->d_ff + 31) / 32, 4);
     alloc_down(c, m, p, r);
@@ -190,18 +208,17 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
     hth_gpu_input *in = &r->input;
     set_buffer(r->from_host,
                (hth_buffer_range *[]){&r->step_from_host, &r->grids_from_host, &r->table_from_host,
-                                      &r->embedded, &r->host_sums, &r->staging[0], &r->staging[1]},
+                                      &r->values_from_host, &r->host_sums, &r->staging[0], &r->staging[1]},
                7);
-    set_buffer(r->to_host, (hth_buffer_range *[]){&r->result, &r->d2h_ffn_input, &r->d2h_scores}, 3);
+    set_buffer(r->to_host, (hth_buffer_range *[]){&r->values_to_host, &r->result, &r->d2h_ffn_input, &r->d2h_scores}, 4);
     set_buffer(r->memory,
-               (hth_buffer_range *[]){&r->x,        &r->out,         &r->attn_saved, &r->qkv,
-                                      &r->attn_out, &r->q_q8,        &r->splits,     &r->split_partials,
-                                      &r->gate_up,  &r->down_scales, &r->sums,       &r->rank_out,
-                                      &r->scores,   &r->active_mask, &r->logits,     &in->x,
-                                      &in->q,       &in->d,          &in->sum,       &in->q_256,
-                                      &in->d_256,   &in->sum_256,    &r->acc64,      &r->slots[0],
-                                      &r->slots[1], &r->step,        &r->grids,      &r->table},
-               28);
+               (hth_buffer_range *[]){&r->values,      &r->q_q8,        &r->splits,     &r->split_partials,
+                                      &r->down_scales, &r->sums,        &r->rank_out,   &r->rank_hidden,
+                                      &r->scores,      &r->active_mask, &r->logits,     &in->q,
+                                      &in->d,          &in->sum,        &in->q_256,     &in->d_256,
+                                      &in->sum_256,    &r->acc64,       &r->slots[0],   &r->slots[1],
+                                      &r->step,        &r->grids,       &r->table},
+               23);
     return HEARTH_OK;
 }
 
@@ -214,9 +231,10 @@ void hth_gpu_workspace_close(hth_gpu *g)
 
 /* ---- KV caches ---------------------------------------------------------------------------------------- */
 
-/* Bytes of the keys, or values, of a layer; aligned for every device. */
+/* Bytes of the keys, or values, of a layer; aligned for every device. 0: its attention is not on devices. */
 static uint64_t half_cache(const hth_model *m, const hth_offload_params *p, uint32_t i_layer)
 {
+    if (!hth_gpu_attends(m, p, i_layer)) return 0;
     uint64_t words = hth_gpu_cache_head_words(p->kv, m->hparams.d_head, p->n_position);
     return (words * 4 * m->layers[i_layer].attn.n_head_kv + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
@@ -235,6 +253,7 @@ hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err)
     for (uint32_t i = g->params.first_layer; st == HEARTH_OK && i < g->params.end_layer; i++) {
         hth_gpu_layer *l = &g->layers[i];
         uint64_t half = half_cache(g->model, &g->params, i);
+        if (half == 0) continue;
         l->head_words =
             (uint32_t)hth_gpu_cache_head_words(g->params.kv, g->model->hparams.d_head, g->params.n_position);
         st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, half, "keys", &l->keys.buffer, err);

@@ -2,7 +2,8 @@
  * elements for can normalise them. The shader declares KIND, CHUNK, WIDE, Push, the buffers weight, weights_4, bias and
  * biases_4, and for its row taken(i), input i, 0 beyond the end, and taken_4(i), inputs i to i + 3 at once, where WIDE;
  * vectors.glsl is included before. */
-const uint KIND_NONE = 0, KIND_LAYER = 2; /* HTH_KIND_* */
+const uint KIND_NONE = 0, KIND_LAYER = 2, KIND_RMS_BIAS = 3; /* HTH_KIND_* */
+const bool IS_BIASED = KIND == KIND_LAYER || KIND == KIND_RMS_BIAS;
 const uint LOADS = 4;                     /* of an invocation in a round; CHUNK is whole rounds */
 
 /* Words of a chain: its values of CHUNK, and as many more as keep values that a subgroup reads or writes at the same
@@ -76,13 +77,13 @@ float tree_of_chains(float p)
 /* Weights and biases of this invocation's elements: loaded before the row, so that the sums hide their latency, and
  * kept in shared memory, lest the load is moved to the use. */
 struct affine { vec4 weight, bias; };
-const uint N_BIAS = KIND == KIND_LAYER ? LANES : 1;
+const uint N_BIAS = IS_BIASED ? LANES : 1;
 shared vec4 kept_weights[LANES], kept_biases[N_BIAS];
 
 void keep(affine own)
 {
     kept_weights[lane()] = own.weight;
-    if (KIND == KIND_LAYER) kept_biases[lane()] = own.bias;
+    if (IS_BIASED) kept_biases[lane()] = own.bias;
 }
 
 affine load_affine()
@@ -92,7 +93,7 @@ affine load_affine()
     affine a = affine(vec4(0.0), vec4(0.0));
     if (WIDE != 0) a.weight = weights_4[i / 4];
     else a.weight = vec4(weight[at.x], weight[at.y], weight[at.z], weight[at.w]);
-    if (KIND != KIND_LAYER || has_bias == 0) return a;
+    if (!IS_BIASED || has_bias == 0) return a;
     if (WIDE != 0) a.bias = biases_4[i / 4];
     else a.bias = vec4(bias[at.x], bias[at.y], bias[at.z], bias[at.w]);
     return a;
@@ -143,6 +144,6 @@ vec4 normed_4()
     vec4 x = n <= CHUNK ? vec4(row[place_of(i)], row[place_of(i + 1)], row[place_of(i + 2)], row[place_of(i + 3)])
                         : any_4(i);
     precise vec4 y = ((x - vec4(mean)) * vec4(factor)) * kept_weights[lane()];
-    if (KIND == KIND_LAYER && has_bias != 0) y = y + kept_biases[lane()];
+    if (IS_BIASED && has_bias != 0) y = y + kept_biases[lane()];
     return y;
 }

@@ -1,0 +1,170 @@
+/* Which values cross between host and device, where a part of the model has operations of both. */
+#include "forward/gpu/gpu_int.h"
+
+#include "base/alloc.h"
+
+#include <assert.h>
+#include <string.h>
+
+uint32_t hth_gpu_end_op(const hth_model *m, const hth_offload_params *params)
+{
+    return params->head ? m->program->output_norm - 1 : m->program->first_of_layer[params->end_layer];
+}
+
+static bool is_in(const hth_view *views, int n, uint32_t value)
+{
+    for (int i = 0; i < n; i++)
+        if (views[i].value == value) return true;
+    return false;
+}
+
+static bool uses(const hth_op *op, uint32_t value)
+{
+    return is_in(op->in, HTH_OP_IN, value) || is_in(op->out, HTH_OP_OUT, value);
+}
+static bool reads(const hth_op *op, uint32_t value)
+{
+    return is_in(op->in, HTH_OP_IN, value) || (op->adds && op->out[0].value == value);
+}
+
+typedef struct finder {
+    const hth_gpu *g;
+    const hth_program *p;
+    uint32_t end;      /* hth_gpu_end_op */
+    bool *on_device;   /* [n_value] whether the device wrote it last */
+    uint32_t n_listed; /* in crossings.values */
+} finder;
+
+/* Whether the device reads a value in an operation from `first` on. */
+static bool device_reads(const finder *f, uint32_t first, uint32_t value)
+{
+    const hth_op *gather = &f->p->ops[f->p->output_norm - 1];
+    for (uint32_t i = first; i < f->end; i++)
+        if (f->g->ops[i].is_on_device && reads(&f->p->ops[i], value)) return true;
+    return f->g->params.head && reads(gather, value);
+}
+
+/* Whether the step reads a value behind the part. */
+static bool step_reads(const finder *f, uint32_t value)
+{
+    for (uint32_t i = f->end; i < f->p->n_op; i++)
+        if (reads(&f->p->ops[i], value)) return true;
+    return false;
+}
+
+static bool writes_any(const finder *f, const hth_gpu_host_run *run, uint32_t value)
+{
+    for (uint32_t i = run->first; i < run->end; i++)
+        if (is_in(f->p->ops[i].out, HTH_OP_OUT, value)) return true;
+    return false;
+}
+
+static bool uses_any(const finder *f, const hth_gpu_host_run *run, uint32_t value)
+{
+    for (uint32_t i = run->first; i < run->end; i++)
+        if (uses(&f->p->ops[i], value)) return true;
+    return false;
+}
+
+/* Whether the host needs a value that the device wrote. Behind the last operation it needs what is used later. */
+static bool host_needs(const finder *f, const hth_gpu_host_run *run, uint32_t value)
+{
+    if (run->end < f->end) return uses_any(f, run, value);
+    return uses_any(f, run, value) || (!f->g->params.head && step_reads(f, value));
+}
+
+/* Whether the device needs a value as the host has it: as a run wrote it, or the step before the first run. */
+static bool device_needs(const finder *f, const hth_gpu_host_run *run, bool is_first, uint32_t value)
+{
+    const hth_value *v = &f->p->values[value];
+    if (is_first ? v->first_op >= run->end : !writes_any(f, run, value)) return false;
+    return device_reads(f, run->end, value);
+}
+
+static void list_values(finder *f, hth_gpu_crossings *c, hth_gpu_host_run *run)
+{
+    run->to_host = c->values + f->n_listed;
+    for (uint32_t v = 0; v < f->p->n_value; v++)
+        if (f->on_device[v] && host_needs(f, run, v)) run->to_host[run->n_to_host++] = v;
+    run->to_device = run->to_host + run->n_to_host;
+    for (uint32_t v = 0; v < f->p->n_value; v++)
+        if (device_needs(f, run, run == c->runs, v)) run->to_device[run->n_to_device++] = v;
+    f->n_listed += run->n_to_host + run->n_to_device;
+    for (uint32_t v = 0; v < f->p->n_value; v++)
+        if (writes_any(f, run, v)) f->on_device[v] = false;
+}
+
+static void find_runs(finder *f, hth_gpu_crossings *c, uint32_t first)
+{
+    c->runs[0] = (hth_gpu_host_run){.first = first, .end = first};
+    c->n_run = 1;
+    list_values(f, c, &c->runs[0]);
+    for (uint32_t i = first, end; i < f->end; i = end) {
+        for (end = i; end < f->end && f->g->ops[end].is_on_device; end++)
+            for (int k = 0; k < HTH_OP_OUT; k++)
+                if (f->p->ops[end].out[k].value != HTH_NO_VALUE)
+                    f->on_device[f->p->ops[end].out[k].value] = true;
+        hth_gpu_host_run run = {.first = end, .end = end};
+        while (run.end < f->end && !f->g->ops[run.end].is_on_device) run.end++;
+        end = run.end;
+        c->runs[c->n_run++] = run;
+        list_values(f, c, &c->runs[c->n_run - 1]);
+    }
+}
+
+hearth_status hth_gpu_crossings_open(hth_gpu *g, hearth_error *err)
+{
+    const hth_program *p = g->model->program;
+    hth_gpu_crossings *c = &g->crossings;
+    uint32_t first = p->first_of_layer[g->params.first_layer], n_run = 2, n_value;
+    finder f = {.g = g, .p = p, .end = hth_gpu_end_op(g->model, &g->params)};
+    for (uint32_t i = 0; i < p->n_op; i++) {
+        g->ops[i].is_on_device = hth_gpu_op_is_on_device(g->model, &g->params, i);
+        n_run += !g->ops[i].is_on_device && i >= first && i < f.end;
+    }
+    n_value = 2 * n_run * (HTH_OP_IN + HTH_OP_OUT) + 2 * p->n_value;
+    c->runs = hth_alloc(n_run, sizeof *c->runs);
+    c->values = hth_alloc(n_value, sizeof *c->values);
+    f.on_device = hth_alloc(p->n_value, sizeof *f.on_device);
+    if (c->runs && c->values && f.on_device) find_runs(&f, c, first);
+    assert(f.n_listed <= n_value);
+    bool ok = c->n_run > 0;
+    hth_free(f.on_device);
+    return ok ? HEARTH_OK : hth_fail_memory(err, n_value * sizeof *c->values, "a model on a device");
+}
+
+void hth_gpu_crossings_close(hth_gpu *g)
+{
+    hth_free(g->crossings.runs);
+    hth_free(g->crossings.values);
+}
+
+uint32_t hth_gpu_crossing_words(const hth_model *m, const hth_offload_params *params)
+{
+    const hth_value *x = &m->program->values[m->program->x.value];
+    return params->crosses ? m->program->width[HTH_ROWS_TOKENS] : x->at + x->width;
+}
+
+/* Copies rows between the step and mapped memory. */
+static void copy_value(const hth_gpu *g, const hth_step *s, hth_buffer_range mapped, uint32_t value,
+                       uint32_t first, uint32_t n, bool to_step)
+{
+    uint64_t row = hth_gpu_value_row(&g->model->program->values[value]);
+    uint8_t *there = hth_gpu_mapped(hth_gpu_value_range(g, mapped, value)),
+            *here = (uint8_t *)hth_fwd_value(s, (hth_view){value, 0}) + first * row;
+    memcpy(to_step ? here : there, to_step ? there : here, n * row);
+}
+
+void hth_gpu_read_values(const hth_gpu *g, hth_step *s, const hth_gpu_host_run *run, uint32_t first,
+                         uint32_t n)
+{
+    for (uint32_t i = 0; i < run->n_to_host; i++)
+        copy_value(g, s, g->workspace.values_to_host, run->to_host[i], first, n, true);
+}
+
+void hth_gpu_write_values(const hth_gpu *g, const hth_step *s, const hth_gpu_host_run *run, uint32_t first,
+                          uint32_t n)
+{
+    for (uint32_t i = 0; i < run->n_to_device; i++)
+        copy_value(g, s, g->workspace.values_from_host, run->to_device[i], first, n, false);
+}

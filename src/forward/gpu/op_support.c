@@ -1,0 +1,189 @@
+/* What the shaders lack for an operation of the program. */
+#include "forward/gpu/cache.h"
+#include "forward/gpu/gpu_int.h"
+
+/* ---- weights ------------------------------------------------------------------------------------------ */
+
+#define WITHOUT_SHADER(TYPE)                                                                                 \
+    case HTH_TYPE_##TYPE: return "no shader supports " #TYPE;
+
+static const char *fused_lacks(const hth_gpu_fused_src *source)
+{
+    uint64_t bytes;
+    if (hth_gpu_fused_matrix_bytes(source, UINT32_MAX, &bytes)) return NULL;
+    for (uint32_t i = 0; i < source->n; i++) {
+        if (source->n_row[i] == 0) continue;
+        switch (source->matrix[i]->type) {
+            WITHOUT_SHADER(IQ1_S)
+            WITHOUT_SHADER(IQ1_M)
+            WITHOUT_SHADER(IQ2_XXS)
+            WITHOUT_SHADER(IQ2_XS)
+            WITHOUT_SHADER(IQ2_S)
+            WITHOUT_SHADER(IQ3_XXS)
+            WITHOUT_SHADER(IQ3_S)
+            WITHOUT_SHADER(TQ1_0)
+            WITHOUT_SHADER(TQ2_0)
+            WITHOUT_SHADER(NVFP4)
+        default: break;
+        }
+    }
+    return "no shader supports a type of its weights";
+}
+
+static const char *weights_lack(const hth_model *m, const hth_offload_params *params, const hth_op *op)
+{
+    hth_gpu_fused_src sources[HTH_GPU_OP_FUSED];
+    const char *lacks = NULL;
+    uint32_t n = hth_gpu_op_srcs(m, op, UINT32_MAX, params->selector, sources);
+    for (uint32_t i = 0; i < n && !lacks; i++) lacks = fused_lacks(&sources[i]);
+    return lacks;
+}
+
+/* ---- kinds -------------------------------------------------------------------------------------------- */
+
+/* Whether a view is whole rows of n values. */
+static bool is_rows_of(const hth_program *p, hth_view v, size_t n)
+{
+    return v.at == 0 && p->values[v.value].width == n;
+}
+
+static bool reads(const hth_op *op, uint32_t value)
+{
+    for (int i = 0; i < HTH_OP_IN; i++)
+        if (op->in[i].value == value) return true;
+    return false;
+}
+
+/* A norm in place is computed by the operation that adds its result. */
+static bool is_added_next(const hth_program *p, const hth_op *op)
+{
+    const hth_op *next = op + 1;
+    while (next < p->ops + p->n_op && !reads(next, op->out[0].value)) next++;
+    return next < p->ops + p->n_op && next->kind == HTH_OP_ADD && next->in[1].value == op->out[0].value &&
+           next->in[0].value != op->out[0].value;
+}
+
+static const char *norm_lacks(const hth_program *p, const hth_op *op)
+{
+    const hth_op_norm *n = &op->norm;
+    bool in_place = op->in[0].value == op->out[0].value, is_output = op == &p->ops[p->output_norm];
+    if (n->n_group > 1 || n->own) return "no shader norms groups of values";
+    if (!is_rows_of(p, op->in[0], n->width) || !is_rows_of(p, op->out[0], n->width) ||
+        (in_place && !is_output && !is_added_next(p, op)))
+        return "no shader norms parts of values";
+    return NULL;
+}
+
+static const char *product_lacks(const hth_program *p, const hth_op *op)
+{
+    return is_rows_of(p, op->in[0], op->product.matrix[0]->n_col) ? NULL : "no shader reads parts of values";
+}
+
+static bool shares_cache(const hth_model *m, uint32_t i_layer)
+{
+    for (uint32_t i = i_layer + 1; i < m->hparams.n_layer; i++)
+        if (m->layers[i].mixer == HTH_MIXER_ATTENTION && m->layers[i].attn.kv_layer == i_layer) return true;
+    return false;
+}
+
+/* Of both operations of attention: they use one cache. */
+static const char *attention_lacks(const hth_model *m, const hth_offload_params *params, const hth_op *op)
+{
+    const hth_hparams *h = &m->hparams;
+    const hth_layer *l = &m->layers[op->layer];
+    const hth_attention *a = &l->attn;
+    bool has_norms = a->q_norm.weight || a->k_norm.weight,
+         rotates_by_window = a->window > 0 && ((h->rope.window_unscaled && h->rope.window_base == 0.0) ||
+                                               h->rope.window_n_rot != h->rope.n_rot);
+    if (l->mixer != HTH_MIXER_ATTENTION) return "no shader supports its kind of mixer";
+    if (a->d_head != h->d_head || a->k.n_row == 0 || a->v.n_row == 0 || h->norms_values || a->d_value > 0 ||
+        h->value_scale != 0.0f)
+        return "no shader supports its heads of keys and values";
+    if (shares_cache(m, op->layer)) return "no shader shares keys and values among layers";
+    if (a->q_has_gate) return "no shader has gates of heads";
+    if (a->chunk > 0) return "no shader supports attention in chunks";
+    if (h->temperature_scale != 0.0f) return "no shader scales queries by position";
+    if (a->slopes) return "no shader supports scores that fall with distance";
+    if (a->sinks) return "no shader supports scores without values";
+    if (h->qkv_limit != 0.0f) return "no shader limits queries, keys and values";
+    if (has_norms && (h->qk_norm != HTH_QK_NORM_HEAD || h->qk_norm_after))
+        return "no shader supports its norm of queries and keys";
+    if ((h->rope.n_rot > 0 && !a->rotates) || (h->rope.n_rot > 0 && rotates_by_window))
+        return "no shader supports its rotation";
+    if (h->d_head % 4 > 0) return "its heads are no multiple of 4 values";
+    if (params->kv == HEARTH_KV_Q8_0 && h->d_head % HTH_ACT_BLOCK > 0)
+        return "its heads are no multiple of 32 values, as a Q8_0 cache is";
+    return h->d_head > HTH_GPU_MAX_D_HEAD ? "its heads are too large" : NULL;
+}
+
+bool hth_gpu_attends(const hth_model *m, const hth_offload_params *params, uint32_t i_layer)
+{
+    const hth_program *p = m->program;
+    for (uint32_t i = p->first_of_layer[i_layer]; i < p->first_of_layer[i_layer + 1]; i++)
+        if (p->ops[i].kind == HTH_OP_ATTEND) return !attention_lacks(m, params, &p->ops[i]);
+    return false;
+}
+
+static const char *add_lacks(const hth_program *p, const hth_op *op)
+{
+    return is_rows_of(p, op->in[0], op->vector.n) && is_rows_of(p, op->in[1], op->vector.n)
+               ? NULL
+               : "no shader adds parts of values";
+}
+
+static const char *kind_lacks(const hth_model *m, const hth_offload_params *params, const hth_op *op)
+{
+    const hth_program *p = m->program;
+    switch (op->kind) {
+    case HTH_OP_NORM: return norm_lacks(p, op);
+    case HTH_OP_PRODUCT: return product_lacks(p, op);
+    case HTH_OP_HEADS:
+    case HTH_OP_ATTEND: return attention_lacks(m, params, op);
+    case HTH_OP_FFN:
+        return m->hparams.activation > HTH_ACTIVATION_DRELU ? "no shader has its activation" : NULL;
+    case HTH_OP_ADD: return add_lacks(p, op);
+    case HTH_OP_CAP:
+    case HTH_OP_GATHER: return NULL;
+    case HTH_OP_ROUTE:
+    case HTH_OP_EXPERTS:
+    case HTH_OP_SETTLE: return "no shader computes experts";
+    case HTH_OP_SCALE: return "no shader scales values";
+    case HTH_OP_MUL: return "no shader multiplies values";
+    case HTH_OP_STREAMS: return "no shader mixes residual streams";
+    default: return "no shader supports its kind of mixer";
+    }
+}
+
+const char *hth_gpu_op_lacks(const hth_model *m, const hth_offload_params *params, const hth_op *op)
+{
+    const char *lacks = kind_lacks(m, params, op);
+    return lacks ? lacks : weights_lack(m, params, op);
+}
+
+bool hth_gpu_op_is_on_device(const hth_model *m, const hth_offload_params *params, uint32_t i_op)
+{
+    const hth_program *p = m->program;
+    uint32_t tail = p->first_of_layer[m->hparams.n_layer];
+    bool in_range = i_op >= tail ? params->head
+                                 : i_op >= p->first_of_layer[params->first_layer] &&
+                                       i_op < p->first_of_layer[params->end_layer];
+    if (!in_range || (i_op > p->output_norm + 1 && p->ops[p->output_norm + 2].kind == HTH_OP_SCALE))
+        return false;
+    return !hth_gpu_op_lacks(m, params, &p->ops[i_op]);
+}
+
+const char *hth_gpu_unsupported_reason(const hth_model *m, const hth_offload_params *params, uint32_t i_layer)
+{
+    const hth_program *p = m->program;
+    const char *lacks = NULL;
+    if (i_layer == m->hparams.n_layer) {
+        lacks = hth_gpu_op_lacks(m, params, &p->ops[p->output_norm]);
+        return lacks ? lacks : hth_gpu_op_lacks(m, params, &p->ops[p->output_norm + 1]);
+    }
+    for (uint32_t i = p->first_of_layer[i_layer]; i < p->first_of_layer[i_layer + 1]; i++) {
+        const char *one = hth_gpu_op_lacks(m, params, &p->ops[i]);
+        if (!one && params->crosses) return NULL;
+        if (one && !lacks) lacks = one;
+    }
+    return lacks;
+}
