@@ -47,6 +47,7 @@ static void add_rows(list *l, hth_type type)
         if (i == 2) continue;
         consts[HTH_ROWS_WANT] = 0;
         add(l, HTH_SHADER_mul_mat_vec_q_sparse, consts);
+        if (consts[HTH_ROWS_COLS] == 1) add(l, HTH_SHADER_mul_mat_vec_q_sliced, consts);
     }
     for (uint32_t cols = 1; cols <= 2; cols++) {
         down[HTH_DOWN_COLS] = cols, down[HTH_DOWN_GROUPS] = cols == 1 ? 4 : 1;
@@ -73,8 +74,8 @@ static void add_vectors(list *l)
             add(l, HTH_SHADER_norm_quantize,
                 (const uint32_t[]){kind, blocks[b], b != 1, kind && b == 2, (uint32_t)LOCAL << b / 2, chunks[kind],
                                    b > 0});
-    for (uint32_t kind = 0; kind <= HTH_ACTIVATION_DRELU; kind++)
-        for (uint32_t gated = 0; gated < 2; gated++)
+    for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
+        for (uint32_t gated = kind == HTH_ACTIVATION_SWIGLU_OAI; gated < 2; gated++)
             add(l, HTH_SHADER_act_quantize,
                 (const uint32_t[]){kind, gated, blocks[(kind + gated) % 3], 1, LOCAL, (kind + 2 * gated) % 3,
                                    kind != HTH_ACTIVATION_GELU});
@@ -253,7 +254,8 @@ static bool is_given_ties(const wanted *w)
     case HTH_SHADER_mul_mat_q_acc:
     case HTH_SHADER_mul_mat_q_cm2:
     case HTH_SHADER_mul_mat_q_cm2_acc:
-    case HTH_SHADER_mul_mat_vec_q_sparse: return form[0] == 256 && form[1] != 2;
+    case HTH_SHADER_mul_mat_vec_q_sparse:
+    case HTH_SHADER_mul_mat_vec_q_sliced: return form[0] == 256 && form[1] != 2;
     case HTH_SHADER_down_q:
     case HTH_SHADER_down_reduce:
     case HTH_SHADER_down_reduce_acc: return true;
@@ -388,7 +390,7 @@ TEST(every_shader_but_those_of_floats_has_a_test)
     static const uint32_t zeros[HTH_SHADER_MAX_CONST];
     static const hth_shader_id without[] = {
         HTH_SHADER_fill, HTH_SHADER_copy, HTH_SHADER_add, HTH_SHADER_mul_mat_vec_f, HTH_SHADER_mul_mat_vec_f_acc,
-        HTH_SHADER_mul_mat_vec_f_sparse, HTH_SHADER_down_f, HTH_SHADER_widen_halves,
+        HTH_SHADER_mul_mat_vec_f_sparse, HTH_SHADER_mul_mat_vec_f_sliced, HTH_SHADER_down_f, HTH_SHADER_widen_halves,
     };
     FREED list *l = all_shaders();
     bool has[HTH_N_SHADER] = {false};
@@ -410,6 +412,7 @@ static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_float_rules] = "...", /* has subnormals */
     [HTH_SHADER_norm_quantize] = "....f.f.", [HTH_SHADER_mul_mat_vec_q] = "......f",
     [HTH_SHADER_mul_mat_vec_q_acc] = "......f", [HTH_SHADER_mul_mat_vec_q_sparse] = "......f.",
+    [HTH_SHADER_mul_mat_vec_q_sliced] = "......f.",
     [HTH_SHADER_active_mask] = ".....", [HTH_SHADER_down_accumulate] = ".....", [HTH_SHADER_mul_mat_q] = "......f",
     [HTH_SHADER_mul_mat_q_acc] = "......f", [HTH_SHADER_mul_mat_q_cm2] = "......f",
     [HTH_SHADER_mul_mat_q_cm2_acc] = "......f", [HTH_SHADER_rope_store] = ".f.....", [HTH_SHADER_attn] = ".....ff",

@@ -258,6 +258,15 @@ static void zero_inactive(const uint32_t *consts, const float *score, float thre
     }
 }
 
+/* As hth_fusion.limit says. */
+static void limit_halves(float *row, size_t n, bool gated, float limit)
+{
+    for (size_t i = 0; i < (gated ? 2 * n : n); i++) {
+        if (row[i] > limit) row[i] = limit;
+        if (row[i] < -limit && !(gated && i < n)) row[i] = -limit;
+    }
+}
+
 static void try_activate(hth_device *d, const uint32_t *set, size_t n, const rows *r, int kind)
 {
     uint32_t consts[HTH_ACT_QUANTIZE_WIDE + 1] = {0};
@@ -266,14 +275,17 @@ static void try_activate(hth_device *d, const uint32_t *set, size_t n, const row
     float v[MAX_N];
     bool gated = consts[HTH_ACT_QUANTIZE_GATED];
     size_t stride = gated ? 2 * n : n;
-    hth_push_act_quantize push = {(uint32_t)n, (uint32_t)n + 3, 0.125f};
+    hth_push_act_quantize push = {(uint32_t)n, (uint32_t)n + 3, 0.125f,
+                                  kind % 2 && !set[HTH_ACT_QUANTIZE_SELECT] ? 0.75f : 0.0f};
     fill_step(r);
     fill(kind, x, r->grid * stride);
     fill(kind, scores, r->grid * (n + 3));
     fill(kind, thresholds, n);
     clear(&want), clear(&got);
     for (size_t t = 0; t < min(r->n_tok, r->grid); t++) {
-        const float *row = x + t * stride;
+        float row[2 * MAX_N];
+        memcpy(row, x + t * stride, stride * sizeof *row);
+        if (push.limit > 0.0f) limit_halves(row, n, gated, push.limit);
         kernels.activate[consts[HTH_ACT_QUANTIZE_KIND]](gated ? row : NULL, gated ? row + n : row, n, v);
         zero_inactive(consts, scores + t * (n + 3), push.min_score, row, n, v);
         expect_row(v, t, n, consts[HTH_ACT_QUANTIZE_STORE], consts[HTH_ACT_QUANTIZE_BLOCK]);
@@ -303,6 +315,8 @@ static void activations_are_rounded_on(hth_device *d)
         {HTH_ACTIVATION_RELU2, 1, 0, 1, 64},
         {HTH_ACTIVATION_RELU2, 0, 32, 1, 64},
         {HTH_ACTIVATION_DRELU, 1, 32, 1, 128},
+        {HTH_ACTIVATION_SWIGLU_OAI, 1, 32, 1, 128},
+        {HTH_ACTIVATION_SWIGLU_OAI, 1, 256, 0, 64},
     };
     uint32_t turn = 0;
     for (size_t s = 0; s < sizeof sets / sizeof *sets; s++)
@@ -390,7 +404,7 @@ static void functions_are_swept_on(hth_device *d)
     static const uint32_t sets[][HTH_ACT_QUANTIZE_WIDE + 1] = {{HTH_ACTIVATION_SILU, 0, 0, 1, 192, 0, 1},
                                                                {HTH_ACTIVATION_GELU, 0, 0, 1, 64}};
     const rows r = {MAX_TOK, MAX_TOK, MAX_TOK};
-    hth_push_act_quantize push = {MAX_N, MAX_N, 0.0f};
+    hth_push_act_quantize push = {MAX_N, MAX_N, 0.0f, 0.0f};
     fill_step(&r);
     sweep(x, MAX_VALUE);
     for (size_t s = 0; s < 2; s++) {

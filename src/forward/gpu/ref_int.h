@@ -13,7 +13,8 @@ hth_shader_ref_fn hth_gpu_fill, hth_ref_float_rules, hth_ref_norm_quantize, hth_
     hth_ref_soft_cap;
 hth_shader_ref_fn hth_ref_mul_mat_vec_q, hth_ref_mul_mat_vec_q_acc, hth_ref_mul_mat_vec_f,
     hth_ref_mul_mat_vec_f_acc;
-hth_shader_ref_fn hth_ref_active_mask, hth_ref_mul_mat_vec_q_sparse, hth_ref_mul_mat_vec_f_sparse;
+hth_shader_ref_fn hth_ref_active_mask, hth_ref_mul_mat_vec_q_sparse, hth_ref_mul_mat_vec_f_sparse,
+    hth_ref_mul_mat_vec_q_sliced, hth_ref_mul_mat_vec_f_sliced;
 hth_shader_ref_fn hth_ref_rope_store, hth_ref_attn, hth_ref_attn_reduce, hth_ref_copy_page;
 
 hth_shader_ref_fn hth_ref_down_scale, hth_ref_down_q, hth_ref_down_f, hth_ref_down_accumulate;

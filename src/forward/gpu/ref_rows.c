@@ -19,6 +19,8 @@ typedef struct outputs {
     bool accumulate;
     const uint32_t *mask;           /* NULL: all rows; else mask bits, from mask_first on, */
     uint32_t row_first, mask_first; /* for rows from row_first on */
+    bool is_sliced, weighs;         /* sliced: bias begins at the first row; weighs: times the weight */
+    float weight;
 } outputs;
 
 /* Both kinds of rows number these constants alike. */
@@ -49,6 +51,33 @@ static void set_mask(outputs *out, const hth_dispatch_args *c, size_t binding, s
     out->row_first = sparse.row_first, out->mask_first = sparse.mask_first;
 }
 
+/* A pair of a token and one of the slices chosen for it. */
+typedef struct pair {
+    outputs out; /* of token 0 */
+    size_t x;    /* row of the inputs */
+} pair;
+
+static pair pair_of(const hth_dispatch_args *c, size_t binding, const outputs *all, const hth_push_sliced *s, uint32_t i)
+{
+    uint32_t token = i / s->n_used, number = i % s->n_used;
+    const uint32_t *of_token = (const uint32_t *)c->bind[binding] + (size_t)token * 2 * s->n_used;
+    uint32_t expert = of_token[number], slice = expert * s->slice_step + s->slice_first;
+    pair p = {*all, s->x_by_pair ? i : token};
+    p.out.row_first = slice * s->slice_rows + s->row_first;
+    if (all->bias) p.out.bias = all->bias + (size_t)expert * s->slice_rows + s->row_first;
+    p.out.y = all->y + (size_t)token * all->y_stride + (size_t)number * s->y_pair;
+    p.out.is_sliced = true, p.out.weighs = s->weighs;
+    memcpy(&p.out.weight, &of_token[s->n_used + number], sizeof p.out.weight);
+    return p;
+}
+
+/* The pairs of a grid. */
+static uint32_t count_pairs(const hth_dispatch_args *c, const hth_push_sliced *s)
+{
+    uint32_t n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK];
+    return (uint32_t)hth_min_u64((uint64_t)n_tok * s->n_used, c->grid[0]);
+}
+
 static bool is_skipped(const outputs *out, uint32_t row)
 {
     uint32_t i = out->mask_first + row;
@@ -58,7 +87,8 @@ static bool is_skipped(const outputs *out, uint32_t row)
 static void put(const outputs *out, uint32_t token, uint32_t row, float value)
 {
     float *y = out->y + (size_t)token * out->y_stride + out->y_first + row;
-    if (out->bias) value = value + out->bias[out->row_first + row];
+    if (out->bias) value = value + out->bias[(out->is_sliced ? 0 : out->row_first) + row];
+    if (out->weighs) value = value * out->weight;
     *y = out->accumulate ? *y + value : value;
 }
 
@@ -130,27 +160,52 @@ static inputs inputs_of(const hth_dispatch_args *c, const matrix *a, size_t toke
     };
 }
 
+/* All rows for n tokens, at most TILE, the first of which is number `first`. */
+static void multiply_q(const matrix *a, const outputs *out, const inputs in[TILE], uint32_t first, uint32_t n)
+{
+    for (uint32_t row = 0; row < out->n_row; row++) {
+        float p[TILE][8] = {{0}}, m[TILE][8] = {{0}};
+        hth_soa_block k;
+        if (is_skipped(out, row)) continue;
+        for (size_t b = 0; b < a->push.n_block; b++) {
+            hth_soa_layout_unpack(&a->desc, &a->push.at, a->planes, a->push.n_block, out->row_first + row, b, &k);
+            for (uint32_t t = 0; t < n; t++) add_block(a, &k, &in[t], b, &p[t][b % 8], &m[t][b % 8]);
+        }
+        for (uint32_t t = 0; t < n; t++) put(out, first + t, row, end_row(&a->desc, p[t], m[t]));
+    }
+}
+
+static outputs outputs_q(const hth_dispatch_args *c, const matrix *a, bool accumulate)
+{
+    outputs out = outputs_of(c, a->push.n_row, accumulate);
+    out.bias = a->push.has_bias ? c->bind[5] : NULL, out.y = c->bind[6];
+    out.y_stride = a->push.y_stride, out.y_first = a->push.y_first;
+    return out;
+}
+
 static void mul_mat_vec_q(const hth_dispatch_args *c, bool accumulate, bool by_mask)
 {
     const matrix a = matrix_of(c);
-    outputs out = outputs_of(c, a.push.n_row, accumulate);
-    out.bias = a.push.has_bias ? c->bind[5] : NULL, out.y = c->bind[6];
-    out.y_stride = a.push.y_stride, out.y_first = a.push.y_first;
+    outputs out = outputs_q(c, &a, accumulate);
     if (by_mask) set_mask(&out, c, 7, offsetof(hth_push_mul_mat_vec_q_sparse, sparse));
     for (uint32_t first = 0; first < out.n_tok; first += TILE) {
         const uint32_t n = out.n_tok - first < TILE ? out.n_tok - first : TILE;
         inputs in[TILE];
         for (uint32_t t = 0; t < n; t++) in[t] = inputs_of(c, &a, first + t);
-        for (uint32_t row = 0; row < out.n_row; row++) {
-            float p[TILE][8] = {{0}}, m[TILE][8] = {{0}};
-            hth_soa_block k;
-            if (is_skipped(&out, row)) continue;
-            for (size_t b = 0; b < a.push.n_block; b++) {
-                hth_soa_layout_unpack(&a.desc, &a.push.at, a.planes, a.push.n_block, out.row_first + row, b, &k);
-                for (uint32_t t = 0; t < n; t++) add_block(&a, &k, &in[t], b, &p[t][b % 8], &m[t][b % 8]);
-            }
-            for (uint32_t t = 0; t < n; t++) put(&out, first + t, row, end_row(&a.desc, p[t], m[t]));
-        }
+        multiply_q(&a, &out, in, first, n);
+    }
+}
+
+void hth_ref_mul_mat_vec_q_sliced(const hth_dispatch_args *c)
+{
+    const matrix a = matrix_of(c);
+    const outputs all = outputs_q(c, &a, false);
+    hth_push_sliced sliced;
+    memcpy(&sliced, (const uint8_t *)c->push + offsetof(hth_push_mul_mat_vec_q_sliced, sliced), sizeof sliced);
+    for (uint32_t i = 0; i < count_pairs(c, &sliced); i++) {
+        const pair one = pair_of(c, 7, &all, &sliced, i);
+        const inputs in[TILE] = {inputs_of(c, &a, one.x)};
+        multiply_q(&a, &one.out, in, 0, 1);
     }
 }
 
@@ -160,29 +215,50 @@ void hth_ref_mul_mat_vec_q_sparse(const hth_dispatch_args *c) { mul_mat_vec_q(c,
 
 /* ---- rows of floats ------------------------------------------------------------------------------ */
 
-static void mul_mat_vec_f(const hth_dispatch_args *c, bool accumulate, bool by_mask)
+/* All rows for n tokens, at most TILE, the first of which is number `first`; x: that token's inputs. */
+static void multiply_f(const hth_dispatch_args *c, const hth_push_mul_mat_vec_f *push, const outputs *out, const float *x,
+                       uint32_t first, uint32_t n)
 {
     const hth_type type = (hth_type)c->consts[HTH_FLOATS_TYPE];
+    for (uint32_t row = 0; row < out->n_row; row++) {
+        const uint8_t *w = (const uint8_t *)c->bind[1] + (size_t)(out->row_first + row) * push->row_words * 4;
+        float p[TILE][16] = {{0}};
+        if (is_skipped(out, row)) continue;
+        for (size_t i = 0; i < push->n_col; i++) {
+            float weight = hth_gpu_float_at(type, w, push->n_col, i);
+            for (uint32_t t = 0; t < n; t++) p[t][i % 16] += weight * x[t * push->n_col + i];
+        }
+        for (uint32_t t = 0; t < n; t++) put(out, first + t, row, hth_reduce16(p[t]));
+    }
+}
+
+static outputs outputs_f(const hth_dispatch_args *c, const hth_push_mul_mat_vec_f *push, bool accumulate)
+{
+    outputs out = outputs_of(c, push->n_row, accumulate);
+    out.bias = push->has_bias ? c->bind[3] : NULL, out.y = c->bind[4];
+    out.y_stride = push->y_stride, out.y_first = push->y_first;
+    return out;
+}
+
+static void mul_mat_vec_f(const hth_dispatch_args *c, bool accumulate, bool by_mask)
+{
     hth_push_mul_mat_vec_f push;
     memcpy(&push, c->push, sizeof push);
-    outputs out = outputs_of(c, push.n_row, accumulate);
-    out.bias = push.has_bias ? c->bind[3] : NULL, out.y = c->bind[4];
-    out.y_stride = push.y_stride, out.y_first = push.y_first;
+    outputs out = outputs_f(c, &push, accumulate);
     if (by_mask) set_mask(&out, c, 5, offsetof(hth_push_mul_mat_vec_f_sparse, sparse));
-    for (uint32_t first = 0; first < out.n_tok; first += TILE) {
-        const uint32_t n = out.n_tok - first < TILE ? out.n_tok - first : TILE;
-        const float *x = (const float *)c->bind[2] + (size_t)first * push.n_col;
-        for (uint32_t row = 0; row < out.n_row; row++) {
-            const uint8_t *w =
-                (const uint8_t *)c->bind[1] + (size_t)(out.row_first + row) * push.row_words * 4;
-            float p[TILE][16] = {{0}};
-            if (is_skipped(&out, row)) continue;
-            for (size_t i = 0; i < push.n_col; i++) {
-                float weight = hth_gpu_float_at(type, w, push.n_col, i);
-                for (uint32_t t = 0; t < n; t++) p[t][i % 16] += weight * x[t * push.n_col + i];
-            }
-            for (uint32_t t = 0; t < n; t++) put(&out, first + t, row, hth_reduce16(p[t]));
-        }
+    for (uint32_t first = 0; first < out.n_tok; first += TILE)
+        multiply_f(c, &push, &out, (const float *)c->bind[2] + (size_t)first * push.n_col, first,
+                   out.n_tok - first < TILE ? out.n_tok - first : TILE);
+}
+
+void hth_ref_mul_mat_vec_f_sliced(const hth_dispatch_args *c)
+{
+    hth_push_mul_mat_vec_f_sliced push;
+    memcpy(&push, c->push, sizeof push);
+    const outputs all = outputs_f(c, &push.rows, false);
+    for (uint32_t i = 0; i < count_pairs(c, &push.sliced); i++) {
+        const pair one = pair_of(c, 5, &all, &push.sliced, i);
+        multiply_f(c, &push.rows, &one.out, (const float *)c->bind[2] + one.x * push.rows.n_col, 0, 1);
     }
 }
 

@@ -189,6 +189,16 @@ static void zero_inactive(const hth_dispatch_args *c, const hth_push_act_quantiz
     }
 }
 
+/* NaN passes, as on the CPU. */
+static void limit_halves(bool gated, float halves[2][STRETCH], size_t n, float limit)
+{
+    for (size_t i = 0; i < n; i++) {
+        float gate = halves[0][i], up = halves[1][i];
+        if (gated) halves[0][i] = gate > limit ? limit : gate;
+        halves[1][i] = up > limit ? limit : up < -limit ? -limit : up;
+    }
+}
+
 void hth_ref_act_quantize(const hth_dispatch_args *c)
 {
     const hth_kernels k = reference();
@@ -204,9 +214,12 @@ void hth_ref_act_quantize(const hth_dispatch_args *c)
         const float *gate = gated ? gate_up + t * 2 * push.d_ff : NULL;
         const float *up = gated ? gate + push.d_ff : gate_up + t * push.d_ff;
         for (size_t first = 0; first < push.d_ff; first += STRETCH) {
-            float v[STRETCH];
+            float v[STRETCH], halves[2][STRETCH];
             size_t n = size_of_stretch(push.d_ff, first);
-            activate(gate ? gate + first : NULL, up + first, n, v);
+            memcpy(halves[0], (gate ? gate : up) + first, n * sizeof *v);
+            memcpy(halves[1], up + first, n * sizeof *v);
+            if (push.limit > 0.0f) limit_halves(gated, halves, n, push.limit);
+            activate(gate ? halves[0] : NULL, halves[1], n, v);
             zero_inactive(c, &push, t, (gate ? gate : up) + first, first, n, activate, v);
             put(&k, &to, v, n, t * push.d_ff + first);
         }

@@ -86,7 +86,7 @@ static void act_quantize(hth_gpu_testcase *t)
 {
     enum { N_ROW = 3, SCORE_STRIDE = WIDTH + 3 };
     const uint32_t *c = t->consts, block = c[HTH_ACT_QUANTIZE_BLOCK], select = c[HTH_ACT_QUANTIZE_SELECT];
-    const hth_push_act_quantize push = {WIDTH, SCORE_STRIDE, 0.25f};
+    const hth_push_act_quantize push = {WIDTH, SCORE_STRIDE, 0.25f, block || select ? 0.0f : 2.0f};
     set_call(t, &push, sizeof push, hth_vector_groups(WIDTH, c[HTH_ACT_QUANTIZE_LOCAL]), N_ROW, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
     bool gated = c[HTH_ACT_QUANTIZE_GATED];
@@ -172,6 +172,28 @@ static void mul_mat_vec_q(hth_gpu_testcase *t)
         bind_floats(t, (uint64_t)n_tok * stride, 6);
     else bind_output(t, (uint64_t)n_tok * stride, 4);
     if (sparse) bind_input(t, HTH_FILL_MASK, over(MASK_AT + n_row, 32), 4)->width = tile;
+}
+
+/* Two of three slices for each of four tokens, of which three count. */
+static void mul_mat_vec_q_sliced(hth_gpu_testcase *t)
+{
+    enum { N_SLICE = 3, N_USED = 2, N_TOK = 4, N_DONE = 3, FIRST = 1 };
+    const uint32_t *c = t->consts, group = hth_rows_per_workgroup(c), n_row = group + 27, n_all = n_row + FIRST;
+    const uint32_t block = c[HTH_ROWS_FORMAT], n_block = block == 32 ? 11 : 9, n_col = n_block * block,
+                   stride = N_USED * n_row + 2;
+    set_planes(t, c + HTH_ROWS_FORMAT, N_SLICE * n_all, n_block);
+    const hth_push_mul_mat_vec_q_sliced push = {{n_row, n_block, stride, 1, 1, t->layout.offsets},
+                                                {FIRST, n_all, 1, 0, N_USED, 0, n_row, 1}};
+    set_call(t, &push, sizeof push, N_TOK * N_USED, over(n_row, group), 1);
+    bind_step(t, N_TOK, N_DONE, 0);
+    bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
+    bind_input(t, HTH_FILL_Q, (uint64_t)N_TOK * n_col, 1)->width = n_col;
+    bind_input(t, HTH_FILL_Q_SCALES, (uint64_t)N_TOK * n_block, 4);
+    bind_input(t, HTH_FILL_Q_SUMS, (uint64_t)N_TOK * n_col / (block == 32 ? 32 : 16), 4)->width =
+        block == 32 ? 32 : 16;
+    bind_floats(t, N_SLICE * n_all, 4);
+    bind_output(t, (uint64_t)N_TOK * stride, 4);
+    bind_input(t, HTH_FILL_PAIRS, (uint64_t)N_TOK * 2 * N_USED, 4)->width = N_SLICE;
 }
 
 /* Three tokens of which two count; each neuron's half is of the same kind in both. */
@@ -363,6 +385,7 @@ static void (*const shapes[HTH_N_SHADER])(hth_gpu_testcase *t) = {
     [HTH_SHADER_mul_mat_vec_q_acc] = mul_mat_vec_q,
     [HTH_SHADER_active_mask] = active_mask,
     [HTH_SHADER_mul_mat_vec_q_sparse] = mul_mat_vec_q,
+    [HTH_SHADER_mul_mat_vec_q_sliced] = mul_mat_vec_q_sliced,
     [HTH_SHADER_mul_mat_q] = mul_mat_vec_q,
     [HTH_SHADER_mul_mat_q_acc] = mul_mat_vec_q,
     [HTH_SHADER_mul_mat_q_cm2] = mul_mat_vec_q,

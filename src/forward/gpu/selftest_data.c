@@ -263,6 +263,13 @@ static void fill_parts(generator *r, const hth_gpu_testcase *t, uint8_t *part)
         }
 }
 
+/* Weights are powers of two, so that ties stay. */
+static void fill_pairs(generator *r, const hth_gpu_test_input *g, uint32_t *words)
+{
+    for (uint32_t i = 0; i < g->size / 4; i++)
+        words[i] = i % 4 < 2 ? (uint32_t)(next(r) % g->width) : (uint32_t)(127 - next(r) % 4) << 23;
+}
+
 /* Groups of `width` rows: all set, none, one, every second; then random. Bits before the first row are
  * set. */
 static void fill_mask(generator *r, const hth_gpu_test_input *g, uint32_t *words)
@@ -400,6 +407,7 @@ static void fill(generator *r, const hth_gpu_testcase *t, uint32_t i, uint8_t *c
     case HTH_FILL_Q_SUMS: fill_q_sums(g, (const int8_t *)bind[i - 2], to); break;
     case HTH_FILL_PLANES: fill_planes(r, t, to); break;
     case HTH_FILL_MASK: fill_mask(r, g, to); break;
+    case HTH_FILL_PAIRS: fill_pairs(r, g, to); break;
     case HTH_FILL_KEYS:
     case HTH_FILL_VALUES: fill_cache(r, t, g, to); break;
     case HTH_FILL_ROUNDED: fill_rounded(r, g, to); break;

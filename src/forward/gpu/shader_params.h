@@ -43,7 +43,7 @@ static inline uint32_t hth_vector_groups(uint32_t n, uint32_t local)
 
 /* y[t][n] = norm(x[t][n]); q, d, sum: y (or x, without a norm) quantised to 8 bits by rule R1. q: n bytes per
  * token; d: one float per block; sum: one int32 per 32 (blocks of 32) or 16 (blocks of 256). With GATHER row i of
- * x is that of the i-th token that wants logits, for n_want tokens. bias applies to layer norms only. Every workgroup
+ * x is that of the i-th token that wants logits, for n_want tokens. bias: KIND LAYER and RMS_BIAS. Every workgroup
  * of a row finds its norm, and reads the row once if it has at most CHUNK elements: a multiple of HTH_NORM_LOADS
  * LOCAL, 0 without a norm.
  * Bindings: step, x, weight[n], bias[n], y, q, d, sum. Grid: {hth_vector_groups(n, LOCAL), tokens}. */
@@ -155,6 +155,23 @@ typedef struct hth_push_mul_mat_vec_f_sparse {
     hth_push_sparse sparse;
 } hth_push_mul_mat_vec_f_sparse;
 
+/* As mul_mat_vec_q and mul_mat_vec_f, for slices of slice_rows rows of the weights, of which n_used were chosen for each
+ * token: row i of a pair is row row_first + i of slice expert * slice_step + slice_first. pairs[t][2][n_used]: experts,
+ * then weights (floats). x: [t], x_by_pair: [t][n_used] rows. y[t][y_first + y_pair * number of the pair + i] = that row . x (+
+ * bias[expert * slice_rows + row_first + i]), weighs: times the weight. COLS and ROWS are 1.
+ * Bindings: as above, then pairs. Grid: {tokens * n_used, ceil(n_row / hth_rows_per_workgroup)}. */
+typedef struct hth_push_sliced {
+    uint32_t row_first, slice_rows, slice_step, slice_first, n_used, x_by_pair, y_pair, weighs;
+} hth_push_sliced;
+typedef struct hth_push_mul_mat_vec_q_sliced {
+    hth_push_mul_mat_vec_q rows;
+    hth_push_sliced sliced;
+} hth_push_mul_mat_vec_q_sliced;
+typedef struct hth_push_mul_mat_vec_f_sliced {
+    hth_push_mul_mat_vec_f rows;
+    hth_push_sliced sliced;
+} hth_push_mul_mat_vec_f_sliced;
+
 /* Normalises (where NORMED) and rotates the queries and keys of qkv[t][(n_head + 2 n_head_kv) * D_HEAD] in place;
  * stores keys and values in the caches, in the type KV and the layout of cache.h; for Q8_0 caches queries are
  * quantised by R1.
@@ -254,6 +271,7 @@ enum { HTH_SELECT_ALL = 0, HTH_SELECT_PREDICTOR, HTH_SELECT_THRESHOLD };
 typedef struct hth_push_act_quantize {
     uint32_t d_ff, score_stride;
     float min_score;
+    float limit; /* of gate, and of up on both sides, before f; 0: none, as it is where a selector leaves out neurons */
 } hth_push_act_quantize;
 
 /* x[t] = x[t] + norm(y[t]), or + y[t]. Bindings: step, x, y, weight, bias. Grid and CHUNK as for norm_quantize. */

@@ -24,6 +24,8 @@ void away_kernels(hth_kernels *k, hth_cpu level);
 #define hth_ref_mul_mat_vec_q away_mul_mat_vec_q
 #define hth_ref_mul_mat_vec_q_acc away_mul_mat_vec_q_acc
 #define hth_ref_mul_mat_vec_q_sparse away_mul_mat_vec_q_sparse
+#define hth_ref_mul_mat_vec_q_sliced away_mul_mat_vec_q_sliced
+#define hth_ref_mul_mat_vec_f_sliced away_mul_mat_vec_f_sliced
 #define hth_ref_mul_mat_vec_f away_mul_mat_vec_f
 #define hth_ref_mul_mat_vec_f_acc away_mul_mat_vec_f_acc
 #define hth_ref_mul_mat_vec_f_sparse away_mul_mat_vec_f_sparse

@@ -91,6 +91,30 @@ float gelu(float x)
 
 float relu(float x) { return is_off(x) ? 0.0 : x; }
 
+/* For a limit above 0. NaN passes. */
+float at_most(float x, float limit) { return is_above(x, limit) ? limit : x; }
+float limited(float x, float limit)
+{
+    bool is_low = is_above(uintBitsToFloat(floatBitsToUint(x) ^ 0x80000000u), limit);
+    return is_low ? -limit : at_most(x, limit);
+}
+
+/* The halves of SwiGLU as gpt-oss has it. */
+float oai_gate(float x)
+{
+    float g = at_most(x, 7.0);
+    precise float scaled = uintBitsToFloat(0x3fd9db23u) * g;
+    precise float y = g * sigmoid(scaled);
+    return y;
+}
+
+float oai_up(float x)
+{
+    precise float minus = 0.0 - at_most(x, 7.0);
+    precise float y = 1.0 - at_most(minus, 7.0);
+    return y;
+}
+
 float relu2(float x)
 {
     precise float y = relu(x) * relu(x);

@@ -1,7 +1,7 @@
 /* Float rows times activations (forward/gpu/shader_params.h: mul_mat_vec_f): rule R9 of docs/arithmetic.md 2 with
  * product and sum each rounded. Eight invocations share ROWS rows and COLS tokens: number j holds partial sums 2 j
  * and 2 j + 1 of every output, whose weights are 16 bytes of every 128 of a row (forward/gpu/weight_layout.h).
- * ONTO: added to y. SPARSE: rows.glsl. */
+ * ONTO: added to y. SPARSE, SLICED: rows.glsl. */
 layout(constant_id = 5) const uint TYPE = 0; /* hth_type: 0 F32, 1 F16, 30 BF16 */
 
 layout(binding = 1) readonly buffer Rows { uint rows[]; };
@@ -18,6 +18,9 @@ layout(push_constant) uniform Push
     uint n_row, n_col, y_stride, y_first, has_bias, row_words;
 #ifdef SPARSE
     uint row_first, mask_first;
+#endif
+#ifdef SLICED
+    uint row_first, slice_rows, slice_step, slice_first, n_used, x_by_pair, y_pair, weighs;
 #endif
 };
 

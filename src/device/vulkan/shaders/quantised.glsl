@@ -1,6 +1,6 @@
 /* What programs over quantised rows are called with (forward/gpu/shader_params.h: mul_mat_vec_q; weight_layout.h: how the rows lie), and
  * how their weights are read. One text for all types: what differs is constant.
- * ONTO: y is added to. SPARSE: rows.glsl. */
+ * ONTO: y is added to. SPARSE, SLICED: rows.glsl. */
 
 layout(constant_id = 5) const uint BLOCK = 32; /* hth_quant_desc, member by member */
 layout(constant_id = 6) const uint LOW_BITS = 4;
@@ -28,6 +28,9 @@ layout(push_constant) uniform Push
     uint at_high, at_scale, at_part, at_least, at_minimum;
 #ifdef SPARSE
     uint row_first, mask_first;
+#endif
+#ifdef SLICED
+    uint row_first, slice_rows, slice_step, slice_first, n_used, x_by_pair, y_pair, weighs;
 #endif
 };
 

@@ -23,7 +23,7 @@ layout(binding = 7) writeonly buffer Sum { int sum[]; };
 layout(push_constant) uniform Push
 {
     uint d_ff, score_stride;
-    float min_score;
+    float min_score, limit;
 };
 
 #include "step.glsl"
@@ -41,8 +41,9 @@ bool is_dead(float gate, float up)
  * an invocation from being computed side by side. */
 float sent_on(uint t, uint i, float gate, float up)
 {
+    if (limit > 0.0) gate = GATED != 0 ? at_most(gate, limit) : limited(gate, limit), up = limited(up, limit);
     float activated = activation(gate);
-    precise float product = activated * (KIND == DRELU ? relu(up) : up);
+    precise float product = activated * other_half(up);
     float sent = GATED == 0 ? activated : is_dead(gate, up) ? 0.0 : product;
     bool is_left_out = false;
     if (SELECT == PREDICTOR) is_left_out = is_below(scores[t * score_stride + min(i, d_ff - 1)], min_score);

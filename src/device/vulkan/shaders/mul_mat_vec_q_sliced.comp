@@ -1,0 +1,6 @@
+#version 450
+/* y = rows of chosen slices, quantised, times activations. */
+#extension GL_GOOGLE_include_directive : require
+#include "floats.glsl"
+#define SLICED 7
+#include "mul_mat_vec_q.glsl"

@@ -1,0 +1,7 @@
+#version 450
+/* y = rows of chosen slices, quantised, times activations, by integer dot products. */
+#extension GL_GOOGLE_include_directive : require
+#include "floats.glsl"
+#define SLICED 7
+#define DOT
+#include "mul_mat_vec_q.glsl"

@@ -1,0 +1,226 @@
+/* Rows of slices that were chosen for each token: on the null device and on the first that Vulkan knows they have the
+ * bits of the CPU's kernels, with a bias, a weight, and gate and up in one matrix. Rows of floats come near the CPU,
+ * and are the same on both. */
+#include "base/bits.h"
+#include "forward/gpu/shader_params.h"
+#include "forward/gpu/weight_layout.h"
+#include "support/device/shaders.h"
+#include "support/kernels/proof.h"
+#include "support/kernels/rows_case.h"
+
+static const char *const devices[] = {"null", "vulkan:0"};
+enum { N_DEVICE = 2, MAX_USED = 4, MAX_TOK = 5, GUARD = 3 };
+
+typedef struct shape {
+    hth_type type;
+    uint32_t n_row, n_col, n_slice, step, first; /* rows of a slice; slice of expert i: i step + first */
+    uint32_t row_first, n_used, n_tok, lanes;
+    bool by_pair, has_bias, weighs;
+} shape;
+
+typedef struct data {
+    shape s;
+    size_t row_size, n_block, n_x, n_y, y_stride;
+    uint8_t *w, *planes;
+    hth_soa_layout places;
+    float *x, *bias, *expected, *y;
+    int8_t *q;
+    float *d;
+    int32_t *sum;
+    int16_t *sum_16;
+    uint32_t pairs[MAX_TOK * 2 * MAX_USED], step[4];
+} data;
+
+static void *get(size_t n, size_t size) { return calloc(n ? n : 1, size); }
+
+static void free_data(data *a)
+{
+    void *all[] = {a->w, a->planes, a->x, a->bias, a->expected, a->y, a->q, a->d, a->sum, a->sum_16};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+static void round_inputs(data *a, const hth_kernels *k)
+{
+    const shape *s = &a->s;
+    bool wide = hth_type_act_block(s->type) == 256;
+    for (size_t i = 0; i < a->n_x; i++) {
+        const float *x = a->x + i * s->n_col;
+        if (wide)
+            k->quant_act_256(x, s->n_col, a->q + i * s->n_col, a->d + i * a->n_block,
+                             a->sum_16 + i * s->n_col / 16);
+        else k->quant_act(x, s->n_col, a->q + i * s->n_col, a->d + i * a->n_block, a->sum + i * a->n_block);
+    }
+    for (size_t i = 0; wide && i < a->n_x * s->n_col / 16; i++) a->sum[i] = a->sum_16[i];
+}
+
+/* The CPU's product of a pair, with what comes after it. */
+static void expect(data *a, const hth_kernels *k, uint32_t t, uint32_t j)
+{
+    const shape *s = &a->s;
+    const uint32_t *of_token = a->pairs + t * 2 * s->n_used;
+    uint32_t expert = of_token[j], n = s->n_row - s->row_first;
+    size_t row = (size_t)(expert * s->step + s->first) * s->n_row + s->row_first,
+           x = s->by_pair ? t * s->n_used + j : t;
+    float weight = hth_float_of(of_token[s->n_used + j]),
+          *y = a->expected + t * a->y_stride + GUARD + j * s->n_row;
+    const hth_rows job = {.w = a->w + row * a->row_size,
+                          .row_size = a->row_size,
+                          .n_col = s->n_col,
+                          .end = n,
+                          .n_tok = 1,
+                          .act = {.x = a->x + x * s->n_col,
+                                  .q = a->q + x * s->n_col,
+                                  .d = a->d + x * a->n_block,
+                                  .sum = a->sum + x * a->n_block,
+                                  .sum_16 = a->sum_16 + x * s->n_col / 16},
+                          .y = y,
+                          .y_stride = n};
+    k->rows[s->type](&job);
+    for (uint32_t i = 0; i < n; i++) {
+        if (s->has_bias) y[i] = y[i] + a->bias[expert * s->n_row + s->row_first + i];
+        if (s->weighs) y[i] = y[i] * weight;
+    }
+}
+
+static data make(test_random *r, const shape *s, const hth_kernels *k)
+{
+    const size_t block = rows_block(s->type), n_slice = (size_t)s->n_slice * s->step,
+                 n_row = n_slice * s->n_row;
+    data a = {.s = *s,
+              .row_size = rows_bytes(s->type, s->n_col),
+              .n_block = s->n_col / block,
+              .n_x = (size_t)s->n_tok * (s->by_pair ? s->n_used : 1)};
+    const rows_shape row = {.type = s->type, .n_col = s->n_col, .kind = PROOF_PLAIN};
+    size_t n_value = a.n_x * s->n_col;
+    a.w = get(n_row, a.row_size);
+    for (size_t i = 0; i < n_row; i++) rows_fill_row(r, &row, a.w + i * a.row_size);
+    CHECK(hth_soa_layout_init(s->type, n_row, s->n_col, &a.places));
+    a.planes = get(1, (size_t)a.places.size);
+    hth_soa_layout_pack(s->type, n_row, s->n_col, a.w, a.row_size, 0, n_row, a.planes);
+    a.x = get(n_value, sizeof *a.x), a.bias = get((size_t)s->n_slice * s->n_row, sizeof *a.bias);
+    proof_fill_f32(r, PROOF_PLAIN, a.x, n_value);
+    proof_fill_f32(r, PROOF_PLAIN, a.bias, (size_t)s->n_slice * s->n_row);
+    a.q = get(n_value, 1), a.d = get(n_value / block + 1, sizeof *a.d);
+    a.sum = get(n_value / 16 + 1, sizeof *a.sum), a.sum_16 = get(n_value / 16 + 1, sizeof *a.sum_16);
+    if (rows_quantised(s->type)) round_inputs(&a, k);
+    a.y_stride = GUARD + (size_t)s->n_used * s->n_row, a.n_y = (s->n_tok + 1) * a.y_stride;
+    a.expected = get(a.n_y, sizeof *a.expected), a.y = get(a.n_y, sizeof *a.y);
+    memset(a.expected, SHADERS_POISON, a.n_y * sizeof *a.expected);
+    a.step[HTH_STEP_N_TOK] = s->n_tok;
+    for (uint32_t t = 0; t < s->n_tok; t++)
+        for (uint32_t j = 0; j < s->n_used; j++) {
+            a.pairs[(t * 2) * s->n_used + j] = test_random_below(r, s->n_slice);
+            a.pairs[(t * 2 + 1) * s->n_used + j] = hth_bits_of((float)test_random_below(r, 1000) * 1e-3f);
+            expect(&a, k, t, j);
+        }
+    return a;
+}
+
+static bool compute(hth_device *device, data *a)
+{
+    const shape *s = &a->s;
+    bool quantised = rows_quantised(s->type);
+    uint32_t n = s->n_row - s->row_first,
+             consts[HTH_TILE_N_CONST] = {64, 1, 1, 0, s->lanes, (uint32_t)s->type};
+    const hth_push_sliced sliced = {s->row_first, s->n_row,   s->step,  s->first,
+                                    s->n_used,    s->by_pair, s->n_row, s->weighs};
+    const hth_push_mul_mat_vec_q_sliced q = {
+        {n, (uint32_t)a->n_block, (uint32_t)a->y_stride, GUARD, s->has_bias, a->places.offsets}, sliced};
+    const hth_push_mul_mat_vec_f_sliced f = {
+        {n, s->n_col, (uint32_t)a->y_stride, GUARD, s->has_bias, hth_soa_row_words(s->type, s->n_col)},
+        sliced};
+    const shaders_binding bias = {a->bias, s->has_bias ? (size_t)s->n_slice * s->n_row * 4 : 4},
+                          y = {a->y, a->n_y * 4}, pairs = {a->pairs, (size_t)s->n_tok * 2 * s->n_used * 4},
+                          planes = {a->planes, (size_t)a->places.size};
+    /* One token more than there is. */
+    shaders_run run = {.consts = consts, .grid = {(s->n_tok + 1) * s->n_used, (n * s->lanes + 63) / 64, 1}};
+    if (quantised) {
+        hth_quant_desc desc;
+        if (!CHECK(hth_quant_desc_of(s->type, &desc))) return false;
+        memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
+        run.id = HTH_SHADER_mul_mat_vec_q_sliced, run.push = &q;
+        const shaders_binding bind[] = {
+            {a->step, sizeof a->step},
+            planes,
+            {a->q, a->n_x * s->n_col},
+            {a->d, a->n_x * a->n_block * 4},
+            {a->sum, a->n_x * s->n_col / (rows_block(s->type) == 32 ? 32 : 16) * 4},
+            bias,
+            y,
+            pairs};
+        memcpy(run.bind, bind, sizeof bind);
+    } else {
+        run.id = HTH_SHADER_mul_mat_vec_f_sliced, run.push = &f;
+        const shaders_binding bind[] = {
+            {a->step, sizeof a->step}, planes, {a->x, a->n_x * s->n_col * 4}, bias, y, pairs};
+        memcpy(run.bind, bind, sizeof bind);
+    }
+    return shaders_do(device, &run);
+}
+
+static void check(const char *device, const data *a)
+{
+    const shape *s = &a->s;
+    size_t i = proof_differ_f32(a->y, a->expected, a->n_y);
+    if (i < a->n_y)
+        test_fail(__FILE__, __LINE__,
+                  "%s, %s, %u slices of %u rows of %u, %u of %u tokens: y[%zu] is %a, not %a", device,
+                  rows_type_name(s->type), s->n_slice * s->step, s->n_row, s->n_col, s->n_used, s->n_tok, i,
+                  (double)a->y[i], (double)a->expected[i]);
+}
+
+static shape random_shape(test_random *r, hth_type type, uint32_t i)
+{
+    static const uint32_t lanes[] = {8, 16, 32};
+    shape s = {.type = type, .by_pair = i % 2, .has_bias = i / 2 % 2, .weighs = i / 4 % 2};
+    s.lanes = rows_quantised(type) ? lanes[i % 3] : 8;
+    s.n_row = 1 + test_random_below(r, 40), s.row_first = i % 5 == 0 ? test_random_below(r, s.n_row) : 0;
+    s.n_col = rows_quantised(type) ? (uint32_t)rows_block(type) * (1 + test_random_below(r, 9))
+                                   : 1 + test_random_below(r, 300);
+    s.step = 1 + i % 2, s.first = s.step - 1, s.n_slice = 1 + test_random_below(r, 5);
+    s.n_used = 1 + test_random_below(r, MAX_USED), s.n_tok = 1 + test_random_below(r, MAX_TOK);
+    return s;
+}
+
+TEST(rows_of_chosen_slices_have_the_bits_of_the_cpu)
+{
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
+    for (size_t i = 0; i < N_DEVICE; i++) {
+        test_random r = proof_random();
+        hth_device *d = shaders_open(devices[i]);
+        for (size_t t = 0; d && t < ROWS_N_FULL; t++)
+            for (uint32_t n = 0; n < 8 && rows_quantised(rows_types[t]); n++) {
+                shape s = random_shape(&r, rows_types[t], n);
+                if (shaders_are_few(devices[i])) s.lanes = t % 2 ? 8 : 32;
+                CLEANUP(free_data) data a = make(&r, &s, &k);
+                if (compute(d, &a)) check(devices[i], &a);
+            }
+        if (d) shaders_close(d);
+    }
+}
+
+TEST(rows_of_chosen_slices_of_floats_are_near_the_cpu_and_the_same_everywhere)
+{
+    static const hth_type types[] = {HTH_TYPE_F32, HTH_TYPE_F16, HTH_TYPE_BF16};
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
+    test_random r = proof_random();
+    hth_device *d[N_DEVICE] = {shaders_open(devices[0]), shaders_open(devices[1])};
+    for (size_t t = 0; t < 3; t++)
+        for (uint32_t n = 0; n < 12 && d[0]; n++) {
+            shape s = random_shape(&r, types[t], n);
+            CLEANUP(free_data) data a = make(&r, &s, &k);
+            if (!compute(d[0], &a)) continue;
+            for (size_t i = 0; i < a.n_y; i++) {
+                bool is_poison = hth_bits_of(a.expected[i]) == 0x01010101u * SHADERS_POISON;
+                float error = a.y[i] - a.expected[i],
+                      size = 1.0f + (a.expected[i] < 0 ? -a.expected[i] : a.expected[i]);
+                if (is_poison ? hth_bits_of(a.y[i]) != hth_bits_of(a.expected[i])
+                              : !(error < 1e-4f * size && error > -1e-4f * size))
+                    test_fail(__FILE__, __LINE__, "%s: y[%zu] is %g, not %g", rows_type_name(types[t]), i,
+                              (double)a.y[i], (double)a.expected[i]);
+            }
+            memcpy(a.expected, a.y, a.n_y * sizeof *a.y);
+            if (d[1] && compute(d[1], &a)) check(devices[1], &a);
+        }
+    for (size_t i = 0; i < N_DEVICE; i++) shaders_close(d[i]);
+}
