@@ -37,13 +37,15 @@ static void logits_unit(void *arg, size_t i_unit, uint32_t i_thread)
     if (r->bias) job->s->k->add(y, r->bias + first, n, y);
 }
 
+static float *weights_behind(uint32_t *chosen, uint32_t n_used) { return (float *)(void *)(chosen + n_used); }
+
 static void choose_unit(void *arg, size_t t, uint32_t i_thread)
 {
     const route_job *job = arg;
     const hth_step *s = job->s;
     const hth_router *r = job->router;
-    uint32_t *chosen = (uint32_t *)hth_fwd_value(s, job->op->out[0]) + t * r->n_used;
-    float *weights = hth_fwd_row(s, job->op->out[1], t);
+    uint32_t *chosen = hth_fwd_ids(s, job->op->out[0], t);
+    float *weights = weights_behind(chosen, r->n_used);
     hth_route(s->k, r, s->tokens[t].token, hth_fwd_row(s, job->op->temp[0], t),
               s->experts.scores + i_thread * r->n_expert, chosen, weights);
     if (s->route) s->route(s->route_user, job->op->layer, s->n_tok_done + t, false, chosen);
@@ -51,17 +53,20 @@ static void choose_unit(void *arg, size_t t, uint32_t i_thread)
 }
 
 /* Sorts the pairs of all tokens by expert: those of expert e are [first[e], first[e + 1]). */
-static void sort_pairs(hth_step *s, const hth_router *r, hth_view chosen_view, hth_view weights_view)
+static void sort_pairs(hth_step *s, const hth_router *r, hth_view view, bool is_weighed)
 {
     hth_expert_buffers *b = &s->experts;
-    const uint32_t *chosen = hth_fwd_value(s, chosen_view);
-    const float *weights = hth_fwd_value(s, weights_view);
-    size_t n_pair = (size_t)s->n_tok * r->n_used;
     memset(b->first, 0, (r->n_expert + 2) * sizeof *b->first);
-    for (size_t i = 0; i < n_pair; i++) b->first[chosen[i] + 2]++;
+    for (uint32_t t = 0; t < s->n_tok; t++)
+        for (uint32_t i = 0; i < r->n_used; i++) b->first[hth_fwd_ids(s, view, t)[i] + 2]++;
     for (uint32_t e = 0; e < r->n_expert; e++) b->first[e + 2] += b->first[e + 1];
-    for (size_t i = 0; i < n_pair; i++) /* first[e + 1] moves from the start of e to its end */
-        b->pairs[b->first[chosen[i] + 1]++] = (hth_expert_pair){(uint32_t)(i / r->n_used), weights[i]};
+    for (uint32_t t = 0; t < s->n_tok; t++) { /* first[e + 1] moves from the start of e to its end */
+        uint32_t *chosen = hth_fwd_ids(s, view, t);
+        const float *weights = weights_behind(chosen, r->n_used);
+        for (uint32_t i = 0; i < r->n_used; i++)
+            b->pairs[b->first[chosen[i] + 1]++] =
+                (hth_expert_pair){t, is_weighed ? t * r->n_used + i : t, is_weighed ? 1.0f : weights[i]};
+    }
 }
 
 static bool is_streamed(const hth_step *s, uint32_t i_layer)
@@ -83,17 +88,36 @@ static void ask_for_chosen(hth_step *s, uint32_t i_layer)
     hth_store_prefetch(from->store, NULL, 0); /* the guesses that were wrong are not read any more */
 }
 
+/* The shared expert's weight for a token. */
+static void weigh_unit(void *arg, size_t t, uint32_t i_thread)
+{
+    const route_job *job = arg;
+    const hth_step *s = job->s;
+    const hth_experts *e = &s->model->layers[job->op->layer].experts;
+    uint32_t *chosen = hth_fwd_ids(s, job->op->out[0], t);
+    float *weight = weights_behind(chosen, 1);
+    (void)i_thread;
+    *chosen = 0, *weight = e->shared_weight;
+    if (!e->shared_gate) return;
+    s->k->dot_rows(e->shared_gate, 1, d_model_of(s), hth_fwd_row(s, job->op->in[0], t), weight);
+    s->k->sigmoid(weight, 1, weight);
+}
+
 hearth_status hth_fwd_route(hth_step *s, const hth_op *op, hearth_error *err)
 {
     const hth_router *r = &s->model->layers[op->layer].experts.router;
     route_job job = {s, op, r, ROUTER_UNIT / (d_model_of(s) * sizeof(float)) / 4 * 4 + 4};
     size_t per_token = (r->n_expert + job.n_row - 1) / job.n_row;
+    if (op->experts.shared) {
+        hth_pool_add(s->pool, weigh_unit, &job, sizeof job, s->n_tok);
+        return HEARTH_OK;
+    }
     hth_pool_add(s->pool, logits_unit, &job, sizeof job, s->n_tok * per_token);
     hth_pool_add(s->pool, choose_unit, &job, sizeof job, s->n_tok);
     if (!op->experts.early || !is_streamed(s, op->layer)) return HEARTH_OK;
     hth_pool_finish(s->pool);
     if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err);
-    sort_pairs(s, r, op->out[0], op->out[1]);
+    sort_pairs(s, r, op->out[0], r->apply_router_weight_on_input);
     ask_for_chosen(s, op->layer);
     return HEARTH_OK;
 }
@@ -112,22 +136,13 @@ _Static_assert(sizeof(gather_arg) == HTH_PREPARE_SIZE, "a gather is what a produ
 static void gather(const void *arg, size_t i)
 {
     const gather_arg *g = arg;
-    memcpy(g->to + i * g->d, g->from + g->pairs[i].token * g->d, g->d * sizeof *g->to);
-}
-
-/* The same, times the pair's weight. */
-static void gather_weighed(const void *arg, size_t i)
-{
-    const gather_arg *g = arg;
-    const float *x = g->from + g->pairs[i].token * g->d;
-    for (size_t j = 0; j < g->d; j++) g->to[i * g->d + j] = g->pairs[i].weight * x[j];
+    memcpy(g->to + i * g->d, g->from + g->pairs[i].x * g->d, g->d * sizeof *g->to);
 }
 
 typedef struct join_job {
     const hth_step *s;
     int64_t *sums;
     uint32_t n_row; /* rows of the wave */
-    bool weighed;   /* weights multiplied the inputs */
 } join_job;
 
 /* Adds some outputs of all pairs of a wave to the sums of their tokens. */
@@ -142,7 +157,7 @@ static void join_unit(void *arg, size_t i_unit, uint32_t i_thread)
     for (uint32_t i = 0; i < job->n_row; i++) {
         const hth_expert_pair *p = &b->rows[i];
         if (p->token == UINT32_MAX) continue;
-        job->s->k->scale(b->out + i * d + first, job->weighed ? 1.0f : p->weight, n, part);
+        job->s->k->scale(b->out + i * d + first, p->weight, n, part);
         int64_t *sums = job->sums + p->token * (d + 1);
         if (!job->s->k->axpy_flush_chain(n, part, sums + first))
             __atomic_store_n(&sums[d], 1, __ATOMIC_RELAXED);
@@ -151,14 +166,14 @@ static void join_unit(void *arg, size_t i_unit, uint32_t i_thread)
 
 /* What a wave computes: slices of three matrices, or two. */
 typedef struct network {
-    const float *x;                     /* [n_tok][d_model] */
+    const float *x;                     /* [n_tok][d_model], or is_weighed: [n_tok][n_used][d_model] */
     int64_t *sums;                      /* [n_tok][d_model + 1] */
     const hth_matrix *gate, *up, *down; /* gate may be absent */
     const hth_transposed_down *down_t;  /* instead of down, or NULL */
     const float *gate_bias, *up_bias, *down_bias;
     uint32_t d_ff;
     uint32_t step; /* 2: gate and up are one matrix (hth_experts) */
-    bool apply_router_weight_on_input;
+    bool is_weighed;
     float limit; /* hth_experts */
     bool streamed;
     const uint8_t *data[HTH_N_EXPERT_PART]; /* of the expert that is added next, if it is streamed */
@@ -191,16 +206,14 @@ static size_t get_halves(const hth_step *s, const network *net, hth_output halve
 static void run_wave(hth_step *s, const network *net)
 {
     hth_expert_buffers *b = &s->experts;
-    bool one = s->n_tok == 1 && !net->apply_router_weight_on_input;
+    bool one = s->n_tok == 1 && !net->is_weighed;
     hth_submatrices in = {b->slices, b->n_slice, net->d_ff, b->n_row, one, b->slice_of},
                     out = {b->slices, b->n_slice, d_model_of(s), b->n_row, false, b->slice_of};
     const uint8_t *const *down_data = data_of(s, net, HTH_EXPERT_DOWN);
     hth_output halves[2],
         down = {.matrix = net->down, .bias = net->down_bias, .y = b->out, .slice_data = down_data};
     gather_arg g = {net->x, b->x, b->rows, d_model_of(s)};
-    hth_fusion fusion = {.prepare = one                 ? NULL
-                                    : net->apply_router_weight_on_input ? gather_weighed
-                                                        : gather,
+    hth_fusion fusion = {.prepare = one ? NULL : gather,
                          .prepare_arg = &g,
                          .activate = s->k->activate[s->model->hparams.activation],
                          .limit = net->limit,
@@ -211,7 +224,7 @@ static void run_wave(hth_step *s, const network *net)
         hth_fwd_experts_down(s, net->down_t, down_data, net->d_ff, net->sums);
     } else {
         hth_product_slices_add(s->k, s->pool, &s->act_q8, b->hidden, &out, &down, 1, NULL);
-        join_job join = {s, net->sums, b->n_row, net->apply_router_weight_on_input};
+        join_job join = {s, net->sums, b->n_row};
         hth_pool_add(s->pool, join_unit, &join, sizeof join,
                      (d_model_of(s) + JOIN_OUTPUTS - 1) / JOIN_OUTPUTS);
     }
@@ -343,7 +356,7 @@ static hearth_status run_chosen(hth_step *s, const hth_op *op, hearth_error *err
                    e->down_bias,
                    e->d_ff,
                    joined ? 2 : 1,
-                   e->router.apply_router_weight_on_input,
+                   op->experts.is_weighed,
                    e->limit,
                    is_streamed(s, op->layer),
                    {0}};
@@ -377,15 +390,9 @@ static hearth_status run_shared(hth_step *s, const hth_op *op)
                          false,
                          {0}};
     hth_expert_buffers *b = &s->experts;
-    size_t d = d_model_of(s);
-    for (uint32_t t = 0; t < s->n_tok; t++) {
-        float weight = e->shared_weight;
-        if (e->shared_gate) {
-            s->k->dot_rows(e->shared_gate, 1, d, x + t * d, &weight);
-            s->k->sigmoid(&weight, 1, &weight);
-        }
-        b->pairs[t] = (hth_expert_pair){t, weight};
-    }
+    hth_pool_finish(s->pool); /* the weights are computed */
+    for (uint32_t t = 0; t < s->n_tok; t++)
+        b->pairs[t] = (hth_expert_pair){t, t, *weights_behind(hth_fwd_ids(s, op->in[1], t), 1)};
     add_pairs(s, &net, 0, b->pairs, s->n_tok);
     run_wave(s, &net);
     return HEARTH_OK;
@@ -398,7 +405,7 @@ hearth_status hth_fwd_experts(hth_step *s, const hth_op *op, hearth_error *err)
     if (op->experts.shared) return run_shared(s, op);
     hth_pool_finish(s->pool);
     if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err); /* then nothing was chosen */
-    sort_pairs(s, &s->model->layers[op->layer].experts.router, op->in[1], op->in[2]);
+    sort_pairs(s, &s->model->layers[op->layer].experts.router, op->in[1], op->experts.is_weighed);
     memset(hth_fwd_value(s, op->out[0]), 0, (size_t)s->n_tok * (d_model_of(s) + 1) * sizeof(int64_t));
     return run_chosen(s, op, err);
 }

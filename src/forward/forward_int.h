@@ -19,6 +19,7 @@ typedef struct hth_row_group {
 /* Workspace of experts.c; NULL: no layer has experts. A row is that of a pair in a wave. */
 typedef struct hth_expert_pair {
     uint32_t token; /* UINT32_MAX: the row is padding */
+    uint32_t x;     /* row of the inputs */
     float weight;
 } hth_expert_pair;
 /* What a store gives of an expert, in this order. */
@@ -184,6 +185,10 @@ static inline void *hth_fwd_value(const hth_step *s, hth_view v)
 static inline float *hth_fwd_row(const hth_step *s, hth_view v, size_t t)
 {
     return (float *)hth_fwd_value(s, v) + t * hth_fwd_width(s, v);
+}
+static inline uint32_t *hth_fwd_ids(const hth_step *s, hth_view v, size_t t)
+{
+    return (uint32_t *)hth_fwd_value(s, v) + t * hth_fwd_width(s, v);
 }
 /* The residual stream [n_tok][d_model]. */
 static inline float *hth_fwd_x(const hth_step *s) { return hth_fwd_row(s, s->program->x, 0); }

@@ -42,7 +42,7 @@ static void mul_heads(const hth_step *s, const hth_op_mul *m, float *a, const fl
 {
     size_t d = m->by_head, n_head = m->n / d;
     if (m->form == HTH_MUL_SOFTPLUS) s->k->softplus(a, n_head, a);
-    else s->k->sigmoid(a, n_head, a);
+    if (m->form == HTH_MUL_SIGMOID) s->k->sigmoid(a, n_head, a);
     for (size_t h = 0; h < n_head; h++) s->k->scale(b + h * d, a[h], d, y + h * d);
 }
 

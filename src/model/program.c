@@ -26,24 +26,39 @@ static void dense(hth_builder *b, const hth_layer *l, hth_view x, hth_build_targ
     op->temp[1] = halves, op->temp[2] = hidden; /* gate and up */
 }
 
-/* The choice of a layer's experts, and their weights. */
-typedef struct routing {
-    hth_view chosen, weights;
-} routing;
-
-static routing route(hth_builder *b, const hth_layer *l, hth_view x, bool early)
+/* The choice of a layer's experts, and behind them their weights: side by side, as devices need them. */
+static hth_view route(hth_builder *b, const hth_layer *l, hth_view x, bool early)
 {
     const hth_router *r = &l->experts.router;
-    routing made = {hth_build_value(b, HTH_IDS, HTH_ROWS_TOKENS, r->n_used), hth_build_floats(b, r->n_used)};
-    hth_view logits = hth_build_floats(b, r->n_expert);
+    hth_view chosen = hth_build_value(b, HTH_IDS, HTH_ROWS_TOKENS, 2 * (size_t)r->n_used),
+             logits = hth_build_floats(b, r->n_expert);
     hth_op *op = hth_build_op(b, HTH_OP_ROUTE);
-    op->in[0] = x, op->out[0] = made.chosen, op->out[1] = made.weights, op->temp[0] = logits;
+    op->in[0] = x, op->out[0] = chosen, op->temp[0] = logits;
     op->experts.early = early;
-    return made;
+    return chosen;
 }
 
-/* kept: the normed input of layers whose experts read the stream before the mixer. */
-static void experts(hth_builder *b, const hth_layer *l, hth_view x, hth_view kept, routing made,
+/* The one that all tokens use: its number, which is 0, and its weight. */
+static hth_view route_shared(hth_builder *b, hth_view x)
+{
+    hth_view chosen = hth_build_value(b, HTH_IDS, HTH_ROWS_TOKENS, 2);
+    hth_op *op = hth_build_op(b, HTH_OP_ROUTE);
+    op->in[0] = x, op->out[0] = chosen, op->experts.shared = true;
+    return chosen;
+}
+
+/* The input of each expert, times its weight. */
+static hth_view weighed_inputs(hth_builder *b, const hth_router *r, hth_view n, hth_view chosen)
+{
+    size_t d = b->h->d_model;
+    hth_view all = hth_build_floats(b, r->n_used * d);
+    for (uint32_t i = 0; i < r->n_used; i++)
+        hth_build_mul(b, HTH_MUL_PLAIN, hth_build_behind(chosen, r->n_used + i), n, hth_build_behind(all, i * d), d, d);
+    return all;
+}
+
+/* kept: the normed input of layers whose experts read the stream before the mixer; made: the choice, if it was. */
+static void experts(hth_builder *b, const hth_layer *l, hth_view x, hth_view kept, hth_view made,
                     hth_build_target to)
 {
     const hth_experts *e = &l->experts;
@@ -51,22 +66,25 @@ static void experts(hth_builder *b, const hth_layer *l, hth_view x, hth_view kep
     hth_view n = e->reads_stream_before
                      ? kept
                      : hth_build_normed(b, hth_build_is_bound(&e->norm) ? &e->norm : &l->ffn_norm, x);
-    if (hth_build_is_none(made.chosen)) made = route(b, l, n, false);
+    if (hth_build_is_none(made)) made = route(b, l, n, false);
+    hth_view shared = e->shared.d_ff > 0 ? route_shared(b, n) : hth_build_none;
     hth_view sums = hth_build_value(b, HTH_SUMS, HTH_ROWS_TOKENS,
                                     b->h->d_model + 1), /* and whether a sum overflowed */
         scratch = hth_build_scratch(b, to);
+    bool is_weighed = e->router.apply_router_weight_on_input;
+    hth_view in = is_weighed ? weighed_inputs(b, &e->router, n, made) : n;
     hth_op *op = hth_build_op(b, HTH_OP_EXPERTS);
-    op->in[0] = n, op->in[1] = made.chosen, op->in[2] = made.weights, op->out[0] = sums;
+    op->in[0] = in, op->in[1] = made, op->out[0] = sums, op->experts.is_weighed = is_weighed;
     if (e->shared.d_ff > 0) {
         op = hth_build_op(b, HTH_OP_EXPERTS);
-        op->in[0] = n, op->out[0] = sums, op->experts.shared = true;
+        op->in[0] = n, op->in[1] = shared, op->out[0] = sums, op->experts.shared = true;
     }
     op = hth_build_op(b, HTH_OP_SETTLE);
     op->in[0] = sums;
     hth_build_set_target(op, to, scratch);
 }
 
-static void both(hth_builder *b, const hth_layer *l, hth_view x, hth_view kept, routing made,
+static void both(hth_builder *b, const hth_layer *l, hth_view x, hth_view kept, hth_view made,
                  hth_build_target to)
 {
     const hth_experts *e = &l->experts;
@@ -89,7 +107,7 @@ static hth_view mixer_input(hth_builder *b, const hth_layer *l, hth_view x)
     return hth_build_normed(b, hth_build_is_bound(&l->mixer_norm) ? &l->mixer_norm : &l->ffn_norm, x);
 }
 
-static void network(hth_builder *b, const hth_layer *l, hth_view x, hth_view kept, routing made,
+static void network(hth_builder *b, const hth_layer *l, hth_view x, hth_view kept, hth_view made,
                     hth_build_target to)
 {
     if (l->network == HTH_NETWORK_DENSE) dense(b, l, x, to);
@@ -131,8 +149,7 @@ static void layer(hth_builder *b, const hth_layer *l, hth_view x, hth_view embed
     const hth_hparams *h = b->h;
     bool scaled = h->residual_scale != 1.0f, two = l->parallel_mixer != HTH_MIXER_NONE,
          parallel = h->parallel;
-    routing made = {hth_build_none, hth_build_none};
-    hth_view kept = hth_build_none, saved = hth_build_none;
+    hth_view made = hth_build_none, kept = hth_build_none, saved = hth_build_none;
     if (hth_has_experts(l->network) && l->experts.router.reads_layer_input) made = route(b, l, x, true);
     if (l->experts.reads_stream_before) kept = hth_build_normed(b, &l->experts.norm, x);
     if (l->mixer != HTH_MIXER_NONE) {
@@ -175,7 +192,7 @@ static void connected_layer(hth_builder *b, const hth_layer *l, hth_view x, hth_
     streams(b, HTH_STREAMS_WRITE, NULL, to.to, all, weights);
     weights = hth_build_floats(b, (2 + n) * n), to = target_of(b, false, x);
     streams(b, HTH_STREAMS_READ, &l->ffn_connection, all, x, weights);
-    network(b, l, x, hth_build_none, (routing){hth_build_none, hth_build_none}, to);
+    network(b, l, x, hth_build_none, hth_build_none, to);
     streams(b, HTH_STREAMS_WRITE, NULL, to.to, all, weights);
 }
 

@@ -31,7 +31,7 @@ typedef enum hth_op_kind {
     HTH_OP_SCAN,     /* selective state spaces */
     HTH_OP_MUL,      /* f(a) b */
     HTH_OP_FFN,      /* a dense network, with the selection of its neurons */
-    HTH_OP_ROUTE,    /* the choice of experts */
+    HTH_OP_ROUTE,    /* the choice of experts, and their weights (bits of floats) behind them */
     HTH_OP_EXPERTS,  /* the chosen experts, or the shared one */
     HTH_OP_SETTLE,   /* sums in Q31.32 become floats */
     HTH_OP_ADD,
@@ -116,8 +116,9 @@ typedef struct hth_op_mul {
 } hth_op_mul;
 
 typedef struct hth_op_experts {
-    bool shared; /* adds the shared expert to the sums; else clears them first */
+    bool shared; /* EXPERTS: adds the shared expert to the sums; else clears them first. ROUTE: chooses it */
     bool early;  /* ROUTE: before the mixer */
+    bool is_weighed; /* EXPERTS: in[0] is [n_used][d_model], times the weights already */
 } hth_op_experts;
 
 /* n values; factor: of SCALE, the cap of CAP; by: times that one value, of a vector. */

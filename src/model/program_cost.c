@@ -45,7 +45,9 @@ hth_op_cost hth_op_cost_of(const hth_model *m, const hth_op *op)
         cost.multiply_adds += n_row * w.matrix[i]->n_col;
     }
     if (op->kind == HTH_OP_ROUTE) {
-        uint64_t n = (uint64_t)m->layers[op->layer].experts.router.n_expert * m->hparams.d_model;
+        const hth_experts *e = &m->layers[op->layer].experts;
+        uint64_t n_row = op->experts.shared ? e->shared_gate != NULL : e->router.n_expert,
+                 n = n_row * m->hparams.d_model;
         cost.size += n * sizeof(float), cost.multiply_adds += n;
     }
     return cost;
