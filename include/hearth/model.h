@@ -59,8 +59,10 @@ typedef struct hearth_gpu_options {
     hearth_kv_type kv;  /* of all sessions */
     /* What is placed on the device if the model does not fit: "plan" (the fastest placement by measurements of
      * this machine, which take some seconds, once), "even" (the same share of each layer), "layers:N" (the first N
-     * layers, as many of them as fit, and the head if N is larger than their number), "all" (the same of all layers), or a file written by hearth
-     * plan for this model and device. NULL: "plan" for GPUs, "even" for devices that compute on the CPU. */
+     * layers, as many of them as fit, and the head if N is larger than their number), "all" (of all layers the
+     * operations that the device has, the CPU computes the others in between; a step has n_batch tokens at most), or a
+     * file written by hearth plan for this model and device. NULL: "plan" for GPUs, "even" for devices that compute on
+     * the CPU. */
     const char *placement;
     bool bit_exact;     /* fail with UNSUPPORTED if the device would not give the CPU's bits */
     uint64_t reserved[8];

@@ -23,7 +23,8 @@ typedef struct hearth_session hearth_session;
 typedef struct hearth_session_options {
     size_t size;       /* of this struct: Versions in hearth.h */
     uint32_t n_ctx;    /* positions; 0: as the model was trained, at most 4096; or HEARTH_CTX_TRAINED */
-    uint32_t n_batch;  /* prompt tokens per step; or HEARTH_BATCH_AUTO, HEARTH_BATCH_NONE */
+    uint32_t n_batch;  /* prompt tokens per step; or HEARTH_BATCH_AUTO, HEARTH_BATCH_NONE. With gpu.placement "all" at
+                          most gpu.n_batch */
     uint32_t n_thread; /* 0: one per physical core */
     bool bf16_dot;     /* compute prompts with BF16 matrices by the CPU's bf16 dot products, with inputs rounded to
                           bf16: an approximation; not in batches of several sessions */

@@ -88,6 +88,7 @@ struct hearth_model {
     hth_budget budget;
     uint32_t n_thread;
     uint32_t n_batch; /* of sessions with HEARTH_BATCH_AUTO */
+    uint32_t max_tokens; /* of a step, by the placement that was asked for (hth_gpu_max_tokens) */
     const volatile int *cancel; /* while it is not 0, evaluations are cancelled; NULL: none */
     struct {
         uint8_t *weights;
@@ -309,6 +310,8 @@ void hth_engine_set_gpu_status(hearth_model *m, const char *format, ...) __attri
 const char *hth_engine_gpu_status(const hearth_model *m);
 /* The first row of a matrix that belongs to the CPU. Rows before it are on the device. */
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w);
+/* Whether some rows of a matrix are on a part of this chain. */
+bool hth_engine_has_rows(const hth_model *model, const hth_gpu *gpu, const hth_matrix *w);
 /* Whether it is of a layer of which the device computes a part, perhaps no neurons. */
 bool hth_engine_is_divided(const hearth_model *m, const hth_matrix *w);
 

@@ -108,6 +108,12 @@ static uint64_t rows_of_part(const hth_model *model, const hth_offload_params *p
     return 0;
 }
 
+bool hth_engine_has_rows(const hth_model *model, const hth_gpu *gpu, const hth_matrix *w)
+{
+    while (gpu && rows_of_part(model, hth_gpu_get_params(gpu), w) == 0) gpu = hth_gpu_next(gpu);
+    return gpu != NULL;
+}
+
 /* Each matrix has rows on one device at most. */
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
 {
@@ -457,6 +463,7 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *o
     }
     st = open_devices(m, o, &why);
     if (st == HEARTH_OK && m->n_device > 0) st = place_on_devices(m, options, &why);
+    if (m->gpu) m->max_tokens = hth_gpu_max_tokens(m->gpu);
     else if (st == HEARTH_OK) note_unused(m, o->placement);
     if (st == HEARTH_OK) return st;
     if (err) *err = why;

@@ -166,6 +166,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     }
     m->file = file;
     m->n_batch = HTH_DEFAULT_BATCH;
+    m->max_tokens = UINT32_MAX;
     if (options->ram > 0 && !options->vocab_only && !hth_disk_is_simulated(options->io)) hth_gguf_read_uncached(file);
     pthread_mutex_init(&m->gpu_lock, NULL);
     pthread_mutex_init(&m->trie_lock, NULL);
@@ -305,8 +306,8 @@ static double share_on_gpu(const hearth_model *m)
 {
     uint64_t there = 0, all = 0;
     for (uint32_t i = 0; i < hth_gpu_end_layer(m->gpu); i++)
-        there += hth_gpu_n_hot(m->gpu, i), all += m->model->layers[i].ffn.d_ff;
-    return (double)there / (double)all;
+        there += hth_gpu_has_ffn(m->gpu, i) ? hth_gpu_n_hot(m->gpu, i) : 0, all += m->model->layers[i].ffn.d_ff;
+    return all > 0 ? (double)there / (double)all : 1.0;
 }
 
 /* Why a part that is or was on the device is not bit-exact with the CPU; "": all parts are. */

@@ -61,7 +61,7 @@ uint32_t hth_session_batch(const hearth_model *model, const hearth_session_optio
     uint32_t n_ctx = hth_session_context(model, o),
              n_batch = o->n_batch == HEARTH_BATCH_AUTO ? model->n_batch : o->n_batch;
     if (n_batch == HEARTH_BATCH_NONE) return 0;
-    if (model->gpu) n_batch = hth_min_u32(n_batch, hth_gpu_max_tokens(model->gpu));
+    n_batch = hth_min_u32(n_batch, model->max_tokens);
     return n_batch < n_ctx ? n_batch : n_ctx;
 }
 

@@ -275,6 +275,7 @@ void hth_engine_find_on_device(hearth_model *m, const hth_ffn_pieces *pieces, co
     m->n_streamed = m->n_item;
     for (uint32_t i = 0; there && i < hth_gpu_end_layer(there); i++) {
         uint32_t n_hot = hth_gpu_n_hot(there, i);
+        if (!hth_gpu_has_ffn(there, i)) continue;
         bool all =
             n_hot == m->model->layers[i].ffn.d_ff; /* else clusters, which are not divided into pieces */
         const hth_ffn_bundles *b = bundles && bundles[i].n > 0 ? &bundles[i] : NULL;

@@ -18,7 +18,7 @@ enum { LONG_SPIN_NS = 2000000 };
 void hth_step_use_gpu(hth_step *step, hth_gpu *gpu)
 {
     step->gpu = gpu;
-    if (gpu && hth_gpu_divides_layers(gpu)) hth_pool_set_spin(step->pool, LONG_SPIN_NS);
+    if (gpu && (hth_gpu_divides_layers(gpu) || hth_gpu_max_tokens(gpu) < UINT32_MAX)) hth_pool_set_spin(step->pool, LONG_SPIN_NS);
 }
 
 hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, hearth_error *err)

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "placement/calibrate.h"
 
-/* Dispatches of forward/gpu/record.c before the FFN, and of the FFN (record_ffn.c); with active masks, up is
+/* Dispatches of forward/gpu/record_attention.c before the FFN, and of the FFN (record_ffn.c); with active masks, up is
  * a dispatch of its own. */
 enum { N_DISPATCH = 7, N_DISPATCH_HOT = 5, N_DISPATCH_MARKED = 2 };
 

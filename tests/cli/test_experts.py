@@ -207,10 +207,10 @@ def a_device_that_computes_no_experts_says_so():
     gpu = "sim:" + scratch("quick.gpu", QUICK_GPU.encode())
     for name, words in [("mixtral", "nothing of it lies on simulated quick"), ("dots1", "layer 1 stays on the CPU")]:
         done = good("run", mixture(name), "-p", "a", "-n", "1", "--gpu", gpu)
-        check(f"{words}: no shader computes experts\n".encode() in done.stderr, name, done.stderr)
+        check(f"{words}: no shader chooses experts\n".encode() in done.stderr, name, done.stderr)
     done = good("plan", mixture("mixtral"), "--gpu", gpu)
-    check(b"; no shader computes experts\n" in done.stdout, done.stdout)
-    bad(1, " cannot lie on a device: no shader computes experts", "plan", mixture("dots1"), "--gpu", gpu)
+    check(b"; no shader chooses experts\n" in done.stdout, done.stdout)
+    bad(1, " cannot lie on a device: no shader chooses experts", "plan", mixture("dots1"), "--gpu", gpu)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@
 #include "support/device/submissions.h"
 #include "support/test.h"
 
+#include <math.h>
+
 static const char *const devices[] = {"null", "vulkan:0"};
 enum { N_DEVICE = 2 };
 
@@ -230,7 +232,9 @@ static void check_crossing(const golden *g, const char *device, uint32_t n_batch
     if (!logits) return;
     double error = engine_max_error(logits, g->truth, n * (g->n_truth / g->n));
     hearth_model_info info = test_model_info(model);
-    if (info.gpu_n_layer != info.n_layer || !info.gpu_head || info.gpu_product_share < 0.3 ||
+    /* The experts of that model have a transposed down. */
+    double share = strstr(g->model, "smallthinker-4b-downt") ? 0.4 : 0.9;
+    if (info.gpu_n_layer != info.n_layer || !info.gpu_head || info.gpu_product_share < share ||
         !(error <= NEAR))
         test_fail(__FILE__, __LINE__, "%s on %s, batch %u: %u layers, share %g, error %g", g->model, device,
                   n_batch, info.gpu_n_layer, info.gpu_product_share, error);
@@ -248,10 +252,11 @@ TEST(operations_that_devices_lack_are_the_hosts_in_between)
     }
 }
 
-/* Without experts all products are there. */
-TEST(all_products_of_hybrids_lie_on_a_device)
+/* Those of hybrids and of mixtures. */
+TEST(all_products_lie_on_a_device)
 {
-    static const char *const names[] = {"qwen35", "gemma4", "falcon-h1", "lfm2", "mamba2", "command-r"};
+    static const char *const names[] = {"qwen35",    "gemma4",   "falcon-h1", "lfm2",   "mamba2", "command-r",
+                                        "qwen35moe", "qwen3moe", "gpt-oss",   "llama4", "phimoe", "gemma4-moe"};
     for (size_t i = 0; i < sizeof names / sizeof *names && !is_brief(); i++) {
         CLEANUP(golden_close) golden g;
         if (!golden_open_arch(&g, names[i])) continue;
@@ -355,6 +360,33 @@ static void check_synthetic(bool packed)
     free(expected);
     hearth_model_close(cpu);
     remove(g.model);
+}
+
+/* Rows of a norm that several workgroups read, in front of a head of floats. */
+TEST(float_heads_of_many_columns_are_near_the_cpu_on_all_devices)
+{
+    static int32_t ids[] = {1, 31999, 77, 20000, 5};
+    golden g = {.model = test_scratch("floats.gguf"), .ids = ids, .n = sizeof ids / sizeof *ids};
+    const hth_synth_options o = {.shape = "stories-15m", .ftype = hth_ftype_find("f16"), .seed = 1, .n_thread = 2};
+    uint64_t size;
+    CHECK_OK(hth_synth(g.model, &o, &size, err));
+    CLOSED(hearth_model) *cpu = OPENED(hearth_model, g.model, NULL);
+    FREED float *expected = cpu ? logits_by(cpu, &g, HEARTH_KV_F16, 256) : NULL;
+    if (!expected) return;
+    CHECK(test_model_info(cpu).d_model > 256);
+    g.n_truth = g.n * test_model_info(cpu).n_vocab;
+    for (int d = first_device(); d < N_DEVICE; d++) {
+        hearth_gpu_options gpu = options_of(devices[d], &g, HEARTH_KV_F16);
+        CLOSED(hearth_model) *model = open_on(g.model, &gpu, HEARTH_SELECTOR_DENSE);
+        FREED float *logits = model && is_whole(model) ? logits_by(model, &g, HEARTH_KV_F16, 256) : NULL;
+        double largest = 0.0, error = 0.0;
+        for (size_t i = 0; logits && i < g.n_truth; i++) {
+            double difference = fabs((double)logits[i] - (double)expected[i]), size_of = fabs((double)expected[i]);
+            if (!(difference <= error)) error = difference;
+            if (size_of > largest) largest = size_of;
+        }
+        if (!(error <= 1e-3 * largest)) test_fail(__FILE__, __LINE__, "%s: error %g of %g", devices[d], error, largest);
+    }
 }
 
 TEST(mixed_types_have_the_bits_of_the_cpu) { check_synthetic(false); }

@@ -475,11 +475,12 @@ static void describe_place(const hearth_model_info *info, uint32_t n_thread, cha
     const char *many = n_thread == 1 ? "" : "s";
     if (!info->gpu)
         snprintf(out, LINE_COLUMNS + 1, "on the CPU (%u thread%s)", n_thread, many);
-    else if (info->gpu_n_layer == info->n_layer && info->gpu_head && info->gpu_neuron_share >= 1.0)
+    else if (info->gpu_n_layer == info->n_layer && info->gpu_head && info->gpu_product_share >= 1.0)
         snprintf(out, LINE_COLUMNS + 1, "on %s", info->gpu);
     else
         snprintf(out, LINE_COLUMNS + 1, "%u of %u layers %son %s", info->gpu_n_layer, info->n_layer,
-                 info->gpu_neuron_share < 1.0 ? "in part " : "", info->gpu);
+                 info->gpu_neuron_share < 1.0 || (info->gpu_n_layer == info->n_layer && info->gpu_head) ? "in part " : "",
+                 info->gpu);
 }
 
 /* With two digits: "5.3 MiB", "20 MiB". */

@@ -27,11 +27,20 @@ static bool reads(const hth_op *op, uint32_t value)
     return is_in(op->in, HTH_OP_IN, value) || (op->adds && op->out[0].value == value);
 }
 
+/* Whether a product writes some elements of a value alone: then the others must be there. */
+static bool writes_part(const hth_program *p, const hth_op *op, uint32_t value)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; op->kind == HTH_OP_PRODUCT && i < op->product.n; i++)
+        n += op->out[i].value == value ? op->product.matrix[i]->n_row : 0;
+    return n > 0 && n < p->values[value].width;
+}
+
 typedef struct finder {
     const hth_gpu *g;
     const hth_program *p;
     uint32_t end;      /* hth_gpu_end_op */
-    bool *on_device;   /* [n_value] whether the device wrote it last */
+    bool *is_stale;    /* [n_value] whether the device wrote it since the host had it */
     uint32_t n_listed; /* in crossings.values */
 } finder;
 
@@ -40,7 +49,9 @@ static bool device_reads(const finder *f, uint32_t first, uint32_t value)
 {
     const hth_op *gather = &f->p->ops[f->p->output_norm - 1];
     for (uint32_t i = first; i < f->end; i++)
-        if (f->g->ops[i].is_on_device && reads(&f->p->ops[i], value)) return true;
+        if (f->g->ops[i].is_on_device &&
+            (reads(&f->p->ops[i], value) || writes_part(f->p, &f->p->ops[i], value)))
+            return true;
     return f->g->params.head && reads(gather, value);
 }
 
@@ -85,13 +96,14 @@ static void list_values(finder *f, hth_gpu_crossings *c, hth_gpu_host_run *run)
 {
     run->to_host = c->values + f->n_listed;
     for (uint32_t v = 0; v < f->p->n_value; v++)
-        if (f->on_device[v] && host_needs(f, run, v)) run->to_host[run->n_to_host++] = v;
+        if (f->is_stale[v] && host_needs(f, run, v))
+            run->to_host[run->n_to_host++] = v, f->is_stale[v] = false;
     run->to_device = run->to_host + run->n_to_host;
     for (uint32_t v = 0; v < f->p->n_value; v++)
         if (device_needs(f, run, run == c->runs, v)) run->to_device[run->n_to_device++] = v;
     f->n_listed += run->n_to_host + run->n_to_device;
     for (uint32_t v = 0; v < f->p->n_value; v++)
-        if (writes_any(f, run, v)) f->on_device[v] = false;
+        if (writes_any(f, run, v)) f->is_stale[v] = false;
 }
 
 static void find_runs(finder *f, hth_gpu_crossings *c, uint32_t first)
@@ -103,7 +115,7 @@ static void find_runs(finder *f, hth_gpu_crossings *c, uint32_t first)
         for (end = i; end < f->end && f->g->ops[end].is_on_device; end++)
             for (int k = 0; k < HTH_OP_OUT; k++)
                 if (f->p->ops[end].out[k].value != HTH_NO_VALUE)
-                    f->on_device[f->p->ops[end].out[k].value] = true;
+                    f->is_stale[f->p->ops[end].out[k].value] = true;
         hth_gpu_host_run run = {.first = end, .end = end};
         while (run.end < f->end && !f->g->ops[run.end].is_on_device) run.end++;
         end = run.end;
@@ -125,11 +137,11 @@ hearth_status hth_gpu_crossings_open(hth_gpu *g, hearth_error *err)
     n_value = 2 * n_run * (HTH_OP_IN + HTH_OP_OUT) + 2 * p->n_value;
     c->runs = hth_alloc(n_run, sizeof *c->runs);
     c->values = hth_alloc(n_value, sizeof *c->values);
-    f.on_device = hth_alloc(p->n_value, sizeof *f.on_device);
-    if (c->runs && c->values && f.on_device) find_runs(&f, c, first);
+    f.is_stale = hth_alloc(p->n_value, sizeof *f.is_stale);
+    if (c->runs && c->values && f.is_stale) find_runs(&f, c, first);
     assert(f.n_listed <= n_value);
     bool ok = c->n_run > 0;
-    hth_free(f.on_device);
+    hth_free(f.is_stale);
     return ok ? HEARTH_OK : hth_fail_memory(err, n_value * sizeof *c->values, "a model on a device");
 }
 

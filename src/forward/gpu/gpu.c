@@ -20,7 +20,7 @@ static hearth_status find_split_layers(hth_gpu *g, const hth_offload_params *par
         return hth_fail_memory(err, params->end_layer * sizeof *n_hot, "a model on a device");
     memcpy(n_hot, params->n_hot, params->end_layer * sizeof *n_hot);
     for (uint32_t i = params->first_layer; i < params->end_layer; i++)
-        if (n_hot[i] < g->model->layers[i].ffn.d_ff) g->split_layers[g->n_split_layer++] = i;
+        if (n_hot[i] < g->model->layers[i].ffn.d_ff && hth_gpu_has_ffn(g, i)) g->split_layers[g->n_split_layer++] = i;
     return HEARTH_OK;
 }
 
@@ -149,8 +149,8 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
     hearth_status st =
         g->layers && g->ops ? HEARTH_OK
                   : hth_fail_memory(err, params->end_layer * sizeof *g->layers, "a model on a device");
-    if (st == HEARTH_OK) st = find_split_layers(g, params, err);
     if (st == HEARTH_OK) st = hth_gpu_crossings_open(g, err);
+    if (st == HEARTH_OK) st = find_split_layers(g, params, err);
     if (st == HEARTH_OK) st = check_floats(g, err);
     if (st == HEARTH_OK) st = hth_gpu_workspace_open(g, err);
     if (st == HEARTH_OK) st = hth_gpu_caches_open(g, err);
@@ -270,6 +270,13 @@ uint32_t hth_gpu_n_hot(const hth_gpu *g, uint32_t i_layer)
     while (i_layer >= g->params.end_layer) g = g->next;
     return g->params.n_hot[i_layer];
 }
+bool hth_gpu_has_ffn(const hth_gpu *g, uint32_t i_layer)
+{
+    while (g && i_layer >= g->params.end_layer) g = g->next;
+    uint32_t i_op = g ? g->model->program->ffn_of_layer[i_layer] : UINT32_MAX;
+    return i_op != UINT32_MAX && g->ops[i_op].is_on_device;
+}
+
 bool hth_gpu_has_head(const hth_gpu *g) { return last_of(g)->params.head; }
 
 bool hth_gpu_divides_layers(const hth_gpu *g)

@@ -119,6 +119,8 @@ uint32_t hth_gpu_end_layer(const hth_gpu *gpu);
 /* The neurons of layer i that are on a device; i is one of the first hth_gpu_end_layer. */
 uint32_t hth_gpu_n_hot(const hth_gpu *gpu, uint32_t i_layer);
 bool hth_gpu_has_head(const hth_gpu *gpu);
+/* Whether neurons of layer i are on a device: of a dense network, which a shader computes. */
+bool hth_gpu_has_ffn(const hth_gpu *gpu, uint32_t i_layer);
 /* The tokens that a step may have: where the host computes operations in between, all of a step at once. */
 uint32_t hth_gpu_max_tokens(const hth_gpu *gpu);
 /* Whether a layer is divided between the CPU and a physical GPU (not null, simulated or lavapipe). */

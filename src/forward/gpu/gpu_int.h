@@ -33,13 +33,14 @@ typedef struct hth_gpu_fused_matrix {
     hth_gpu_matrix *matrices;
     uint32_t n_matrix;
     uint32_t n_row, n_col;               /* results and inputs of a token */
-    uint32_t y_stride, y_first;          /* floats from a token's results to the next one's; of the first result */
+    uint32_t i_out, y_stride, y_first;   /* output of PRODUCT; floats from a token's results to the next one's; first */
     bool wants_32, wants_256, wants_f32; /* required representations of the input */
 } hth_gpu_fused_matrix;
 
 /* The weights of an operation of the program. Fused matrices of PRODUCT: each for some outputs, which lie side by
- * side; of FFN: by name. */
-enum { HTH_GPU_GATE_UP, HTH_GPU_DOWN, HTH_GPU_PREDICT_IN, HTH_GPU_PREDICT_OUT, HTH_GPU_OP_FUSED = HTH_PRODUCT_MAX };
+ * side; of others: by name. */
+enum { HTH_GPU_GATE_UP, HTH_GPU_DOWN, HTH_GPU_PREDICT_IN, HTH_GPU_PREDICT_OUT };                 /* of FFN */
+enum { HTH_GPU_EXPERT_GATE, HTH_GPU_EXPERT_UP, HTH_GPU_EXPERT_DOWN, HTH_GPU_OP_FUSED = HTH_PRODUCT_MAX }; /* of EXPERTS */
 typedef struct hth_gpu_op {
     bool is_on_device;
     uint32_t n_fused;
@@ -47,7 +48,7 @@ typedef struct hth_gpu_op {
     hth_gpu_vector norm[2]; /* of NORM: weight, bias */
 } hth_gpu_op;
 
-/* What a layer has besides. */
+/* Data of a layer that no single operation has. */
 typedef struct hth_gpu_layer {
     const hth_gpu_op *ffn;     /* NULL: the device has no dense network of it */
     hth_gpu_vector head_norms; /* of queries, then of keys */
@@ -93,7 +94,9 @@ typedef struct hth_gpu_workspace {
     uint32_t n_stage;
     hth_buffer_range staging[2], slots[2]; /* for streamed weights: in from_host; in device memory */
     hth_buffer_range acc64;                /* HTH_HOST_SUMS words, then int64 [n_tok][d_model] */
-    hth_buffer_range logits;
+    hth_buffer_range expert_halves, expert_hidden; /* [n_tok][gate, up][n_used][d_ff], [n_tok][n_used][d_ff] */
+    hth_buffer_range expert_parts;                 /* [n_tok][n_used, and the shared one][d_model] */
+    hth_buffer_range wanted, logits; /* [HTH_GPU_HEAD_ROWS][d_model], [n_vocab] */
     hth_gpu_input input;
     uint32_t q_q8_d_offset, n_split; /* in words; splits of the longest sequence */
     uint32_t table_at; /* word of the step block where the page tables begin: n_position / HTH_KV_PAGE words per class,
@@ -132,7 +135,7 @@ typedef struct hth_gpu_host_op {
 } hth_gpu_host_op;
 
 /* A segment is one command list; a step's segments run in order. Each split layer ends a segment where its message
- * to the host is complete, and where it needs the host's sums. Segments also end where their work would exceed a
+ * to the host is complete, and where it needs the host's sums; so does each run of the host's operations. Segments also end where their work would exceed a
  * submission (submit_budget.c). */
 typedef struct hth_gpu_segment {
     hth_cmdlist *cmdlist;
@@ -186,15 +189,15 @@ void hth_gpu_stage(const hth_gpu *g, hth_pool *pool, const hth_weight_stream *p,
 
 /* ---- crossings (crossings.c) -------------------------------------------------------------------------- */
 
-/* Operations [first, end) of the program, none or some, which the host computes between two of the device. Before
- * that it needs values that the device has written, and after it the device needs others. */
+/* Zero or more operations [first, end) of the program that the host computes between two of the device. Before them
+ * it needs values that the device has written, and after them the device needs others. */
 typedef struct hth_gpu_host_run {
     uint32_t first, end;
     uint32_t *to_host, n_to_host, *to_device, n_to_device; /* values */
 } hth_gpu_host_run;
 
-/* The runs of the device's part, of which the first is before its first operation and the last behind its last one;
- * both have no operations: the step computes what is there. */
+/* The runs of the device's part. The first one precedes all of its operations, and has none. The last one ends the part:
+ * if it has no operations, the step reads its values (hth_gpu_read_values). */
 typedef struct hth_gpu_crossings {
     hth_gpu_host_run *runs;
     uint32_t n_run;
@@ -209,8 +212,8 @@ void hth_gpu_crossings_close(hth_gpu *g);
 /* Words of a row of what is copied from the host, or to it, at the places of the values. */
 uint32_t hth_gpu_crossing_words(const hth_model *model, const hth_offload_params *params);
 
-/* A value of all tokens in memory, or in its copies for the host. Rows are those of the program; a value begins at a
- * multiple of 256 bytes. */
+/* Rows for which values are laid out, so that each one begins at a multiple of 256 bytes: places of the program are
+ * multiples of 64 bytes. */
 static inline uint32_t hth_gpu_padded_rows(uint32_t n_row) { return (n_row + 3) / 4 * 4; }
 static inline uint64_t hth_gpu_value_row(const hth_value *v)
 {
@@ -333,15 +336,16 @@ hth_coopmat_level hth_gpu_choose_tile(const hth_device_info *info, const hth_qua
 /* ---- sources of weights (weights.c) ------------------------------------------------------------------- */
 
 /* Matrices with the same input, in order: the first n_row of each; absent ones have 0. */
-enum { HTH_GPU_MAX_MATRICES = 3 };
+enum { HTH_GPU_MAX_MATRICES = HTH_PRODUCT_MAX };
 typedef struct hth_gpu_fused_src {
     const hth_matrix *matrix[HTH_GPU_MAX_MATRICES];
     const float *bias[HTH_GPU_MAX_MATRICES];
     uint64_t n_row[HTH_GPU_MAX_MATRICES];
     uint32_t n;
+    bool is_sliced; /* one matrix, which is not divided */
 } hth_gpu_fused_src;
 
-/* The fused matrices of an operation (hth_gpu_op), a network with n_hot of its neurons, whose number it returns. */
+/* The fused matrices of an operation (hth_gpu_op), of a network with n_hot of its neurons. Returns their number. */
 uint32_t hth_gpu_op_srcs(const hth_model *model, const hth_op *op, uint32_t n_hot, hearth_selector selector,
                          hth_gpu_fused_src out[HTH_GPU_OP_FUSED]);
 /* op_support.c: why no device computes it; NULL: devices can. */

@@ -19,7 +19,11 @@ uint32_t hth_gpu_batch_size(const hth_device_info *info, uint32_t n_batch, uint3
 
 uint32_t hth_gpu_split_granularity(const hth_model *model, uint32_t i_layer)
 {
-    return model->layers[i_layer].ffn.down_t.rows.n_row > 0 ? HTH_CLUSTER_NEURONS : 0;
+    const hth_program *p = model->program;
+    const hth_op *op = p->ffn_of_layer[i_layer] == UINT32_MAX ? NULL : &p->ops[p->ffn_of_layer[i_layer]];
+    /* The host takes the inputs of a divided network as those of a norm. */
+    bool has_norm = op && op->in[0].value != op->in[1].value;
+    return has_norm && model->layers[i_layer].ffn.down_t.rows.n_row > 0 ? HTH_CLUSTER_NEURONS : 0;
 }
 
 /* Bytes of the weights of operations [first, end) that are on a device. */

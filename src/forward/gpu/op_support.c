@@ -54,13 +54,20 @@ static bool reads(const hth_op *op, uint32_t value)
     return false;
 }
 
+static const char *add_lacks(const hth_program *p, const hth_op *op)
+{
+    return is_rows_of(p, op->in[0], op->vector.n) && is_rows_of(p, op->in[1], op->vector.n)
+               ? NULL
+               : "no shader adds parts of values";
+}
+
 /* A norm in place is computed by the operation that adds its result. */
 static bool is_added_next(const hth_program *p, const hth_op *op)
 {
     const hth_op *next = op + 1;
     while (next < p->ops + p->n_op && !reads(next, op->out[0].value)) next++;
     return next < p->ops + p->n_op && next->kind == HTH_OP_ADD && next->in[1].value == op->out[0].value &&
-           next->in[0].value != op->out[0].value;
+           next->in[0].value != op->out[0].value && !add_lacks(p, next);
 }
 
 static const char *norm_lacks(const hth_program *p, const hth_op *op)
@@ -124,11 +131,16 @@ bool hth_gpu_attends(const hth_model *m, const hth_offload_params *params, uint3
     return false;
 }
 
-static const char *add_lacks(const hth_program *p, const hth_op *op)
+/* Of a layer's experts, all of them: their outputs are parts of one sum. */
+static const char *experts_lack(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
-    return is_rows_of(p, op->in[0], op->vector.n) && is_rows_of(p, op->in[1], op->vector.n)
-               ? NULL
-               : "no shader adds parts of values";
+    const hth_program *p = m->program;
+    const hth_experts *e = &m->layers[op->layer].experts;
+    const char *lacks = NULL;
+    if (e->down_t.rows.n_row > 0) return "no shader computes experts whose down is transposed";
+    for (uint32_t i = p->first_of_layer[op->layer]; i < p->first_of_layer[op->layer + 1] && !lacks; i++)
+        if (p->ops[i].kind == HTH_OP_EXPERTS) lacks = weights_lack(m, params, &p->ops[i]);
+    return lacks;
 }
 
 static const char *kind_lacks(const hth_model *m, const hth_offload_params *params, const hth_op *op)
@@ -139,14 +151,13 @@ static const char *kind_lacks(const hth_model *m, const hth_offload_params *para
     case HTH_OP_PRODUCT: return product_lacks(p, op);
     case HTH_OP_HEADS:
     case HTH_OP_ATTEND: return attention_lacks(m, params, op);
-    case HTH_OP_FFN:
-        return m->hparams.activation > HTH_ACTIVATION_DRELU ? "no shader has its activation" : NULL;
+    case HTH_OP_FFN: return NULL;
     case HTH_OP_ADD: return add_lacks(p, op);
     case HTH_OP_CAP:
     case HTH_OP_GATHER: return NULL;
-    case HTH_OP_ROUTE:
     case HTH_OP_EXPERTS:
-    case HTH_OP_SETTLE: return "no shader computes experts";
+    case HTH_OP_SETTLE: return experts_lack(m, params, op);
+    case HTH_OP_ROUTE: return "no shader chooses experts";
     case HTH_OP_SCALE: return "no shader scales values";
     case HTH_OP_MUL: return "no shader multiplies values";
     case HTH_OP_STREAMS: return "no shader mixes residual streams";
@@ -157,7 +168,7 @@ static const char *kind_lacks(const hth_model *m, const hth_offload_params *para
 const char *hth_gpu_op_lacks(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
     const char *lacks = kind_lacks(m, params, op);
-    return lacks ? lacks : weights_lack(m, params, op);
+    return lacks || op->kind == HTH_OP_EXPERTS ? lacks : weights_lack(m, params, op);
 }
 
 bool hth_gpu_op_is_on_device(const hth_model *m, const hth_offload_params *params, uint32_t i_op)
@@ -172,6 +183,12 @@ bool hth_gpu_op_is_on_device(const hth_model *m, const hth_offload_params *param
     return !hth_gpu_op_lacks(m, params, &p->ops[i_op]);
 }
 
+/* Others are little work: a layer of these alone is the host's. */
+static bool is_worth_crossing(hth_op_kind kind)
+{
+    return kind == HTH_OP_PRODUCT || kind == HTH_OP_FFN || kind == HTH_OP_EXPERTS;
+}
+
 const char *hth_gpu_unsupported_reason(const hth_model *m, const hth_offload_params *params, uint32_t i_layer)
 {
     const hth_program *p = m->program;
@@ -182,7 +199,7 @@ const char *hth_gpu_unsupported_reason(const hth_model *m, const hth_offload_par
     }
     for (uint32_t i = p->first_of_layer[i_layer]; i < p->first_of_layer[i_layer + 1]; i++) {
         const char *one = hth_gpu_op_lacks(m, params, &p->ops[i]);
-        if (!one && params->crosses) return NULL;
+        if (!one && params->crosses && is_worth_crossing(p->ops[i].kind)) return NULL;
         if (one && !lacks) lacks = one;
     }
     return lacks;

@@ -7,25 +7,24 @@
 #include "base/checked_math.h"
 #include "forward/gpu/cache.h"
 
-#include <string.h>
-
 /* ---- operations --------------------------------------------------------------------------------------- */
 
 static void norm(hth_recorder *r, const hth_op *op)
 {
     hth_rec_value *y = &r->values[op->out[0].value];
-    y->from = op->in[0].value == op->out[0].value ? y->at : hth_rec_floats(r, op->in[0].value);
+    const hth_rec_value *x = &r->values[op->in[0].value];
+    bool gathers = x->pending && x->pending->kind == HTH_OP_GATHER;
+    y->from = gathers ? x->from : x == y ? y->at : hth_rec_floats(r, op->in[0].value);
     y->pending = op, y->is_stored = false;
 }
 
 static void product(hth_recorder *r, const hth_op *op)
 {
     const hth_gpu_op *weights = &r->g->ops[op - r->g->model->program->ops];
-    for (uint32_t i = 0, i_out = 0; i < weights->n_fused; i++) {
+    for (uint32_t i = 0; i < weights->n_fused; i++) {
         const hth_gpu_fused_matrix *group = &weights->fused[i];
         hth_gpu_input in = hth_rec_input(r, op->in[0].value, group, false);
-        while (op->out[i_out].at != group->y_first) i_out++;
-        hth_rec_row_range(r, group, 0, group->n_row, false, &in, r->values[op->out[i_out++].value].at,
+        hth_rec_row_range(r, group, 0, group->n_row, false, &in, r->values[op->out[group->i_out].value].at,
                           op->adds);
     }
     hth_rec_barrier(r);
@@ -49,17 +48,18 @@ static void cap(hth_recorder *r, const hth_op *op)
     hth_rec_barrier(r);
 }
 
-/* The next norm reads the rows where they are. */
+/* The norm behind it reads the rows where they are. */
 static void gather(hth_recorder *r, const hth_op *op)
 {
+    hth_rec_value *y = &r->values[op->out[0].value];
     r->only_wanted = 1;
-    r->values[op->out[0].value].at = r->values[op->in[0].value].at;
+    y->pending = op, y->from = hth_rec_floats(r, op->in[0].value);
 }
 
 static hth_rec_op_fn *const kinds[HTH_N_OP] = {
-    [HTH_OP_NORM] = norm,    [HTH_OP_PRODUCT] = product,       [HTH_OP_HEADS] = hth_rec_heads,
-    [HTH_OP_ADD] = add,      [HTH_OP_ATTEND] = hth_rec_attend, [HTH_OP_CAP] = cap,
-    [HTH_OP_GATHER] = gather};
+    [HTH_OP_NORM] = norm,     [HTH_OP_PRODUCT] = product,         [HTH_OP_HEADS] = hth_rec_heads,
+    [HTH_OP_ADD] = add,       [HTH_OP_ATTEND] = hth_rec_attend,   [HTH_OP_CAP] = cap,
+    [HTH_OP_GATHER] = gather, [HTH_OP_EXPERTS] = hth_rec_experts, [HTH_OP_SETTLE] = hth_rec_settle};
 
 /* ---- values that are written --------------------------------------------------------------------------- */
 
@@ -75,47 +75,45 @@ static bool overlap(hth_buffer_range a, hth_buffer_range b)
     return a.buffer == b.buffer && a.offset < b.offset + b.size && b.offset < a.offset + a.size;
 }
 
-/* Whether an operation writes what a pending norm reads, other than the norm's own value. */
-static bool overwrites(const hth_recorder *r, const hth_op *op, uint32_t value)
+static bool any_overlaps(const hth_recorder *r, const hth_view *views, int n, uint32_t but,
+                         hth_buffer_range range)
 {
-    const hth_rec_value *v = &r->values[value];
-    if (!v->pending || v->pending->kind != HTH_OP_NORM) return false;
-    for (int k = 0; k < HTH_OP_OUT; k++)
-        if (op->out[k].value != HTH_NO_VALUE && op->out[k].value != value &&
-            overlap(r->values[op->out[k].value].at, v->from))
+    for (int i = 0; i < n; i++)
+        if (views[i].value != HTH_NO_VALUE && views[i].value != but &&
+            overlap(r->values[views[i].value].at, range))
             return true;
     return false;
 }
 
-/* The operations behind this one that read a value before another one writes it. */
-static uint32_t count_readers(const hth_program *p, const hth_op *op, uint32_t value, const hth_op **first)
+/* Whether an operation writes what a pending value is computed of: what a norm reads, other than its own value, or the
+ * splits of attention. */
+static bool overwrites(const hth_recorder *r, const hth_op *op, uint32_t value)
 {
-    uint32_t n = 0;
+    const hth_rec_value *v = &r->values[value];
+    if (!v->pending) return false;
+    if (v->pending->kind == HTH_OP_ATTEND) return op->kind == HTH_OP_ATTEND && v->pending != op;
+    return any_overlaps(r, op->out, HTH_OP_OUT, value, v->from) ||
+           any_overlaps(r, op->temp, HTH_OP_TEMP, value, v->from);
+}
+
+/* Whether an operation behind this one reads a value before another one writes it. */
+static bool is_read_behind(const hth_program *p, const hth_op *op, uint32_t value)
+{
     while (++op < p->ops + p->n_op) {
-        if (is_in(op->in, HTH_OP_IN, value) && n++ == 0) *first = op;
-        if (is_in(op->out, HTH_OP_OUT, value) && !is_in(op->in, HTH_OP_IN, value)) break;
+        if (is_in(op->in, HTH_OP_IN, value)) return true;
+        if (is_in(op->out, HTH_OP_OUT, value)) return false;
     }
-    return n;
+    return false;
 }
 
-/* Computes a pending norm before an operation overwrites what it reads: in the representations that the one operation
- * needs which reads it, or as floats. */
-static void keep_norm(hth_recorder *r, const hth_op *op, uint32_t value)
-{
-    const hth_op *reader = NULL;
-    uint32_t n = count_readers(r->g->model->program, op, value, &reader);
-    if (n == 0) return;
-    const hth_gpu_op *weights = &r->g->ops[reader - r->g->model->program->ops];
-    bool in_forms =
-        n == 1 && op->kind == HTH_OP_ADD && reader->kind == HTH_OP_PRODUCT && weights->n_fused == 1;
-    hth_rec_input(r, value, in_forms ? &weights->fused[0] : NULL, !in_forms);
-    r->values[value].pending = NULL;
-}
-
+/* Computes what is pending, and read behind this operation, before it overwrites what that is computed of. */
 static void before_write(hth_recorder *r, const hth_op *op)
 {
-    for (uint32_t i = 0; i < r->g->model->program->n_value; i++)
-        if (overwrites(r, op, i)) keep_norm(r, op, i);
+    for (uint32_t i = 0; i < r->g->model->program->n_value; i++) {
+        if (!overwrites(r, op, i) || !is_read_behind(r->g->model->program, op, i)) continue;
+        hth_rec_floats(r, i);
+        r->values[i].pending = NULL;
+    }
 }
 
 static void after_write(hth_recorder *r, const hth_op *op)
@@ -141,18 +139,19 @@ static bool adds(const hth_op *op, const hth_op *end, uint32_t to)
 static uint32_t network(hth_recorder *r, const hth_op *op, const hth_op *end)
 {
     uint32_t x = op->in[1].value, y = op->out[0].value;
-    hth_rec_ffn_target to = {r->values[y].at, op->adds, HTH_NO_VALUE, HTH_NO_VALUE};
+    hth_rec_ffn_target to = {r->values[y].at, op->adds, HTH_NO_VALUE};
     const hth_op *next = op + 1,
                  *post = next < end && next->kind == HTH_OP_NORM && next->out[0].value != y ? next : NULL;
     if (post) next++;
-    if (!op->adds && adds(next, end, x) && next->in[1].value != y &&
+    if (!op->adds && op->in[0].value != x && adds(next, end, x) && next->in[1].value != y &&
         (!post || next->in[1].value == post->out[0].value)) {
         if (post) norm(r, post);
-        to.add_to = x, to.add = next->in[1].value;
+        to.add = next->in[1].value;
         next++;
         if (adds(next, end, x) && next->in[1].value == y)
             to.y = r->values[x].at, to.accumulate = true, next++;
     } else next = op + 1;
+    for (const hth_op *done = op; done < next; done++) before_write(r, done);
     hth_rec_ffn(r, op, &to);
     for (const hth_op *done = op; done < next; done++) after_write(r, done);
     return (uint32_t)(next - op);
@@ -193,7 +192,7 @@ static void host_run(hth_recorder *r, uint32_t i_run)
         hth_cmdlist_copy(r->cmdlist, rows_of(r, ws->values, run->to_host[i]),
                          rows_of(r, ws->values_to_host, run->to_host[i]));
     if (run->end > run->first) {
-        r->n_d2h++, hth_rec_split(r);
+        if (r->st == HEARTH_OK && !hth_cmdlist_is_empty(r->cmdlist)) r->n_d2h++, hth_rec_split(r);
         hth_rec_host_op(r, HTH_HOST_OP_RUN, i_run, r->n_d2h);
         hth_rec_split(r);
     }
@@ -212,7 +211,6 @@ static void device_ops(hth_recorder *r, uint32_t first, uint32_t end)
     const hth_op *ops = r->g->model->program->ops;
     for (uint32_t i = first; i < end && r->st == HEARTH_OK;) {
         if (ops[i].kind == HTH_OP_FFN) {
-            before_write(r, &ops[i]);
             i += network(r, &ops[i], ops + end);
             continue;
         }
@@ -285,6 +283,7 @@ static bool open_values(hth_recorder *r)
         if (p->values[i].domain == HTH_ROWS_TOKENS)
             r->values[i].at = hth_gpu_value_range(r->g, r->g->workspace.values, i);
     if (r->values) r->values[p->logits.value].at = r->g->workspace.logits;
+    if (r->values) r->values[p->ops[p->output_norm].out[0].value].at = r->g->workspace.wanted;
     return r->values != NULL;
 }
 

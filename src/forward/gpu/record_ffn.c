@@ -6,21 +6,11 @@
 
 /* ---- hidden values ------------------------------------------------------------------------------------ */
 
-/* f of values, gated or not, in the representations that a group needs; store: also as floats. */
-typedef struct activation {
-    hth_activation kind;
-    bool gated, store;
-    uint32_t n, select, score_stride;
-    hth_buffer_range from, to; /* to: floats */
-    hth_gpu_vector thresholds;
-    float min_score;
-} activation;
-
-static void activate(hth_recorder *r, const activation *a, const hth_gpu_fused_matrix *group)
+void hth_rec_activate(hth_recorder *r, const hth_rec_activation *a, const hth_gpu_fused_matrix *group)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     hth_vector_split split = hth_rec_vector_split(hth_device_get_info(r->g->device), a->n, HTH_KIND_NONE);
-    hth_push_act_quantize push = {a->n, a->score_stride, a->min_score};
+    hth_push_act_quantize push = {a->n, a->score_stride, a->min_score, a->limit};
     hth_input_form forms[2];
     uint32_t n_form = hth_rec_input_forms(r, group, a->store || (group && group->wants_f32), forms);
     for (uint32_t i = 0; i < n_form; i++) {
@@ -53,17 +43,17 @@ static void predict(hth_recorder *r, const network *net)
     if (net->weights->n_fused <= HTH_GPU_PREDICT_IN) return;
     const hth_gpu_fused_matrix *in = &net->weights->fused[HTH_GPU_PREDICT_IN],
                                *out = &net->weights->fused[HTH_GPU_PREDICT_OUT];
-    activation relu = {.kind = HTH_ACTIVATION_RELU, .n = in->n_row, .from = ws->rank_out, .to = ws->rank_hidden};
+    hth_rec_activation relu = {.kind = HTH_ACTIVATION_RELU, .n = in->n_row, .from = ws->rank_out, .to = ws->rank_hidden};
     uint32_t from = r->g->model->predicts_from_residual ? 1 : 0;
     hth_gpu_input x = hth_rec_input(r, net->op->in[from].value, in, false), ranks = ws->input;
     ranks.x = ws->rank_hidden;
     hth_rec_rows(r, in, &x, ws->rank_out, false);
-    activate(r, &relu, out);
+    hth_rec_activate(r, &relu, out);
     hth_rec_rows(r, out, &ranks, ws->scores, false);
 }
 
 /* The mask of neurons that may be active: by scores, and with by_half also by their first half. */
-static void active_mask(hth_recorder *r, const activation *a, bool by_half, uint32_t stride)
+static void active_mask(hth_recorder *r, const hth_rec_activation *a, bool by_half, uint32_t stride)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     hth_push_active_mask push = {a->n, stride, a->score_stride, a->min_score};
@@ -78,7 +68,7 @@ static void active_mask(hth_recorder *r, const activation *a, bool by_half, uint
 
 /* Gate and up. In steps of few tokens only the neurons that nothing has ruled out so far are computed, as on the
  * CPU (forward/ffn.c). Others keep old contents, which the activation sets to zero. */
-static void neurons(hth_recorder *r, const hth_gpu_fused_matrix *group, const activation *a, const hth_gpu_input *in)
+static void neurons(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_rec_activation *a, const hth_gpu_input *in)
 {
     bool few = r->n_row <= HTH_GPU_FEW_ROWS, by_score = a->select == HTH_SELECT_PREDICTOR;
     bool looks = r->g->params.selector != HEARTH_SELECTOR_DENSE && hth_activation_is_sparse(a->kind);
@@ -109,7 +99,7 @@ static void write_d2h_msg(hth_recorder *r, const network *net, hth_buffer_range 
 /* Once the network has read what it reads of the residual stream. */
 static void add_other(hth_recorder *r, const network *net)
 {
-    if (net->to->add != HTH_NO_VALUE) hth_rec_add(r, net->to->add_to, net->to->add);
+    if (net->to->add != HTH_NO_VALUE) hth_rec_add(r, net->op->in[1].value, net->to->add);
 }
 
 /* Hidden values of n neurons of a token; `first` is that of row 0 of the matrix; n_split: splits in a token's sums;
@@ -191,34 +181,25 @@ static void down_of_part(hth_recorder *r, const values *from, const hth_gpu_matr
         const hth_gpu_matrix some = hth_rec_rows_of(p, n_out, i, k);
         hth_rec_reserve_work(r, k * work);
         run_down(r, from, &some, first_tok, n);
-        hth_rec_hint_bytes(r, p, &(hth_row_range){i, k, p->first + i, r->has_active_mask});
+        hth_rec_hint_bytes(r, p, &(hth_row_range){i, k, p->first + i, r->has_active_mask, NULL});
     }
 }
 
-/* The inputs of a layer's output: n_split sums of each token, of n_neuron neurons, and 64-bit sums, if any. */
-typedef struct parts {
-    uint32_t n_split, n_neuron;
-    bool floats, has_acc64;
-    hth_buffer_range acc64;
-} parts;
-
-/* Reduces the sums of tokens [first_tok, first_tok + n) to y. */
-static void reduce_sums(hth_recorder *r, const network *net, const parts *p, uint32_t first_tok, uint32_t n)
+void hth_rec_reduce_sums(hth_recorder *r, const hth_rec_sums *p, uint32_t first_tok, uint32_t n, hth_buffer_range y,
+                         bool accumulate)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    hth_buffer_range y = net->to->y;
-    hth_gpu_vector bias = net->layer->down_bias;
     uint32_t n_out = r->g->model->hparams.d_model;
-    hth_push_down_reduce push = {n_out, p->n_split, bias.n > 0, first_tok,
+    hth_push_down_reduce push = {n_out, p->n_part, p->bias.n > 0, first_tok,
                                  p->floats ? 0 : (uint32_t)hth_n_cluster(p->n_neuron)};
-    hth_buffer_range acc64 = p->has_acc64 ? p->acc64 : hth_rec_vector(r, bias);
-    const hth_buffer_range bind[] = {ws->step, ws->sums, ws->down_scales, acc64, hth_rec_vector(r, bias), y};
+    hth_buffer_range acc64 = p->has_acc64 ? p->acc64 : hth_rec_vector(r, p->bias);
+    const hth_buffer_range bind[] = {ws->step, p->parts, ws->down_scales, acc64, hth_rec_vector(r, p->bias), y};
     enum { OUTPUTS = 32, MAX_GROUPS = 8 }; /* of a workgroup */
     uint32_t groups = MAX_GROUPS;
     while (groups * OUTPUTS > hth_device_get_info(r->g->device)->max_workgroup_size) groups /= 2;
-    hth_rec_dispatch(r, net->to->accumulate ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
-                (const uint32_t[]){groups * OUTPUTS, p->floats, p->has_acc64, groups}, bind, &push,
-                hth_div_ceil(n_out, OUTPUTS), n);
+    hth_rec_dispatch(r, accumulate ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
+                     (const uint32_t[]){groups * OUTPUTS, p->floats, p->has_acc64, groups}, bind, &push,
+                     hth_div_ceil(n_out, OUTPUTS), n);
     hth_rec_mark_dirty(r, y);
     hth_rec_barrier(r);
 }
@@ -257,7 +238,7 @@ static void down_by_neurons(hth_recorder *r, const network *net)
                    .n = to->n_hot,
                    .n_split = hth_div_ceil(to->n_hot, floats ? HTH_CLUSTER_NEURONS : HTH_DOWN_SPLIT),
                    .sparse = is_sparse(r)};
-    const parts both = {from.n_split, from.n, floats, split_layer, ws->host_sums};
+    const hth_rec_sums both = {ws->sums, from.n_split, from.n, floats, split_layer, ws->host_sums, to->down_bias};
     if (!floats) choose_scales(r, net, to->n_hot);
     if (split_layer && in_stages) await_host(r);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
@@ -266,15 +247,15 @@ static void down_by_neurons(hth_recorder *r, const network *net)
         if (from.n > 0) hth_rec_mark_dirty(r, ws->sums);
         hth_rec_barrier(r);
         if (split_layer && !in_stages) await_host(r);
-        reduce_sums(r, net, &both, first, n);
+        hth_rec_reduce_sums(r, &both, first, n, net->to->y, net->to->accumulate);
     }
 }
 
-static activation hidden_of(const hth_recorder *r, const network *net)
+static hth_rec_activation hidden_of(const hth_recorder *r, const network *net)
 {
     const hth_gpu_layer *to = net->layer;
     hearth_selector selector = r->g->params.selector;
-    return (activation){.kind = r->g->model->hparams.activation,
+    return (hth_rec_activation){.kind = r->g->model->hparams.activation,
                         .gated = net->ffn->gate.n_row > 0,
                         .store = to->down_transposed,
                         .n = to->down_transposed ? to->n_hot : net->ffn->d_ff,
@@ -337,7 +318,7 @@ static hth_gpu_matrix next_chunk(hth_recorder *r, const hth_stream_chunk **chunk
 static void run_part(hth_recorder *r, const network *net, const hth_gpu_fused_matrix *all, const hth_gpu_matrix *p,
                      uint32_t first, uint32_t n)
 {
-    const hth_row_range some = {first, n, 0, false};
+    const hth_row_range some = {.first = first, .n = n};
     hth_gpu_input in = r->g->workspace.input;
     in.x = r->values[net->op->in[0].value].at;
     hth_rec_part(r, all, p, &some, &in, net->gate_up, false);
@@ -431,8 +412,9 @@ static void down_streamed(hth_recorder *r, const network *net)
         n += p.n_row;
     }
     if (n_cold < to->cold.d_ff) accumulate_share(r);
-    const parts all = {.n_neuron = n_gpu, .has_acc64 = true, .acc64 = ws->acc64};
-    reduce_sums(r, net, &all, 0, r->n_row);
+    const hth_rec_sums all = {
+        .parts = ws->sums, .n_neuron = n_gpu, .has_acc64 = true, .acc64 = ws->acc64, .bias = to->down_bias};
+    hth_rec_reduce_sums(r, &all, 0, r->n_row, net->to->y, net->to->accumulate);
 }
 
 /* Adds the input representations that a type needs. */
@@ -450,7 +432,7 @@ static void ffn_streamed(hth_recorder *r, const network *net)
     uint32_t n_gpu = to->n_hot + n_streamed(r, to), half = net->ffn->gate.n_row > 0;
     bool shared = n_gpu < net->ffn->d_ff;
     hth_gpu_fused_matrix all = {.n_row = (1 + half) * n_gpu, .n_col = r->g->model->hparams.d_model};
-    activation hidden = hidden_of(r, net);
+    hth_rec_activation hidden = hidden_of(r, net);
     all.y_stride = all.n_row, hidden.n = n_gpu;
     if (half) add_wants(&all, net->ffn->gate.type);
     add_wants(&all, net->ffn->up.type);
@@ -462,7 +444,7 @@ static void ffn_streamed(hth_recorder *r, const network *net)
     if (half) run_half(r, net, &all, 0);
     run_half(r, net, &all, half);
     hth_rec_barrier(r);
-    activate(r, &hidden, NULL);
+    hth_rec_activate(r, &hidden, NULL);
     down_streamed(r, net);
 }
 
@@ -478,7 +460,7 @@ void hth_rec_ffn(hth_recorder *r, const hth_op *op, const hth_rec_ffn_target *to
                          .to = to};
     const hth_gpu_fused_matrix *fused = net.weights->fused;
     bool split_layer = layer->n_hot < net.ffn->d_ff;
-    activation hidden = hidden_of(r, &net);
+    hth_rec_activation hidden = hidden_of(r, &net);
     r->has_active_mask = false;
     if (split_layer && r->stream) {
         ffn_streamed(r, &net);
@@ -491,7 +473,7 @@ void hth_rec_ffn(hth_recorder *r, const hth_op *op, const hth_rec_ffn_target *to
     add_other(r, &net);
     if (hidden.n > 0) {
         neurons(r, &fused[HTH_GPU_GATE_UP], &hidden, &in);
-        activate(r, &hidden, layer->down_transposed ? NULL : &fused[HTH_GPU_DOWN]);
+        hth_rec_activate(r, &hidden, layer->down_transposed ? NULL : &fused[HTH_GPU_DOWN]);
     }
     if (layer->down_transposed) {
         down_by_neurons(r, &net);

@@ -163,16 +163,23 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
                           const hth_row_range *s, const hth_quant_desc *desc, const hth_gpu_input *in,
                           hth_buffer_range y, bool accumulate)
 {
-    bool many = r->n_row > HTH_GPU_FEW_ROWS, is_256 = desc->block == HTH_ACT_BLOCK_256;
-    hth_push_mul_mat_vec_q_sparse push = {.rows = {.n_row = s->n,
+    const hth_rec_slices *slices = s->slices;
+    bool many = r->n_row > HTH_GPU_FEW_ROWS && !slices, is_256 = desc->block == HTH_ACT_BLOCK_256;
+    uint32_t n_tok = slices ? r->n_row * slices->sliced.n_used : r->n_row;
+    union {
+        hth_push_mul_mat_vec_q rows;
+        hth_push_mul_mat_vec_q_sparse by_mask;
+        hth_push_mul_mat_vec_q_sliced by_slice;
+    } push = {.rows = {.n_row = s->n,
                                                    .n_block = group->n_col / desc->block,
                                                    .y_stride = group->y_stride,
                                                    .y_first = group->y_first + p->first + s->first,
                                                    .has_bias = p->bias.n > 0,
-                                                   .at = p->layout.offsets},
-                                          .sparse = {s->first, s->neuron}};
+                                                   .at = p->layout.offsets}};
+    if (s->sparse) push.by_mask.sparse = (hth_push_sparse){s->first, s->neuron};
+    if (slices) push.by_slice.sliced = slices->sliced, push.by_slice.sliced.row_first = s->first;
     const hth_device_info *info = hth_device_get_info(r->g->device);
-    uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : r->n_row,
+    uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : slices ? 1 : r->n_row,
                                          many ? hth_rec_rows_of_many(info, is_256) : 1, r->only_wanted,
                                          row_lanes(r, desc, s->n, push.rows.n_block)};
     memcpy(consts + HTH_ROWS_FORMAT, desc, sizeof *desc);
@@ -184,40 +191,50 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
                                      is_256 ? in->sum_256 : in->sum,
                                      hth_rec_vector(r, p->bias),
                                      y,
-                                     r->g->workspace.active_mask};
+                                     slices ? slices->pairs : r->g->workspace.active_mask};
     static const hth_shader_id ids[HTH_N_COOPMAT_LEVEL][2] = {
         {HTH_SHADER_mul_mat_vec_q, HTH_SHADER_mul_mat_vec_q_acc},
         {HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc},
         {HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc}};
-    hth_rec_dispatch(r, s->sparse ? HTH_SHADER_mul_mat_vec_q_sparse : ids[by][accumulate], consts, bind,
-                     &push, hth_div_ceil(r->n_row, consts[HTH_ROWS_COLS]),
+    hth_shader_id id = s->sparse ? HTH_SHADER_mul_mat_vec_q_sparse
+                       : slices  ? HTH_SHADER_mul_mat_vec_q_sliced
+                                 : ids[by][accumulate];
+    hth_rec_dispatch(r, id, consts, bind, &push, hth_div_ceil(n_tok, consts[HTH_ROWS_COLS]),
                      hth_div_ceil(s->n, hth_rows_per_workgroup(consts)));
 }
 
 static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_matrix *p,
                        const hth_row_range *s, const hth_gpu_input *in, hth_buffer_range y, bool accumulate)
 {
-    uint32_t cols = r->n_row < HTH_GPU_FEW_ROWS ? r->n_row : HTH_GPU_FEW_ROWS;
-    uint32_t rows = r->n_row > HTH_GPU_FEW_ROWS ? 4 : 1;
-    hth_push_mul_mat_vec_f_sparse push = {.rows = {.n_row = s->n,
+    const hth_rec_slices *slices = s->slices;
+    uint32_t n_tok = slices ? r->n_row * slices->sliced.n_used : r->n_row,
+             cols = slices ? 1 : hth_min_u32(r->n_row, HTH_GPU_FEW_ROWS),
+             rows = r->n_row > HTH_GPU_FEW_ROWS && !slices ? 4 : 1;
+    union {
+        hth_push_mul_mat_vec_f rows;
+        hth_push_mul_mat_vec_f_sparse by_mask;
+        hth_push_mul_mat_vec_f_sliced by_slice;
+    } push = {.rows = {.n_row = s->n,
                                                    .n_col = group->n_col,
                                                    .y_stride = group->y_stride,
                                                    .y_first = group->y_first + p->first + s->first,
                                                    .has_bias = p->bias.n > 0,
-                                                   .row_words = hth_soa_row_words(p->type, group->n_col)},
-                                          .sparse = {s->first, s->neuron}};
+                                                   .row_words = hth_soa_row_words(p->type, group->n_col)}};
+    if (s->sparse) push.by_mask.sparse = (hth_push_sparse){s->first, s->neuron};
+    if (slices) push.by_slice.sliced = slices->sliced, push.by_slice.sliced.row_first = s->first;
     const uint32_t consts[] = {HTH_REC_LOCAL, cols, rows, r->only_wanted, 8, (uint32_t)p->type};
     const hth_buffer_range bind[] = {r->g->workspace.step,
                                      {p->weights, p->offset, p->layout.size},
                                      in->x,
                                      hth_rec_vector(r, p->bias),
                                      y,
-                                     r->g->workspace.active_mask};
+                                     slices ? slices->pairs : r->g->workspace.active_mask};
     hth_rec_dispatch(r,
                      s->sparse    ? HTH_SHADER_mul_mat_vec_f_sparse
+                     : slices     ? HTH_SHADER_mul_mat_vec_f_sliced
                      : accumulate ? HTH_SHADER_mul_mat_vec_f_acc
                                   : HTH_SHADER_mul_mat_vec_f,
-                     consts, bind, &push, hth_div_ceil(r->n_row, cols),
+                     consts, bind, &push, hth_div_ceil(n_tok, cols),
                      hth_div_ceil(s->n, hth_rows_per_workgroup(consts)));
 }
 
@@ -227,6 +244,9 @@ void hth_rec_hint_bytes(hth_recorder *r, const hth_gpu_matrix *p, const hth_row_
     if (s->sparse)
         hth_cmdlist_hint_bytes_masked(r->cmdlist, p->layout.size / p->n_row, r->g->workspace.active_mask,
                                       s->neuron, s->n);
+    else if (s->slices) /* at most: as if each pair had a slice of its own */
+        hth_cmdlist_hint_bytes(r->cmdlist, hth_min_u64(p->layout.size, p->layout.size / p->n_row * s->n * r->n_row *
+                                                                           s->slices->sliced.n_used));
     else hth_cmdlist_hint_bytes(r->cmdlist, p->layout.size * s->n / p->n_row);
 }
 
@@ -235,14 +255,15 @@ void hth_rec_part(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_
 {
     hth_quant_desc desc;
     bool quantised = hth_quant_desc_of(p->type, &desc);
-    uint64_t work = hth_rec_row_work(group->n_col, r->n_row, quantised ? HTH_DOT_INT8X4 : HTH_DOT_SCALAR);
+    uint32_t n_tok = s->slices ? r->n_row * s->slices->sliced.n_used : r->n_row;
+    uint64_t work = hth_rec_row_work(group->n_col, n_tok, quantised ? HTH_DOT_INT8X4 : HTH_DOT_SCALAR);
     uint32_t step = hth_rec_rows_per_dispatch(r, s->n, work, HTH_REC_ROW_ALIGNMENT);
     if (step > HTH_REC_MAX_ROWS) step = HTH_REC_MAX_ROWS;
     for (uint32_t i = 0, n; i < s->n; i += n) {
         n = s->n - i < step ? s->n - i : step;
-        hth_row_range now = {s->first + i, n, s->neuron + i, s->sparse}, own = now;
+        hth_row_range now = {s->first + i, n, s->neuron + i, s->sparse, s->slices}, own = now;
         hth_gpu_matrix some = *p;
-        if (!s->sparse) some = hth_rec_rows_of(p, group->n_col, now.first, n), own.first = 0;
+        if (!s->sparse && !s->slices) some = hth_rec_rows_of(p, group->n_col, now.first, n), own.first = 0;
         hth_rec_reserve_work(r, n * work);
         if (quantised) run_quantised(r, group, &some, &own, &desc, in, y, accumulate);
         else run_floats(r, group, &some, &own, in, y, accumulate);
@@ -258,7 +279,7 @@ void hth_rec_row_range(hth_recorder *r, const hth_gpu_fused_matrix *group, uint3
         uint32_t first = from > p->first ? from : p->first,
                  last = end < p->first + p->n_row ? end : p->first + p->n_row;
         if (first >= last) continue;
-        hth_row_range s = {first - p->first, last - first, first - from, sparse};
+        hth_row_range s = {first - p->first, last - first, first - from, sparse, NULL};
         hth_rec_part(r, group, p, &s, in, y, accumulate);
     }
     hth_rec_mark_dirty(r, y);
@@ -307,6 +328,8 @@ static void norm_quantize(hth_recorder *r, const hth_op *norm, hth_buffer_range 
     static const hth_gpu_vector none[2];
     const hth_gpu_vector *weight = norm ? r->g->ops[norm - r->g->model->program->ops].norm : none;
     uint32_t kind = kind_of(norm, weight);
+    /* A row of a norm is read by several workgroups, and may be another token's. */
+    assert(!store || stored.buffer != x.buffer || stored.offset != x.offset);
     hth_vector_split split = hth_rec_vector_split(hth_device_get_info(r->g->device), n, kind);
     hth_push_norm_quantize push = {n, weight[1].n > 0, norm ? norm->norm.eps : r->g->model->hparams.norm_eps,
                                    norm ? norm->norm.inv_n : 1.0f / (float)n};
@@ -341,6 +364,7 @@ hth_gpu_input hth_rec_input(hth_recorder *r, uint32_t value, const hth_gpu_fused
     hth_rec_value *v = &r->values[value];
     const hth_op *pending = v->pending;
     hth_gpu_input in = r->g->workspace.input;
+    assert(!pending || pending->kind != HTH_OP_GATHER); /* a norm follows it */
     bool stores = pending && !v->is_stored && (store || (group && group->wants_f32));
     in.x = v->at;
     hth_rec_barrier(r);

@@ -12,15 +12,14 @@ enum { HTH_REC_LOCAL = 64, HTH_REC_MAX_DIRTY = 16 };
  * value, in the representations that it needs; until then the value is pending. */
 typedef struct hth_rec_value {
     hth_buffer_range at;   /* its floats */
-    const hth_op *pending; /* NORM or ATTEND, or NULL */
-    hth_buffer_range from; /* what a pending norm reads */
+    const hth_op *pending; /* NORM, ATTEND or GATHER, or NULL */
+    hth_buffer_range from; /* what a pending norm or GATHER reads */
     bool is_stored;        /* its floats are there all the same */
 } hth_rec_value;
 
 typedef struct hth_recorder {
     hth_gpu *g;
     hth_rec_value *values; /* [n_value] */
-    uint32_t i_op;         /* the operation that is being recorded */
     uint32_t in_forms;     /* the value whose forms are in workspace.input, or HTH_NO_VALUE; and which of them: */
     bool has_32, has_256;
     hth_gpu_segments *segments; /* the last one is being recorded */
@@ -97,7 +96,12 @@ hth_vector_split hth_rec_vector_split(const hth_device_info *info, uint32_t n, u
 typedef struct hth_row_range {
     uint32_t first, n, neuron;
     bool sparse;
+    const struct hth_rec_slices *slices; /* NULL: of the matrix; else of the slices that were chosen for each token */
 } hth_row_range;
+typedef struct hth_rec_slices {
+    hth_buffer_range pairs;
+    hth_push_sliced sliced; /* without row_first */
+} hth_rec_slices;
 
 /* MAX_ROWS: of one dispatch. Where there are many rows a workgroup has eight at least, and Vulkan promises 65,535
  * workgroups in y. */
@@ -152,11 +156,35 @@ void hth_rec_reduce(hth_recorder *r, const hth_op *attend, const hth_gpu_fused_m
                     hth_buffer_range stored);
 /* Whether n_row tokens of so long a sequence are too much for a submission, in any layer. */
 bool hth_rec_divides_attention(const hth_gpu *g, uint32_t n_position);
+/* f of values, gated or not, in the representations that a group (NULL: none) needs; store: also as floats. */
+typedef struct hth_rec_activation {
+    hth_activation kind;
+    bool gated, store;
+    uint32_t n, select, score_stride;
+    hth_buffer_range from, to; /* to: floats */
+    hth_gpu_vector thresholds;
+    float min_score, limit;
+} hth_rec_activation;
+void hth_rec_activate(hth_recorder *r, const hth_rec_activation *a, const hth_gpu_fused_matrix *group);
+/* The inputs of a network's output: n_part sums of each token, of n_neuron neurons or of floats, and 64-bit sums, if
+ * any. */
+typedef struct hth_rec_sums {
+    hth_buffer_range parts;
+    uint32_t n_part, n_neuron;
+    bool floats, has_acc64;
+    hth_buffer_range acc64;
+    hth_gpu_vector bias;
+} hth_rec_sums;
+/* Reduces the sums of tokens [first_tok, first_tok + n) to y. */
+void hth_rec_reduce_sums(hth_recorder *r, const hth_rec_sums *p, uint32_t first_tok, uint32_t n, hth_buffer_range y,
+                         bool accumulate);
+/* record_experts.c */
+hth_rec_op_fn hth_rec_experts, hth_rec_settle;
 /* record_ffn.c: y = (accumulate: y +=) a network of a layer's neurons on the device, and the host's. */
 typedef struct hth_rec_ffn_target {
     hth_buffer_range y;
     bool accumulate;
-    uint32_t add_to, add; /* hth_rec_add(r, add_to, add) once the network has read its inputs; HTH_NO_VALUE: nothing */
+    uint32_t add; /* added to the residual stream once the network has read its inputs; HTH_NO_VALUE: nothing */
 } hth_rec_ffn_target;
 void hth_rec_ffn(hth_recorder *r, const hth_op *op, const hth_rec_ffn_target *to);
 

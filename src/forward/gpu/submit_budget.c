@@ -1,7 +1,7 @@
 /* The work limit of a submission. Watchdogs reset a GPU whose submission takes too long, and its display freezes
  * meanwhile. Therefore a segment ends where the next dispatch would exceed about 50 ms of estimated work, and a
  * dispatch that is longer by itself is divided, into rows or tokens, which changes no result. Called while command
- * lists are recorded (recorder.c, record.c, record_ffn.c).
+ * lists are recorded (recorder.c, record_attention.c, record_ffn.c).
  *
  * Counted: matrix products, attention, and the transposed down, for the maximum number of tokens and positions.
  * Everything else (norms, rotation, reductions, copies) is bandwidth-bound, about a tenth of a step. */

@@ -1,6 +1,6 @@
 /* Streamed weights: for the many tokens of a prompt it may be faster to copy the CPU neurons' weights to the
  * device than to compute with them on the CPU (docs/gpu.md). Rows are packed from the host's layout directly
- * into a staging buffer; record.c records the copies and their use. */
+ * into a staging buffer; record_ffn.c records the copies and their use. */
 #include "forward/gpu/gpu_int.h"
 
 #include "base/alloc.h"

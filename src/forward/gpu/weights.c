@@ -11,7 +11,7 @@
 
 static hth_gpu_fused_src source_of(const hth_matrix *m, const float *bias)
 {
-    return (hth_gpu_fused_src){{m}, {bias}, {m->n_row}, 1};
+    return (hth_gpu_fused_src){{m}, {bias}, {m->n_row}, 1, false};
 }
 
 static void add_matrix(hth_gpu_fused_src *s, const hth_matrix *m, const float *bias)
@@ -55,11 +55,23 @@ static uint32_t product_srcs(const hth_op *op, hth_gpu_fused_src *out)
     return n;
 }
 
+/* Absent ones have no rows. */
+static uint32_t experts_srcs(const hth_experts *e, bool shared, hth_gpu_fused_src *out)
+{
+    const hth_ffn *f = &e->shared;
+    out[HTH_GPU_EXPERT_GATE] = shared ? source_of(&f->gate, f->gate_bias) : source_of(&e->gate, e->gate_bias);
+    out[HTH_GPU_EXPERT_UP] = shared ? source_of(&f->up, f->up_bias) : source_of(&e->up, e->up_bias);
+    out[HTH_GPU_EXPERT_DOWN] = shared ? source_of(&f->down, f->down_bias) : source_of(&e->down, e->down_bias);
+    for (int i = 0; i <= HTH_GPU_EXPERT_DOWN; i++) out[i].is_sliced = true;
+    return HTH_GPU_EXPERT_DOWN + 1;
+}
+
 uint32_t hth_gpu_op_srcs(const hth_model *model, const hth_op *op, uint32_t n_hot, hearth_selector selector,
                          hth_gpu_fused_src out[HTH_GPU_OP_FUSED])
 {
     switch (op->kind) {
     case HTH_OP_PRODUCT: return product_srcs(op, out);
+    case HTH_OP_EXPERTS: return experts_srcs(&model->layers[op->layer].experts, op->experts.shared, out);
     case HTH_OP_FFN: return ffn_srcs(&model->layers[op->layer].ffn, n_hot, selector, out);
     default: return 0;
     }
@@ -116,7 +128,7 @@ static bool next_row_range(const hth_gpu_fused_src *s, uint64_t max, uint64_t fi
     if (max > MAX_AT_ONCE) max = MAX_AT_ONCE;
     while (out->n > 0 &&
            (!hth_soa_layout_init(out->type, out->n, out->n_col, &layout) || layout.size > max)) {
-        if (out->n <= SPLIT_ROWS) return false;
+        if (out->n <= SPLIT_ROWS || s->is_sliced) return false;
         out->n = (out->n / 2 + SPLIT_ROWS - 1) / SPLIT_ROWS * SPLIT_ROWS;
     }
     return out->n > 0;
@@ -345,9 +357,10 @@ static hearth_status open_matrices(loader *o, const hth_op *op, hth_gpu_op *to, 
     for (uint32_t k = 0, i_out = 0; st == HEARTH_OK && k < to->n_fused; i_out += sources[k++].n) {
         hth_gpu_fused_matrix *fused = &to->fused[k];
         o->scale_max = is_ffn && k == HTH_GPU_DOWN ? m->layers[op->layer].ffn.down_t.scale_max : NULL;
-        st = open_group(o, fused, &sources[k], is_ffn ? what[k] : "weights of products", err);
-        fused->y_stride = is_ffn ? fused->n_row : m->program->values[op->out[i_out].value].width;
-        fused->y_first = is_ffn ? 0 : op->out[i_out].at;
+        st = open_group(o, fused, &sources[k], is_ffn ? what[k] : "weights", err);
+        fused->y_stride = op->kind == HTH_OP_PRODUCT ? m->program->values[op->out[i_out].value].width : fused->n_row;
+        fused->y_first = op->kind == HTH_OP_PRODUCT ? op->out[i_out].at : 0;
+        fused->i_out = i_out;
     }
     o->scale_max = NULL;
     return st == HEARTH_OK && is_ffn ? hth_model_check_scales(m, op->layer, err) : st;

@@ -77,10 +77,28 @@ static void alloc_to_host(bump *c, const hth_model *m, const hth_offload_params 
     r->d2h_scores = bump_alloc(c, m->down_transposed && predicts ? (uint64_t)p->n_row * h->d_ff : 0, 4);
 }
 
-/* The widest input of a product. */
-static uint64_t widest_input(const hth_model *m)
+/* Values of the experts of a token, at most: hidden ones, and parts of outputs. */
+typedef struct expert_sizes {
+    uint64_t n_hidden, n_part;
+} expert_sizes;
+
+static expert_sizes sizes_of_experts(const hth_model *m, const hth_offload_params *p)
 {
-    uint64_t widest = hth_max_u64(m->hparams.d_model, m->hparams.d_ff);
+    expert_sizes all = {0};
+    for (uint32_t i = 0; i < m->program->n_op && p->crosses; i++) {
+        const hth_op *op = &m->program->ops[i];
+        if (op->kind != HTH_OP_EXPERTS || op->experts.shared) continue;
+        const hth_experts *e = &m->layers[op->layer].experts;
+        all.n_hidden = hth_max_u64(all.n_hidden, hth_max_u64((uint64_t)e->router.n_used * e->d_ff, e->shared.d_ff));
+        all.n_part = hth_max_u64(all.n_part, ((uint64_t)e->router.n_used + 1) * m->hparams.d_model);
+    }
+    return all;
+}
+
+/* The widest input of a product. */
+static uint64_t widest_input(const hth_model *m, const hth_offload_params *p)
+{
+    uint64_t widest = hth_max_u64(hth_max_u64(m->hparams.d_model, m->hparams.d_ff), sizes_of_experts(m, p).n_hidden);
     for (uint32_t i = 0; i < m->program->n_op; i++) {
         const hth_op *op = &m->program->ops[i];
         if (op->kind == HTH_OP_PRODUCT) widest = hth_max_u64(widest, op->product.matrix[0]->n_col);
@@ -91,7 +109,7 @@ static uint64_t widest_input(const hth_model *m)
 static void alloc_input(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_input *in)
 {
     const hth_hparams *h = &m->hparams;
-    uint64_t widest = hth_max_u64(widest_input(m), h->rank) * p->n_row;
+    uint64_t widest = hth_max_u64(widest_input(m, p), h->rank) * p->n_row;
     in->q = bump_alloc(c, widest, 1);
     in->d = bump_alloc(c, widest / HTH_ACT_BLOCK, 4);
     in->sum = bump_alloc(c, widest / HTH_ACT_BLOCK, 4);
@@ -135,6 +153,11 @@ static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *
     r->scores = bump_alloc(c, predicts ? n_row * h->d_ff : 0, 4);
     r->active_mask = bump_alloc(c, (h->d_ff + 31) / 32, 4);
     alloc_down(c, m, p, r);
+    expert_sizes experts = sizes_of_experts(m, p);
+    r->expert_halves = bump_alloc(c, 2 * experts.n_hidden * n_row, 4);
+    r->expert_hidden = bump_alloc(c, experts.n_hidden * n_row, 4);
+    r->expert_parts = bump_alloc(c, experts.n_part * n_row, 4);
+    r->wanted = bump_alloc(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->d_model : 0, 4);
     r->logits = bump_alloc(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0, 4);
     alloc_input(c, m, p, &r->input);
 }
@@ -217,8 +240,9 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
                                       &r->scores,      &r->active_mask, &r->logits,     &in->q,
                                       &in->d,          &in->sum,        &in->q_256,     &in->d_256,
                                       &in->sum_256,    &r->acc64,       &r->slots[0],   &r->slots[1],
-                                      &r->step,        &r->grids,       &r->table},
-               23);
+                                      &r->step,        &r->grids,       &r->table,      &r->expert_halves,
+                                      &r->expert_hidden, &r->expert_parts, &r->wanted},
+               27);
     return HEARTH_OK;
 }
 
