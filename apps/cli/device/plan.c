@@ -175,8 +175,8 @@ static hearth_status plan_sizes(plan_state *p, hearth_error *err)
 {
     uint64_t whole = hth_placement_builder_whole_bytes(&p->builder), step = (uint64_t)1 << 20;
     if (whole == UINT64_MAX) whole = (uint64_t)32 << 30;          /* more than its bindings can hold */
-    /* Each layer is rounded up, and so are the head and what is there besides. */
-    whole += (p->model->hparams.n_layer + (uint64_t)2) * HTH_PLAN_UNIT;
+    /* Attention and neurons of each layer are rounded up, and so are the head and what is there besides. */
+    whole += (2 * (uint64_t)p->model->hparams.n_layer + 2) * HTH_PLAN_UNIT;
     while (step * 16 < whole) step *= 2;
     for (bool done = false; !done && p->n_what_if < MAX_IF; p->n_what_if++) {
         hth_plan_machine machine = p->context.machine;
