@@ -138,7 +138,8 @@ typedef void hth_dot_rows_fn(const float *w, size_t n_row, size_t n_col, const f
 typedef void hth_soft_cap_fn(const float *x, float cap, float inverse, size_t n, float *y);
 typedef void hth_to_f16_fn(const float *x, size_t n, uint16_t *h);
 
-/* The output of a neuron: f(gate) * up, or f(up) without a gate (gate NULL). h may be one of them. */
+/* The output of a neuron: f(gate) * up, or f(up) without a gate (gate NULL). h may be one of them.
+ * shaders/select.glsl has the same numbers, model/arch.c the names in this order. */
 typedef enum hth_activation {
     HTH_ACTIVATION_SILU = 0, /* SwiGLU */
     HTH_ACTIVATION_GELU,     /* the tanh form; GeGLU */

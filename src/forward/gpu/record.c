@@ -56,6 +56,7 @@ static void gather(hth_recorder *r, const hth_op *op)
     y->pending = op, y->from = hth_rec_floats(r, op->in[0].value);
 }
 
+/* A kind that op_support.c allows is here, or is FFN (network). */
 static hth_rec_op_fn *const kinds[HTH_N_OP] = {
     [HTH_OP_NORM] = norm,     [HTH_OP_PRODUCT] = product,         [HTH_OP_HEADS] = hth_rec_heads,
     [HTH_OP_ADD] = add,       [HTH_OP_ATTEND] = hth_rec_attend,   [HTH_OP_CAP] = cap,

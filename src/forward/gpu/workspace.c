@@ -1,5 +1,5 @@
-/* Allocates the workspace of a step: one device-local buffer, one that the host fills before a step, one that
- * it reads afterwards. Sizes follow from shapes alone, so they are known before anything is loaded. */
+/* Allocates the KV caches, and the workspace of a step: one device-local buffer, one that the host fills before a step,
+ * one that it reads afterwards. Sizes follow from shapes alone, so they are known before anything is loaded. */
 #include "forward/gpu/gpu_int.h"
 
 #include "base/alloc.h"
