@@ -375,6 +375,22 @@ def whole_files(folder):
     return [] if any(name.endswith("-part") for name in names) else sorted(names)
 
 
+def written_last(folder):
+    """When the one file of a folder was written, once nothing has been written for a second."""
+    seen = []
+
+    def is_quiet():
+        names = whole_files(folder)
+        try:
+            seen.append((names, os.stat(os.path.join(folder, names[0])).st_mtime_ns))
+        except (IndexError, FileNotFoundError):  # it is being written, or was replaced
+            seen.append(None)
+        time.sleep(0.25)
+        return len(seen) >= 5 and seen[-1] is not None and all(s == seen[-1] for s in seen[-5:])
+    until(is_quiet)
+    return seen[-1][1]
+
+
 @case
 def a_server_without_requests_writes_its_cache():
     folder = os.path.join(os.path.dirname(scratch("x", b"")), "kept-idle")
@@ -387,7 +403,7 @@ def a_server_without_requests_writes_its_cache():
         first = whole_files(folder)
         check(s.post("/v1/completions", asked(prompt=ids + ids, max_tokens=1)).status == 200, "no answer")
         until(lambda: len(whole_files(folder)) == 1 and whole_files(folder) != first)  # the longer one in its place
-        before = os.stat(os.path.join(folder, whole_files(folder)[0])).st_mtime_ns
+        before = written_last(folder)
         s.process.kill()
         s.process.wait()
         s.process.returncode = 0  # it was meant
