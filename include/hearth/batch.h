@@ -13,7 +13,8 @@ extern "C" {
 typedef struct hearth_batch hearth_batch;
 
 /* Opens an empty batch of up to n_tok tokens per run, 1 to 65536. n_thread 0: one per physical core.
- * Errors: ARGUMENT: n_tok (also more than gpu.n_batch with gpu.placement "all"), n_thread; MEMORY: also beyond the limit of the model; IO: as of hearth_session_open.
+ * Errors: ARGUMENT: n_tok (also more than gpu.n_batch with gpu.placement "all"), n_thread; MEMORY: also beyond the limit
+ * of the model; IO: as of hearth_session_open.
  * Ownership: *out is the caller's, until hearth_batch_close, and keeps the model.
  * Threads: any. */
 HEARTH_API hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint32_t n_thread,

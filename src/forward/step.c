@@ -161,13 +161,6 @@ void hth_fwd_take_run(hth_step *s, hth_fwd_run *run, hth_fusion *fusion)
     s->run.n = 0;
 }
 
-static bool writes(const hth_op *op, uint32_t value)
-{
-    for (int i = 0; i < HTH_OP_OUT; i++)
-        if (op->out[i].value == value) return true;
-    return false;
-}
-
 static bool reads_rows(const hth_op *op) { return op->kind == HTH_OP_CONV || op->kind == HTH_OP_GATHER; }
 
 /* Whether an operation can be computed for a row when those that wait were computed for that row alone:
@@ -176,8 +169,8 @@ static bool joins(const hth_step *s, const hth_op *op)
 {
     if (s->unfused || domain_of(s, op) != domain_of(s, s->run.first)) return false;
     for (const hth_op *before = s->run.first; before < s->run.first + s->run.n; before++)
-        if ((reads_rows(op) && writes(before, op->in[0].value)) ||
-            (reads_rows(before) && writes(op, before->in[0].value)))
+        if ((reads_rows(op) && hth_op_writes(before, op->in[0].value)) ||
+            (reads_rows(before) && hth_op_writes(op, before->in[0].value)))
             return false;
     return true;
 }

@@ -199,6 +199,19 @@ typedef struct hth_op_cost {
     uint64_t size, multiply_adds;
 } hth_op_cost;
 hth_op_cost hth_op_cost_of(const hth_model *m, const hth_op *op);
+/* Whether an operation has a value among its inputs, or its outputs. */
+static inline bool hth_op_reads(const hth_op *op, uint32_t value)
+{
+    for (int i = 0; i < HTH_OP_IN; i++)
+        if (op->in[i].value == value) return true;
+    return false;
+}
+static inline bool hth_op_writes(const hth_op *op, uint32_t value)
+{
+    for (int i = 0; i < HTH_OP_OUT; i++)
+        if (op->out[i].value == value) return true;
+    return false;
+}
 /* Whether it is a dense network or experts: what may be divided, or read when it is needed. */
 static inline bool hth_op_is_network(const hth_op *op)
 {

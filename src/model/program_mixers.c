@@ -29,7 +29,7 @@ static void attention(hth_builder *b, const hth_layer *l, hth_view n, hth_build_
     bool own = a->kv_layer == b->layer, is_gated = a->q_has_gate || a->gate.n_row > 0,
          is_narrow = a->d_value > 0;
     assert(!(is_gated && is_narrow)); /* no architecture has both */
-    /* What one product computes lies together, as devices need it. */
+    /* The outputs of one product lie together, as devices need them. */
     bool is_joined = own && !a->q_has_gate && !is_narrow;
     hth_view q = hth_build_floats(b, is_joined ? n_q + 2 * n_kv : n_q),
              k = is_joined ? hth_build_behind(q, n_q) : own ? hth_build_floats(b, n_kv) : hth_build_none,

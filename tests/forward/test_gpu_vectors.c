@@ -258,7 +258,7 @@ static void zero_inactive(const uint32_t *consts, const float *score, float thre
     }
 }
 
-/* As hth_fusion.limit says. */
+/* Limits both halves as hth_fusion.limit says. */
 static void limit_halves(float *row, size_t n, bool gated, float limit)
 {
     for (size_t i = 0; i < (gated ? 2 * n : n); i++) {

@@ -268,6 +268,24 @@ TEST(all_products_lie_on_a_device)
     }
 }
 
+TEST(quantised_experts_have_the_bits_of_the_cpu)
+{
+    CLEANUP(golden_close) golden g;
+    if (!golden_open_quant_file(&g, "mixture-Q4_K_M")) return;
+    CLOSED(hearth_model) *cpu = OPENED(hearth_model, g.model, NULL);
+    FREED float *expected = cpu ? logits_by(cpu, &g, HEARTH_KV_F16, 256) : NULL;
+    for (int d = first_device(); expected && d < N_DEVICE; d++) {
+        hearth_gpu_options gpu = options_of(devices[d], &g, HEARTH_KV_F16);
+        gpu.placement = "all";
+        CLOSED(hearth_model) *model = open_on(g.model, &gpu, g.selector);
+        if (!model || !is_whole(model)) continue;
+        CHECK(test_model_info(model).gpu_product_share >= 0.999);
+        engine_check_bit_exact(model);
+        expect_bits(model, &g, HEARTH_KV_F16, 256, expected, devices[d]);
+        expect_bits(model, &g, HEARTH_KV_F16, 1, expected, devices[d]);
+    }
+}
+
 /* A step is no longer than what the device computes at once: the host has all of its tokens in between. */
 TEST(steps_across_devices_are_as_long_as_the_model_was_opened_for)
 {

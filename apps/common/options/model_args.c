@@ -473,13 +473,14 @@ static const char *start_of(const char *text, size_t limit, char out[LINE_COLUMN
 static void describe_place(const hearth_model_info *info, uint32_t n_thread, char out[LINE_COLUMNS + 1])
 {
     const char *many = n_thread == 1 ? "" : "s";
+    bool has_all = info->gpu_n_layer == info->n_layer && info->gpu_head;
     if (!info->gpu)
         snprintf(out, LINE_COLUMNS + 1, "on the CPU (%u thread%s)", n_thread, many);
-    else if (info->gpu_n_layer == info->n_layer && info->gpu_head && info->gpu_product_share >= 1.0)
+    else if (has_all && info->gpu_product_share >= 1.0)
         snprintf(out, LINE_COLUMNS + 1, "on %s", info->gpu);
     else
         snprintf(out, LINE_COLUMNS + 1, "%u of %u layers %son %s", info->gpu_n_layer, info->n_layer,
-                 info->gpu_neuron_share < 1.0 || (info->gpu_n_layer == info->n_layer && info->gpu_head) ? "in part " : "",
+                 has_all || info->gpu_neuron_share < 1.0 ? "in part " : "",
                  info->gpu);
 }
 

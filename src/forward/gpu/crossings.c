@@ -11,20 +11,13 @@ uint32_t hth_gpu_end_op(const hth_model *m, const hth_offload_params *params)
     return params->head ? m->program->output_norm - 1 : m->program->first_of_layer[params->end_layer];
 }
 
-static bool is_in(const hth_view *views, int n, uint32_t value)
-{
-    for (int i = 0; i < n; i++)
-        if (views[i].value == value) return true;
-    return false;
-}
-
 static bool uses(const hth_op *op, uint32_t value)
 {
-    return is_in(op->in, HTH_OP_IN, value) || is_in(op->out, HTH_OP_OUT, value);
+    return hth_op_reads(op, value) || hth_op_writes(op, value);
 }
 static bool reads(const hth_op *op, uint32_t value)
 {
-    return is_in(op->in, HTH_OP_IN, value) || (op->adds && op->out[0].value == value);
+    return hth_op_reads(op, value) || (op->adds && op->out[0].value == value);
 }
 
 /* Whether a product writes some elements of a value alone: then the others must be there. */
@@ -66,7 +59,7 @@ static bool step_reads(const finder *f, uint32_t value)
 static bool writes_any(const finder *f, const hth_gpu_host_run *run, uint32_t value)
 {
     for (uint32_t i = run->first; i < run->end; i++)
-        if (is_in(f->p->ops[i].out, HTH_OP_OUT, value)) return true;
+        if (hth_op_writes(&f->p->ops[i], value)) return true;
     return false;
 }
 

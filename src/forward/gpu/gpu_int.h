@@ -135,7 +135,8 @@ typedef struct hth_gpu_host_op {
 } hth_gpu_host_op;
 
 /* A segment is one command list; a step's segments run in order. Each split layer ends a segment where its message
- * to the host is complete, and where it needs the host's sums; so does each run of the host's operations. Segments also end where their work would exceed a
+ * to the host is complete, and where it needs the host's sums; so does each run of the host's operations. Segments also
+ * end where their work would exceed a
  * submission (submit_budget.c). */
 typedef struct hth_gpu_segment {
     hth_cmdlist *cmdlist;

@@ -1,4 +1,4 @@
-/* What the shaders lack for an operation of the program. */
+/* Says why no shader computes an operation of the program. */
 #include "forward/gpu/cache.h"
 #include "forward/gpu/gpu_int.h"
 
@@ -47,13 +47,6 @@ static bool is_rows_of(const hth_program *p, hth_view v, size_t n)
     return v.at == 0 && p->values[v.value].width == n;
 }
 
-static bool reads(const hth_op *op, uint32_t value)
-{
-    for (int i = 0; i < HTH_OP_IN; i++)
-        if (op->in[i].value == value) return true;
-    return false;
-}
-
 static const char *add_lacks(const hth_program *p, const hth_op *op)
 {
     return is_rows_of(p, op->in[0], op->vector.n) && is_rows_of(p, op->in[1], op->vector.n)
@@ -65,7 +58,7 @@ static const char *add_lacks(const hth_program *p, const hth_op *op)
 static bool is_added_next(const hth_program *p, const hth_op *op)
 {
     const hth_op *next = op + 1;
-    while (next < p->ops + p->n_op && !reads(next, op->out[0].value)) next++;
+    while (next < p->ops + p->n_op && !hth_op_reads(next, op->out[0].value)) next++;
     return next < p->ops + p->n_op && next->kind == HTH_OP_ADD && next->in[1].value == op->out[0].value &&
            next->in[0].value != op->out[0].value && !add_lacks(p, next);
 }
@@ -93,7 +86,7 @@ static bool shares_cache(const hth_model *m, uint32_t i_layer)
     return false;
 }
 
-/* Of both operations of attention: they use one cache. */
+/* HEADS and ATTEND of a layer use one cache, so that devices have both or neither. */
 static const char *attention_lacks(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
     const hth_hparams *h = &m->hparams;
@@ -131,7 +124,7 @@ bool hth_gpu_attends(const hth_model *m, const hth_offload_params *params, uint3
     return false;
 }
 
-/* Of a layer's experts, all of them: their outputs are parts of one sum. */
+/* The outputs of a layer's experts are parts of one sum, so that devices have all of its operations or none. */
 static const char *experts_lack(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
     const hth_program *p = m->program;

@@ -20,7 +20,7 @@ static void norm(hth_recorder *r, const hth_op *op)
 
 static void product(hth_recorder *r, const hth_op *op)
 {
-    const hth_gpu_op *weights = &r->g->ops[op - r->g->model->program->ops];
+    const hth_gpu_op *weights = hth_rec_weights(r, op);
     for (uint32_t i = 0; i < weights->n_fused; i++) {
         const hth_gpu_fused_matrix *group = &weights->fused[i];
         hth_gpu_input in = hth_rec_input(r, op->in[0].value, group, false);
@@ -64,13 +64,6 @@ static hth_rec_op_fn *const kinds[HTH_N_OP] = {
 
 /* ---- values that are written --------------------------------------------------------------------------- */
 
-static bool is_in(const hth_view *views, int n, uint32_t value)
-{
-    for (int i = 0; i < n; i++)
-        if (views[i].value == value) return true;
-    return false;
-}
-
 static bool overlap(hth_buffer_range a, hth_buffer_range b)
 {
     return a.buffer == b.buffer && a.offset < b.offset + b.size && b.offset < a.offset + a.size;
@@ -101,14 +94,14 @@ static bool overwrites(const hth_recorder *r, const hth_op *op, uint32_t value)
 static bool is_read_behind(const hth_program *p, const hth_op *op, uint32_t value)
 {
     while (++op < p->ops + p->n_op) {
-        if (is_in(op->in, HTH_OP_IN, value)) return true;
-        if (is_in(op->out, HTH_OP_OUT, value)) return false;
+        if (hth_op_reads(op, value)) return true;
+        if (hth_op_writes(op, value)) return false;
     }
     return false;
 }
 
 /* Computes what is pending, and read behind this operation, before it overwrites what that is computed of. */
-static void before_write(hth_recorder *r, const hth_op *op)
+static void keep_pending(hth_recorder *r, const hth_op *op)
 {
     for (uint32_t i = 0; i < r->g->model->program->n_value; i++) {
         if (!overwrites(r, op, i) || !is_read_behind(r->g->model->program, op, i)) continue;
@@ -117,10 +110,10 @@ static void before_write(hth_recorder *r, const hth_op *op)
     }
 }
 
-static void after_write(hth_recorder *r, const hth_op *op)
+static void forget_overwritten(hth_recorder *r, const hth_op *op)
 {
     for (uint32_t i = 0; i < r->g->model->program->n_value; i++) {
-        bool is_written = is_in(op->out, HTH_OP_OUT, i);
+        bool is_written = hth_op_writes(op, i);
         if (overwrites(r, op, i)) r->values[i].pending = NULL;
         if (is_written && r->values[i].pending != op) r->values[i].pending = NULL;
         if (is_written && r->in_forms == i) r->in_forms = HTH_NO_VALUE;
@@ -152,9 +145,9 @@ static uint32_t network(hth_recorder *r, const hth_op *op, const hth_op *end)
         if (adds(next, end, x) && next->in[1].value == y)
             to.y = r->values[x].at, to.accumulate = true, next++;
     } else next = op + 1;
-    for (const hth_op *done = op; done < next; done++) before_write(r, done);
+    for (const hth_op *done = op; done < next; done++) keep_pending(r, done);
     hth_rec_ffn(r, op, &to);
-    for (const hth_op *done = op; done < next; done++) after_write(r, done);
+    for (const hth_op *done = op; done < next; done++) forget_overwritten(r, done);
     return (uint32_t)(next - op);
 }
 
@@ -187,7 +180,7 @@ static void host_run(hth_recorder *r, uint32_t i_run)
     const hth_gpu_workspace *ws = &r->g->workspace;
     const hth_gpu_host_run *run = &r->g->crossings.runs[i_run];
     const hth_op *ops = r->g->model->program->ops;
-    for (uint32_t i = run->first; i < run->end; i++) before_write(r, &ops[i]);
+    for (uint32_t i = run->first; i < run->end; i++) keep_pending(r, &ops[i]);
     for (uint32_t i = 0; i < run->n_to_host; i++) hth_rec_floats(r, run->to_host[i]);
     for (uint32_t i = 0; i < run->n_to_host && r->st == HEARTH_OK; i++)
         hth_cmdlist_copy(r->cmdlist, rows_of(r, ws->values, run->to_host[i]),
@@ -197,7 +190,7 @@ static void host_run(hth_recorder *r, uint32_t i_run)
         hth_rec_host_op(r, HTH_HOST_OP_RUN, i_run, r->n_d2h);
         hth_rec_split(r);
     }
-    for (uint32_t i = run->first; i < run->end; i++) after_write(r, &ops[i]);
+    for (uint32_t i = run->first; i < run->end; i++) forget_overwritten(r, &ops[i]);
     for (uint32_t i = 0; i < run->n_to_device && r->st == HEARTH_OK; i++) {
         hth_buffer_range to = rows_of(r, ws->values, run->to_device[i]);
         hth_cmdlist_copy(r->cmdlist, rows_of(r, ws->values_from_host, run->to_device[i]), to);
@@ -215,9 +208,9 @@ static void device_ops(hth_recorder *r, uint32_t first, uint32_t end)
             i += network(r, &ops[i], ops + end);
             continue;
         }
-        before_write(r, &ops[i]);
+        keep_pending(r, &ops[i]);
         kinds[ops[i].kind](r, &ops[i]);
-        after_write(r, &ops[i++]);
+        forget_overwritten(r, &ops[i++]);
     }
 }
 

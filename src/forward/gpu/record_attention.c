@@ -34,14 +34,14 @@ void hth_rec_heads(hth_recorder *r, const hth_op *op)
     hth_rec_barrier(r);
 }
 
-/* Of one token in a sequence of n positions. */
+/* Returns the work of one token in a sequence of n positions. */
 static uint64_t work_of_attention(const hth_gpu *g, const hth_layer *l, uint64_t n)
 {
     if (l->attn.window > 0 && l->attn.window < n) n = l->attn.window;
     return 2 * n * l->attn.n_head * g->model->hparams.d_head * HTH_DOT_SCALAR;
 }
 
-/* The same, at the maximum number of positions. */
+/* Returns the same at the maximum number of positions. */
 static uint64_t attend_work(const hth_recorder *r, const hth_layer *l)
 {
     return work_of_attention(r->g, l, r->n_position);

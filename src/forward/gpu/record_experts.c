@@ -14,9 +14,8 @@ typedef struct network {
 
 static network network_of(const hth_recorder *r, const hth_op *op)
 {
-    const hth_program *p = r->g->model->program;
     const hth_experts *e = &r->g->model->layers[op->layer].experts;
-    network net = {.op = op, .weights = &r->g->ops[op - p->ops]};
+    network net = {.op = op, .weights = hth_rec_weights(r, op)};
     if (op->experts.shared) {
         net.d_ff = e->shared.d_ff, net.n_used = net.step = 1, net.first_part = e->router.n_used;
         net.is_gated = e->shared.gate.n_row > 0, net.limit = e->shared_limit;

@@ -47,6 +47,12 @@ static inline hth_buffer_range hth_rec_first_rows(hth_buffer_range s, uint64_t n
     return (hth_buffer_range){s.buffer, s.offset, n_row * width * sizeof(float)};
 }
 
+/* The weights of an operation of the program. */
+static inline const hth_gpu_op *hth_rec_weights(const hth_recorder *r, const hth_op *op)
+{
+    return &r->g->ops[op - r->g->model->program->ops];
+}
+
 /* ---- segments ---------------------------------------------------------------------------------------- */
 
 void hth_rec_begin(hth_recorder *r);

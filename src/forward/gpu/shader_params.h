@@ -155,8 +155,8 @@ typedef struct hth_push_mul_mat_vec_f_sparse {
     hth_push_sparse sparse;
 } hth_push_mul_mat_vec_f_sparse;
 
-/* As mul_mat_vec_q and mul_mat_vec_f, for slices of slice_rows rows of the weights, of which n_used were chosen for each
- * token: row i of a pair is row row_first + i of slice expert * slice_step + slice_first. pairs[t][2][n_used]: experts,
+/* These multiply as mul_mat_vec_q and mul_mat_vec_f do, by slices of slice_rows rows of the weights, of which n_used were
+ * chosen for each token: row i of a pair is row row_first + i of slice expert * slice_step + slice_first. pairs[t][2][n_used]: experts,
  * then weights (floats). x: [t], x_by_pair: [t][n_used] rows. y[t][y_first + y_pair * number of the pair + i] = that row . x (+
  * bias[expert * slice_rows + row_first + i]), weighs: times the weight. COLS and ROWS are 1.
  * Bindings: as above, then pairs. Grid: {tokens * n_used, ceil(n_row / hth_rows_per_workgroup)}. */
