@@ -238,7 +238,7 @@ hearth_status hth_session_put(const hearth_session *s, const hth_session_sink *s
     if (st == HEARTH_OK && s->has_logits)
         st = put(&o, hearth_session_logits(s), head.n_vocab * sizeof *s->logits);
     for (int k = 0; st == HEARTH_OK && head.flags & HAS_CACHE && k < HTH_N_STATE; k++)
-        st = put(&o, s->seq.states[k].now, s->seq.states[k].size);
+        if (s->seq.states[k].now) st = put(&o, s->seq.states[k].now->data, s->seq.states[k].size);
     if (st == HEARTH_OK && head.flags & HAS_CACHE) st = put_pages(&o, s, &head);
     if (st == HEARTH_OK) st = flush(&o);
     if (st == HEARTH_OK) st = sink->write(sink->user, &o.hash, sizeof o.hash, err);
@@ -369,7 +369,8 @@ static hearth_status load(input *in, hearth_session *s, const session_head *h)
     if (st != HEARTH_OK || !(h->flags & HAS_CACHE)) return st;
     if ((st = hth_session_check_pages(s, h->n_tok, in->err)) != HEARTH_OK) return st;
     hth_sequence_overwrite(&s->seq, h->n_tok, h->first[HTH_KV_WINDOW]);
-    for (int k = 0; st == HEARTH_OK && k < HTH_N_STATE; k++) st = get(in, s->seq.states[k].now, s->seq.states[k].size);
+    for (int k = 0; st == HEARTH_OK && k < HTH_N_STATE; k++)
+        if (s->seq.states[k].now) st = get(in, s->seq.states[k].now->data, s->seq.states[k].size);
     hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_EXPLICIT);
     for (int c = 0; c < HTH_N_KV_CLASS; c++)
         for (uint32_t i = h->first[c]; st == HEARTH_OK && i < h->end[c]; i++) {

@@ -34,7 +34,7 @@ struct hth_kv_pool {
     pthread_mutex_t copy_lock; /* hth_kv_pool_begin_copies; taken before `lock` */
     pthread_mutex_t lock; /* guards the members below, and n_ref of all pages */
     uint32_t limit;       /* pages of each class that the device has; 0: no device */
-    page_class classes[HTH_N_KV_CLASS];
+    page_class classes[HTH_N_PAGE_CLASS];
 };
 
 /* ---- sizes ------------------------------------------------------------------------------------------------- */
@@ -165,6 +165,7 @@ hearth_status hth_kv_pool_open(const hth_model *model, hearth_kv_type type, hth_
             states[k] += state_size_of(&model->layers[i], (hth_state_kind)k);
         }
     }
+    for (int k = 0; k < HTH_N_STATE; k++) p->classes[HTH_KV_STATES + k].page_size = states[k];
     pthread_mutex_init(&p->lock, NULL);
     pthread_mutex_init(&p->copy_lock, NULL);
     *out = p;
@@ -181,7 +182,7 @@ static void free_slab(hth_kv_slab *s)
 void hth_kv_pool_close(hth_kv_pool *p)
 {
     if (!p) return;
-    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+    for (int c = 0; c < HTH_N_PAGE_CLASS; c++) {
         assert(p->classes[c].n_used == 0);
         for (hth_kv_slab *s = p->classes[c].slabs, *next; s; s = next) {
             next = s->next;
@@ -225,7 +226,7 @@ static hth_kv_slab *alloc_slab(size_t page_size, uint32_t n_page)
         return NULL;
     }
     for (uint32_t i = n_page; i-- > 0;) {
-        s->pages[i] = (hth_kv_page){.data = s->memory + i * page_size, .slab = s, .next = s->free};
+        s->pages[i] = (hth_kv_page){.data = s->memory + i * page_size, .is_zero = true, .slab = s, .next = s->free};
         s->free = &s->pages[i];
     }
     return s;
@@ -276,7 +277,7 @@ void hth_kv_pool_set_limit(hth_kv_pool *p, uint32_t n_page)
 {
     pthread_mutex_lock(&p->lock);
     p->limit = n_page;
-    for (int i = 0; n_page == 0 && i < HTH_N_KV_CLASS; i++) p->classes[i].n_copy = 0;
+    for (int i = 0; n_page == 0 && i < HTH_N_PAGE_CLASS; i++) p->classes[i].n_copy = 0;
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -288,15 +289,15 @@ uint32_t hth_kv_pool_limit(hth_kv_pool *p)
     return n_page;
 }
 
-hth_kv_reserved hth_kv_pool_reserve(hth_kv_pool *p, const uint32_t n_page[HTH_N_KV_CLASS])
+hth_kv_reserved hth_kv_pool_reserve(hth_kv_pool *p, const uint32_t n_page[HTH_N_PAGE_CLASS])
 {
     hth_kv_reserved result = HTH_KV_RESERVED;
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < HTH_N_KV_CLASS; i++)
         if (p->limit > 0 && (uint64_t)p->classes[i].n_reserved + n_page[i] > p->limit) result = HTH_KV_OVER_LIMIT;
-    for (int i = 0; result == HTH_KV_RESERVED && i < HTH_N_KV_CLASS; i++)
+    for (int i = 0; result == HTH_KV_RESERVED && i < HTH_N_PAGE_CLASS; i++)
         if (!grow(&p->classes[i], (uint64_t)p->classes[i].n_reserved + n_page[i])) result = HTH_KV_OUT_OF_MEMORY;
-    for (int i = 0; i < HTH_N_KV_CLASS; i++) {
+    for (int i = 0; i < HTH_N_PAGE_CLASS; i++) {
         if (result == HTH_KV_RESERVED) p->classes[i].n_reserved += n_page[i];
         else trim(&p->classes[i]);
     }
@@ -304,10 +305,10 @@ hth_kv_reserved hth_kv_pool_reserve(hth_kv_pool *p, const uint32_t n_page[HTH_N_
     return result;
 }
 
-void hth_kv_pool_unreserve(hth_kv_pool *p, const uint32_t n_page[HTH_N_KV_CLASS])
+void hth_kv_pool_unreserve(hth_kv_pool *p, const uint32_t n_page[HTH_N_PAGE_CLASS])
 {
     pthread_mutex_lock(&p->lock);
-    for (int i = 0; i < HTH_N_KV_CLASS; i++) {
+    for (int i = 0; i < HTH_N_PAGE_CLASS; i++) {
         p->classes[i].n_reserved -= n_page[i];
         trim(&p->classes[i]);
     }

@@ -1,6 +1,6 @@
-/* The memory of KV caches: pages of HTH_KV_PAGE entries, which all sequences of a model with one type of cache share.
- * An entry is a position, or a block of positions (hth_compressed). sequence.c takes pages and gives them back;
- * and computes addresses inside them.
+/* The memory of sequences, in pages that all sequences of a model with one type of cache share. A page holds
+ * HTH_KV_PAGE entries of a KV cache, or a copy of the states of recurrent layers. An entry is a position, or a block of
+ * positions (hth_compressed). sequence.c takes pages and gives them back, and computes addresses inside them.
  *
  * Layers with a window have pages of their own, so that these can be freed behind the window, and so have blocks. A
  * page holds, for each layer of its class, the keys of all KV heads, then their values, each head's two groups
@@ -23,7 +23,9 @@ typedef enum hth_kv_class {
     HTH_KV_WINDOW,
     HTH_N_KV_POSITION_CLASS,                  /* of positions, which devices have too */
     HTH_KV_BLOCKS = HTH_N_KV_POSITION_CLASS, /* of blocks of hth_hparams.compressed.n_tok[0], [1], ... positions */
-    HTH_N_KV_CLASS = HTH_KV_BLOCKS + HTH_N_BLOCK_SIZE
+    HTH_N_KV_CLASS = HTH_KV_BLOCKS + HTH_N_BLOCK_SIZE,
+    HTH_KV_STATES = HTH_N_KV_CLASS, /* and on: a page is the states (hth_state_kind) of all layers of a sequence */
+    HTH_N_PAGE_CLASS = HTH_KV_STATES + HTH_N_STATE
 } hth_kv_class;
 
 typedef struct hth_kv_pool hth_kv_pool;
@@ -36,6 +38,7 @@ typedef struct hth_kv_page {
     hth_kv_budget *budget; /* that counts it; NULL: its sequence reserved it */
     uint32_t n_ref; /* sequences that hold it; 0: free */
     uint32_t index; /* while it is held: unique in its class, less than the largest number of reserved pages */
+    bool is_zero;   /* of states: nothing has been written to it */
     hth_kv_slab *slab;
     struct hth_kv_page *next; /* in the slab's list of free pages */
 } hth_kv_page;
@@ -77,7 +80,8 @@ bool hth_kv_page_sizes(const hth_model *model, hearth_kv_type type, size_t sizes
 bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size);
 static inline uint32_t hth_kv_n_page(uint32_t n_pos) { return n_pos / HTH_KV_PAGE + (n_pos % HTH_KV_PAGE > 0); }
 
-/* A device has n_page pages of each class, so that more cannot be reserved. 0: no device; copies that wait are dropped. */
+/* A device has n_page pages of keys and values of each class, so that more cannot be reserved. 0: no device; copies that
+ * wait are dropped. */
 void hth_kv_pool_set_limit(hth_kv_pool *pool, uint32_t n_page);
 uint32_t hth_kv_pool_limit(hth_kv_pool *pool); /* 0: no device */
 /* Adds capacity for n_page more pages of each class. */
@@ -86,14 +90,14 @@ typedef enum hth_kv_reserved {
     HTH_KV_OUT_OF_MEMORY, /* nothing was reserved, as with the next one */
     HTH_KV_OVER_LIMIT,    /* a device has fewer pages */
 } hth_kv_reserved;
-hth_kv_reserved hth_kv_pool_reserve(hth_kv_pool *pool, const uint32_t n_page[HTH_N_KV_CLASS]);
+hth_kv_reserved hth_kv_pool_reserve(hth_kv_pool *pool, const uint32_t n_page[HTH_N_PAGE_CLASS]);
 /* Frees memory that no remaining reservation needs. */
-void hth_kv_pool_unreserve(hth_kv_pool *pool, const uint32_t n_page[HTH_N_KV_CLASS]);
+void hth_kv_pool_unreserve(hth_kv_pool *pool, const uint32_t n_page[HTH_N_PAGE_CLASS]);
 
 /* Pages that are reserved for several sequences together. One that several of them hold counts once. */
 struct hth_kv_budget {
     hth_kv_pool *pool;
-    uint32_t n_page[HTH_N_KV_CLASS], n_used[HTH_N_KV_CLASS]; /* n_used: under the pool's lock */
+    uint32_t n_page[HTH_N_PAGE_CLASS], n_used[HTH_N_PAGE_CLASS]; /* n_used: under the pool's lock; none of states */
 };
 /* For n_position positions; all sequences of the budget must be closed before it is. */
 hth_kv_reserved hth_kv_budget_open(hth_kv_budget *budget, hth_kv_pool *pool, uint32_t n_position);

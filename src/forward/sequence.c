@@ -41,23 +41,6 @@ size_t hth_sequence_state_size(const hth_model *m)
     return hth_kv_state_size(m, HTH_STATE_STEP) + hth_kv_state_size(m, HTH_STATE_CHUNK);
 }
 
-static bool open_states(hth_sequence *s)
-{
-    size_t all, at = 0;
-    s->state_size = hth_sequence_state_size(model_of(s));
-    if (s->state_size == 0) return true;
-    if (!hth_mul_size(s->state_size, HTH_N_STATE_COPY, &all)) return false;
-    s->memory = hth_pages_alloc(all);
-    if (!s->memory) return false;
-    for (int k = 0; k < HTH_N_STATE; at += s->states[k].size, k++) {
-        s->states[k].size = hth_kv_state_size(model_of(s), (hth_state_kind)k);
-        s->states[k].now = s->memory + at, s->states[k].next = s->memory + s->state_size + at;
-    }
-    for (int i = 0; i < HTH_N_CHECKPOINT; i++)
-        s->checkpoints[i].state = s->memory + (2 + (size_t)i) * s->state_size;
-    return true;
-}
-
 /* Pages that a sequence holds of a class. */
 static uint32_t count_held(const hth_model *model, const hth_sequence_options *options, hth_kv_class class)
 {
@@ -105,16 +88,55 @@ static void hold(hth_page_table *t, uint32_t i, hth_kv_page *page)
     t->data[i] = page ? page->data : NULL;
 }
 
+static hth_kv_class class_of(int kind) { return (hth_kv_class)(HTH_KV_STATES + kind); }
+
+static void share(hth_sequence *s, int kind, hth_kv_page *page, hth_kv_page **to)
+{
+    if (*to) hth_kv_page_drop(s->pool, class_of(kind), *to);
+    hth_kv_page_share(s->pool, page);
+    *to = page;
+}
+
+/* Makes a page of states one that may be written: no other sequence or checkpoint holds it. */
+static void own_state(hth_sequence *s, int kind, hth_kv_page **page, bool copies)
+{
+    *page = copies ? hth_kv_page_copy_shared(s->pool, class_of(kind), *page)
+                   : hth_kv_page_replace_shared(s->pool, class_of(kind), *page);
+    (*page)->is_zero = false;
+}
+
+/* Makes `now` zero. */
+static void clear_state(hth_sequence *s, int kind)
+{
+    hth_kv_page *now = hth_kv_page_replace_shared(s->pool, class_of(kind), s->states[kind].now);
+    if (!now->is_zero) memset(now->data, 0, s->states[kind].size);
+    now->is_zero = true;
+    s->states[kind].now = now;
+}
+
+/* Takes the pages of the states, or shares those of `from`. */
+static void open_states(hth_sequence *s, const hth_sequence *from)
+{
+    for (int k = 0; k < HTH_N_STATE; k++) {
+        s->states[k].size = hth_kv_pool_page_size(s->pool, class_of(k));
+        s->state_size += s->states[k].size;
+        if (s->states[k].size == 0) continue;
+        s->states[k].now = hth_kv_page_take(s->pool, class_of(k), NULL);
+        s->states[k].next = hth_kv_page_take(s->pool, class_of(k), NULL);
+        if (!from) clear_state(s, k);
+    }
+}
+
 /* from: the sequence whose pages up to n_tok are shared; NULL: none. */
 static hearth_status open_sequence(hth_sequence *s, hth_kv_pool *pool, const hth_sequence_options *options,
                                    const hth_sequence *from, hearth_error *err)
 {
     *s = (hth_sequence){.pool = pool, .options = *options, .n_page = hth_kv_n_page(options->n_ctx)};
-    uint32_t n_held[HTH_N_KV_CLASS];
+    uint32_t n_held[HTH_N_PAGE_CLASS];
     bool ok = true;
-    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+    for (int c = 0; c < HTH_N_PAGE_CLASS; c++) {
         bool used = hth_kv_pool_page_size(pool, (hth_kv_class)c) > 0;
-        n_held[c] = used ? count_held(model_of(s), options, (hth_kv_class)c) : 0;
+        n_held[c] = !used ? 0 : c < HTH_KV_STATES ? count_held(model_of(s), options, (hth_kv_class)c) : HTH_N_STATE_COPY;
     }
     hth_kv_reserved reserved = hth_kv_pool_reserve(pool, n_held);
     if (reserved != HTH_KV_RESERVED) {
@@ -128,7 +150,8 @@ static hearth_status open_sequence(hth_sequence *s, hth_kv_pool *pool, const hth
         s->tables[c].data = hth_alloc(s->n_page, sizeof *s->tables[c].data);
         ok = ok && s->tables[c].pages && s->tables[c].data;
     }
-    if (!open_states(s) || !ok) {
+    open_states(s, from);
+    if (!ok) {
         hearth_status st = hth_fail_memory(err, s->n_page * sizeof(void *), "the pages of a sequence");
         hth_sequence_close(s);
         return st;
@@ -154,10 +177,26 @@ hearth_status hth_sequence_open(hth_sequence *s, hth_kv_pool *pool, const hth_se
     return open_sequence(s, pool, options, NULL, err);
 }
 
+static void drop_checkpoint(hth_sequence *s, hth_checkpoint *c)
+{
+    c->valid = false;
+    for (int k = 0; k < HTH_N_STATE; k++) {
+        if (c->pages[k]) hth_kv_page_drop(s->pool, class_of(k), c->pages[k]);
+        c->pages[k] = NULL;
+    }
+}
+
 void hth_sequence_close(hth_sequence *s)
 {
-    uint32_t n_held[HTH_N_KV_CLASS];
+    uint32_t n_held[HTH_N_PAGE_CLASS];
     if (!s->pool) return;
+    for (int k = 0; k < HTH_N_STATE; k++) {
+        bool used = s->states[k].size > 0;
+        n_held[class_of(k)] = used ? HTH_N_STATE_COPY : 0;
+        if (used) hth_kv_page_drop(s->pool, class_of(k), s->states[k].now);
+        if (used) hth_kv_page_drop(s->pool, class_of(k), s->states[k].next);
+    }
+    for (int i = 0; i < HTH_N_CHECKPOINT; i++) drop_checkpoint(s, &s->checkpoints[i]);
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         hth_page_table *t = &s->tables[c];
         n_held[c] = t->n_held;
@@ -166,8 +205,8 @@ void hth_sequence_close(hth_sequence *s)
         hth_free(t->pages);
         hth_free(t->data);
     }
-    if (!s->options.budget) hth_kv_pool_unreserve(s->pool, n_held);
-    hth_pages_free(s->memory, HTH_N_STATE_COPY * s->state_size);
+    for (int c = 0; s->options.budget && c < HTH_N_KV_CLASS; c++) n_held[c] = 0;
+    hth_kv_pool_unreserve(s->pool, n_held);
     *s = (hth_sequence){0};
 }
 
@@ -177,16 +216,17 @@ hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, heart
     if (st != HEARTH_OK) return st;
     s->n_tok = from->n_tok;
     s->first_window = from->first_window;
-    if (s->state_size == 0) return HEARTH_OK;
-    for (int k = 0; k < HTH_N_STATE; k++) memcpy(s->states[k].now, from->states[k].now, s->states[k].size);
     s->ahead = from->ahead;
-    if (s->ahead.n > 0)
-        memcpy(s->states[HTH_STATE_CHUNK].next, from->states[HTH_STATE_CHUNK].next,
-               s->states[HTH_STATE_CHUNK].size);
+    for (int k = 0; k < HTH_N_STATE; k++) {
+        if (s->states[k].size == 0) continue;
+        share(s, k, from->states[k].now, &s->states[k].now);
+        share(s, k, from->states[k].next, &s->states[k].next); /* that of a chunk is used if a draft has ended it */
+    }
     for (int i = 0; i < HTH_N_CHECKPOINT; i++) {
         const hth_checkpoint *c = &from->checkpoints[i];
         s->checkpoints[i].n_tok = c->n_tok, s->checkpoints[i].valid = c->valid;
-        if (c->valid) memcpy(s->checkpoints[i].state, c->state, s->state_size);
+        for (int k = 0; k < HTH_N_STATE; k++)
+            if (c->pages[k]) share(s, k, c->pages[k], &s->checkpoints[i].pages[k]);
     }
     return HEARTH_OK;
 }
@@ -231,6 +271,16 @@ void hth_sequence_count_missing(const hth_sequence *s, uint32_t n_new, uint32_t 
     }
 }
 
+/* A step writes `next`, and adds tokens to a chunk in place. */
+static void prepare_states(hth_sequence *s)
+{
+    for (int k = 0; k < HTH_N_STATE; k++) {
+        if (s->states[k].size == 0) continue;
+        own_state(s, k, &s->states[k].next, false);
+        if (k == HTH_STATE_CHUNK) own_state(s, k, &s->states[k].now, true);
+    }
+}
+
 void hth_sequence_prepare(hth_sequence *s, uint32_t n_new)
 {
     assert(n_new > 0 && n_new <= s->options.n_ctx - s->n_tok && n_new <= hth_sequence_max_step(s));
@@ -245,6 +295,7 @@ void hth_sequence_prepare(hth_sequence *s, uint32_t n_new)
             hold(t, first, hth_kv_page_copy_shared(s->pool, (hth_kv_class)c, t->pages[first]));
         replace_shared(s, (hth_kv_class)c, hth_kv_n_page(n_old), end);
     }
+    prepare_states(s);
 }
 
 /* Reuses the pages before `first` for positions behind the last page, as far as the context goes; drops them if there is
@@ -277,8 +328,8 @@ void hth_sequence_checkpoint(hth_sequence *s, hth_checkpoint_kind kind)
         if (!of_kind[i].valid || (c->valid && of_kind[i].n_tok < c->n_tok)) c = &of_kind[i];
     }
     c->n_tok = s->n_tok, c->valid = true;
-    for (size_t k = 0, at = 0; k < HTH_N_STATE; at += s->states[k].size, k++)
-        memcpy(c->state + at, s->states[k].now, s->states[k].size);
+    for (int k = 0; k < HTH_N_STATE; k++)
+        if (s->states[k].now) share(s, k, s->states[k].now, &c->pages[k]);
 }
 
 /* Pages that no later token sees are reused. */
@@ -290,7 +341,7 @@ static void release_window(hth_sequence *s)
 
 static void swap_state(hth_sequence *s, hth_state_kind kind)
 {
-    uint8_t *written = s->states[kind].next;
+    hth_kv_page *written = s->states[kind].next;
     s->states[kind].next = s->states[kind].now, s->states[kind].now = written;
 }
 
@@ -345,12 +396,15 @@ static void move_to_front(hth_page_table *t)
 static void return_to_draft(hth_sequence *s, uint32_t n)
 {
     uint32_t i = n - (s->n_tok - s->ahead.n), end = s->n_tok;
-    memcpy(s->states[HTH_STATE_STEP].now, s->ahead.states + i * s->states[HTH_STATE_STEP].size,
-           s->states[HTH_STATE_STEP].size);
+    size_t size = s->states[HTH_STATE_STEP].size;
+    hth_kv_page **step = &s->states[HTH_STATE_STEP].now, **chunk = &s->states[HTH_STATE_CHUNK].now;
+    if (*step) own_state(s, HTH_STATE_STEP, step, false), memcpy((*step)->data, s->ahead.states + i * size, size);
+    if (!*chunk) return;
     if (n / HTH_CHUNK != end / HTH_CHUNK) {
         swap_state(s, HTH_STATE_CHUNK);
         end = (n / HTH_CHUNK + 1) * HTH_CHUNK;
     }
+    own_state(s, HTH_STATE_CHUNK, chunk, true);
     hth_sequence_clear_chunk(s, n, end - n);
 }
 
@@ -358,16 +412,17 @@ static void return_to_draft(hth_sequence *s, uint32_t n)
 static void return_states(hth_sequence *s, uint32_t n, bool in_draft)
 {
     bool lacks_regular = false;
-    for (int k = 0; n == 0 && k < HTH_N_STATE; k++) memset(s->states[k].now, 0, s->states[k].size);
+    for (int k = 0; n == 0 && k < HTH_N_STATE; k++)
+        if (s->states[k].now) clear_state(s, k);
     for (int i = 0; i < HTH_N_CHECKPOINT; i++) {
         hth_checkpoint *c = &s->checkpoints[i];
         bool is_it = c->valid && c->n_tok == n && n > 0 && !in_draft;
-        for (size_t k = 0, at = 0; is_it && k < HTH_N_STATE; at += s->states[k].size, k++)
-            memcpy(s->states[k].now, c->state + at, s->states[k].size);
+        for (int k = 0; is_it && k < HTH_N_STATE; k++)
+            if (c->pages[k]) share(s, k, c->pages[k], &s->states[k].now);
         if (c->n_tok <= n) continue;
         bool is_regular = i / HTH_KEPT == HTH_CHECKPOINT_REGULAR;
         lacks_regular |= c->valid && is_regular && c->n_tok / HTH_CHECKPOINT_STEP == n / HTH_CHECKPOINT_STEP;
-        c->valid = false;
+        drop_checkpoint(s, c);
     }
     if (in_draft && lacks_regular) hth_sequence_checkpoint(s, HTH_CHECKPOINT_REGULAR);
 }
@@ -411,6 +466,8 @@ void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_wind
 {
     hth_sequence_truncate(s, 0);
     s->n_tok = n_tok;
+    for (int k = 0; k < HTH_N_STATE; k++)
+        if (s->states[k].now) own_state(s, k, &s->states[k].now, false); /* the caller writes it */
     release_window(s);
     if (s->first_window < first_window) s->first_window = first_window;
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
@@ -425,7 +482,7 @@ void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_wind
 hth_state hth_sequence_state(const hth_sequence *s, uint32_t i_layer, hth_state_kind kind)
 {
     size_t at = hth_kv_pool_layer(s->pool, i_layer)->states[kind];
-    return (hth_state){s->states[kind].now + at, s->states[kind].next + at};
+    return (hth_state){s->states[kind].now->data + at, s->states[kind].next->data + at};
 }
 
 /* ---- keys and values --------------------------------------------------------------------------------------- */

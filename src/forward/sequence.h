@@ -32,10 +32,11 @@ typedef struct hth_page_table {
     uint32_t first, n_held;
 } hth_page_table;
 
+/* It shares pages with the states that it keeps. */
 typedef struct hth_checkpoint {
     uint32_t n_tok;
     bool valid;
-    uint8_t *state;
+    hth_kv_page *pages[HTH_N_STATE]; /* while it is valid; NULL: no layer has such a state */
 } hth_checkpoint;
 
 typedef struct hth_sequence {
@@ -44,9 +45,9 @@ typedef struct hth_sequence {
     uint32_t n_page;                     /* length of the tables */
     uint32_t n_tok;                      /* committed tokens: positions [0, n_tok) */
     hth_page_table tables[HTH_N_KV_CLASS];
-    /* States of recurrent layers; size 0: none. */
+    /* States of recurrent layers; size 0: none, and no pages. Without tokens `now` is zero. */
     struct {
-        uint8_t *now, *next;
+        hth_kv_page *now, *next;
         size_t size;
     } states[HTH_N_STATE];
     size_t state_size; /* of all */
@@ -56,7 +57,6 @@ typedef struct hth_sequence {
         const uint8_t *states;
     } ahead;
     hth_checkpoint checkpoints[HTH_N_CHECKPOINT];
-    uint8_t *memory;       /* of the states */
     uint32_t first_window; /* pages of layers with a window hold keys and values from this one on */
 } hth_sequence;
 
@@ -69,8 +69,8 @@ enum { HTH_N_STATE_COPY = 2 + HTH_N_CHECKPOINT };
 size_t hth_sequence_state_size(const hth_model *model);
 /* Bytes that such a sequence holds; false: overflow, or the model's head size does not suit the type. */
 bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_sequence_options *options, size_t *size);
-/* A copy of `from`, which is not in a step: shares its pages and the states of a draft, but reserves as many pages as
- * another one would, unless they have a budget. MEMORY. */
+/* A copy of `from`, which is not in a step: shares its pages and the states before the tokens of a draft, but reserves as
+ * many pages as another one would, unless they have a budget. MEMORY. */
 hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, hearth_error *err);
 void hth_sequence_close(hth_sequence *s);
 

@@ -35,7 +35,7 @@ static void open_pool(fixture *f, const char *architecture, bool state)
 
 static void close_pool(fixture *f)
 {
-    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+    for (int c = 0; c < HTH_N_PAGE_CLASS; c++) {
         hth_kv_usage u = hth_kv_pool_usage(f->pool, (hth_kv_class)c);
         CHECK_INT(u.n_used + u.n_reserved + u.n_page, 0);
     }
@@ -370,6 +370,35 @@ TEST(a_state_returns_only_to_checkpoints)
     close_pool(&f);
 }
 
+static uint32_t n_state_page(const fixture *f, hth_state_kind kind)
+{
+    return hth_kv_pool_usage(f->pool, (hth_kv_class)(HTH_KV_STATES + kind)).n_used;
+}
+
+TEST(a_checkpoint_and_a_copy_share_states_until_a_step_writes_them)
+{
+    fixture f;
+    open_pool(&f, NULL, true);
+    hth_sequence s = open_sequence(&f, false), copy;
+    step(&s, 10, 1);
+    hth_sequence_checkpoint(&s, HTH_CHECKPOINT_EXPLICIT);
+    CHECK_OK(hth_sequence_fork(&s, &copy, err));
+    for (int k = 0; k < HTH_N_STATE; k++) CHECK_INT(n_state_page(&f, (hth_state_kind)k), 2);
+    step(&copy, 1, 1); /* `next` is shared; a chunk is copied, as tokens are added to it */
+    CHECK_INT(n_state_page(&f, HTH_STATE_STEP), 3);
+    CHECK_INT(n_state_page(&f, HTH_STATE_CHUNK), 4);
+    CHECK_INT(value_of(&s), 1);
+    CHECK_INT(value_of(&copy), 2);
+    hth_sequence_truncate(&copy, 10);
+    CHECK_INT(value_of(&copy), 1);
+    hth_sequence_truncate(&copy, 0);
+    CHECK_INT(value_of(&copy), 0);
+    CHECK_INT(value_of(&s), 1);
+    hth_sequence_close(&copy);
+    hth_sequence_close(&s);
+    close_pool(&f);
+}
+
 /* A step of a token and a draft. The state counts tokens; `kept` gets those before each token of the draft. */
 static void step_ahead(hth_sequence *s, uint32_t n_draft, uint8_t *kept)
 {
@@ -399,11 +428,12 @@ TEST(a_state_returns_to_any_token_of_a_draft)
             const bool ends_chunk = (n + 1 + N_DRAFT) / HTH_CHUNK != to / HTH_CHUNK;
             CHECK_INT(hth_sequence_reachable(&s, to), to);
             CHECK_OK(hth_sequence_fork(&s, &copy, err));
-            const void *chunks[] = {copy.states[HTH_STATE_CHUNK].now, copy.states[HTH_STATE_CHUNK].next};
+            uint8_t *chunks[] = {copy.states[HTH_STATE_CHUNK].now->data, copy.states[HTH_STATE_CHUNK].next->data};
+            *chunks[0] = 1, *chunks[1] = 2;
             hth_sequence_truncate(&copy, to);
             CHECK_INT(copy.n_tok, to);
             CHECK_INT(value_of(&copy), to);
-            CHECK(copy.states[HTH_STATE_CHUNK].now == chunks[ends_chunk]);
+            CHECK_INT(*copy.states[HTH_STATE_CHUNK].now->data, 1 + ends_chunk);
             CHECK_INT(hth_sequence_reachable(&copy, to - 1), 0); /* the draft's states are gone */
             step(&copy, 1, 1);
             CHECK_INT(value_of(&copy), to + 1);
