@@ -38,7 +38,7 @@ static void evict_all(hearth_model *m, const hth_gpu *gpu, const char *why)
             hth_gpu_is_bit_exact(gpu) ? "" : ", and texts may differ from here on: ", hth_gpu_bit_exact_reason(gpu));
     m->lost = true;
     for (int i = 0; i < HTH_N_KV_TYPE; i++)
-        if (m->kv_pools[i]) hth_kv_pool_set_limit(m->kv_pools[i], 0);
+        if (m->kv_pools[i]) hth_kv_pool_set_limit(m->kv_pools[i], 0, 0);
     bump_generation(m, why);
 }
 
@@ -181,7 +181,8 @@ hearth_status hth_engine_kv_pool(hearth_model *m, hearth_kv_type type, hth_kv_po
                       (int)params->kv);
     else if (!m->kv_pools[type]) {
         st = hth_kv_pool_open(m->model, type, &m->kv_pools[type], err);
-        if (st == HEARTH_OK && params) hth_kv_pool_set_limit(m->kv_pools[type], params->n_position / HTH_KV_PAGE);
+        if (st == HEARTH_OK && params)
+            hth_kv_pool_set_limit(m->kv_pools[type], params->n_position / HTH_KV_PAGE, hth_gpu_n_state(m->model, params));
     }
     *pool = m->kv_pools[type];
     pthread_mutex_unlock(&m->gpu_lock);

@@ -25,6 +25,7 @@ typedef struct page_class {
     uint32_t n_free, n_index;
     hth_kv_copy *copies; /* [n_copy], with the same capacity: kv_pool.h says why that suffices */
     uint32_t n_copy;
+    uint32_t limit; /* pages that the device has; 0: none */
 } page_class;
 
 struct hth_kv_pool {
@@ -33,7 +34,6 @@ struct hth_kv_pool {
     hth_kv_layer *layers; /* [2 * n_layer], those of blocks behind those of positions */
     pthread_mutex_t copy_lock; /* hth_kv_pool_begin_copies; taken before `lock` */
     pthread_mutex_t lock; /* guards the members below, and n_ref of all pages */
-    uint32_t limit;       /* pages of each class that the device has; 0: no device */
     page_class classes[HTH_N_PAGE_CLASS];
 };
 
@@ -273,28 +273,36 @@ static bool grow(page_class *c, uint64_t n)
     return true;
 }
 
-void hth_kv_pool_set_limit(hth_kv_pool *p, uint32_t n_page)
+void hth_kv_pool_set_limit(hth_kv_pool *p, uint32_t n_page, uint32_t n_state)
 {
     pthread_mutex_lock(&p->lock);
-    p->limit = n_page;
-    for (int i = 0; n_page == 0 && i < HTH_N_PAGE_CLASS; i++) p->classes[i].n_copy = 0;
+    for (int i = 0; i < HTH_N_PAGE_CLASS; i++) {
+        p->classes[i].limit = i < HTH_KV_STATES ? n_page : n_state;
+        if (p->classes[i].limit == 0) p->classes[i].n_copy = 0;
+    }
     pthread_mutex_unlock(&p->lock);
 }
 
-uint32_t hth_kv_pool_limit(hth_kv_pool *p)
+static uint32_t limit_of(hth_kv_pool *p, hth_kv_class class)
 {
     pthread_mutex_lock(&p->lock);
-    uint32_t n_page = p->limit;
+    uint32_t n = p->classes[class].limit;
     pthread_mutex_unlock(&p->lock);
-    return n_page;
+    return n;
 }
+
+uint32_t hth_kv_pool_limit(hth_kv_pool *p) { return limit_of(p, HTH_KV_FULL); }
+uint32_t hth_kv_pool_state_limit(hth_kv_pool *p) { return limit_of(p, HTH_KV_STATES); }
 
 hth_kv_reserved hth_kv_pool_reserve(hth_kv_pool *p, const uint32_t n_page[HTH_N_PAGE_CLASS])
 {
     hth_kv_reserved result = HTH_KV_RESERVED;
     pthread_mutex_lock(&p->lock);
-    for (int i = 0; i < HTH_N_KV_CLASS; i++)
-        if (p->limit > 0 && (uint64_t)p->classes[i].n_reserved + n_page[i] > p->limit) result = HTH_KV_OVER_LIMIT;
+    for (int i = 0; i < HTH_N_PAGE_CLASS; i++) {
+        const page_class *c = &p->classes[i];
+        if (c->limit > 0 && (uint64_t)c->n_reserved + n_page[i] > c->limit)
+            result = i < HTH_KV_STATES ? HTH_KV_OVER_LIMIT : HTH_KV_OVER_STATES;
+    }
     for (int i = 0; result == HTH_KV_RESERVED && i < HTH_N_PAGE_CLASS; i++)
         if (!grow(&p->classes[i], (uint64_t)p->classes[i].n_reserved + n_page[i])) result = HTH_KV_OUT_OF_MEMORY;
     for (int i = 0; i < HTH_N_PAGE_CLASS; i++) {
@@ -410,7 +418,7 @@ static hth_kv_page *replace_shared(hth_kv_pool *p, hth_kv_class class, hth_kv_pa
     if (page->n_ref > 1) {
         own = take(p, class, page->budget);
         if (copies) memcpy(own->data, page->data, c->page_size);
-        if (copies && p->limit > 0) {
+        if (copies && c->limit > 0) {
             assert(c->n_copy < c->n_index);
             c->copies[c->n_copy++] = (hth_kv_copy){page->index, own->index};
         }

@@ -80,15 +80,17 @@ bool hth_kv_page_sizes(const hth_model *model, hearth_kv_type type, size_t sizes
 bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size);
 static inline uint32_t hth_kv_n_page(uint32_t n_pos) { return n_pos / HTH_KV_PAGE + (n_pos % HTH_KV_PAGE > 0); }
 
-/* A device has n_page pages of keys and values of each class, so that more cannot be reserved. 0: no device; copies that
- * wait are dropped. */
-void hth_kv_pool_set_limit(hth_kv_pool *pool, uint32_t n_page);
+/* A device has n_page pages of keys and values of each class, and n_state of states of each kind (0: it has none), so
+ * that more cannot be reserved. n_page 0: no device; copies that wait are dropped. */
+void hth_kv_pool_set_limit(hth_kv_pool *pool, uint32_t n_page, uint32_t n_state);
 uint32_t hth_kv_pool_limit(hth_kv_pool *pool); /* 0: no device */
+uint32_t hth_kv_pool_state_limit(hth_kv_pool *pool); /* 0: no states on a device */
 /* Adds capacity for n_page more pages of each class. */
 typedef enum hth_kv_reserved {
     HTH_KV_RESERVED,
     HTH_KV_OUT_OF_MEMORY, /* nothing was reserved, as with the next one */
     HTH_KV_OVER_LIMIT,    /* a device has fewer pages */
+    HTH_KV_OVER_STATES,   /* a device has fewer states */
 } hth_kv_reserved;
 hth_kv_reserved hth_kv_pool_reserve(hth_kv_pool *pool, const uint32_t n_page[HTH_N_PAGE_CLASS]);
 /* Frees memory that no remaining reservation needs. */

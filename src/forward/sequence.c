@@ -72,6 +72,11 @@ static hearth_status fail_reserve(const hth_sequence *s, hth_kv_reserved why, he
                         "all; open it with a larger gpu.n_ctx, or close a session",
                         hth_gguf_path(model_of(s)->file), s->options.n_ctx,
                         hth_kv_pool_limit(s->pool) * HTH_KV_PAGE);
+    if (why == HTH_KV_OVER_STATES)
+        return hth_fail(err, HEARTH_ERROR_MEMORY,
+                        "%s: no room for the states of one more session on its device, which has those of %u; close a "
+                        "session",
+                        hth_gguf_path(model_of(s)->file), hth_kv_pool_state_limit(s->pool) / HTH_N_STATE_COPY_THERE);
     if (!hth_sequence_size(model_of(s), hth_kv_pool_type(s->pool), &s->options, &size)) size = SIZE_MAX;
     hth_system_memory machine;
     hth_system_memory_read("", &machine);
@@ -87,6 +92,9 @@ static void hold(hth_page_table *t, uint32_t i, hth_kv_page *page)
     t->pages[i] = page;
     t->data[i] = page ? page->data : NULL;
 }
+
+/* Copies of the states that a sequence may hold. */
+static uint32_t n_copy_of(const hth_sequence *s) { return 2 + HTH_N_CHECKPOINT_KIND * s->n_kept; }
 
 static hth_kv_class class_of(int kind) { return (hth_kv_class)(HTH_KV_STATES + kind); }
 
@@ -131,12 +139,16 @@ static void open_states(hth_sequence *s, const hth_sequence *from)
 static hearth_status open_sequence(hth_sequence *s, hth_kv_pool *pool, const hth_sequence_options *options,
                                    const hth_sequence *from, hearth_error *err)
 {
-    *s = (hth_sequence){.pool = pool, .options = *options, .n_page = hth_kv_n_page(options->n_ctx)};
+    bool is_there = hth_kv_pool_state_limit(pool) > 0;
+    *s = (hth_sequence){.pool = pool,
+                        .options = *options,
+                        .n_page = hth_kv_n_page(options->n_ctx),
+                        .n_kept = is_there ? HTH_KEPT_THERE : HTH_KEPT};
     uint32_t n_held[HTH_N_PAGE_CLASS];
     bool ok = true;
     for (int c = 0; c < HTH_N_PAGE_CLASS; c++) {
         bool used = hth_kv_pool_page_size(pool, (hth_kv_class)c) > 0;
-        n_held[c] = !used ? 0 : c < HTH_KV_STATES ? count_held(model_of(s), options, (hth_kv_class)c) : HTH_N_STATE_COPY;
+        n_held[c] = !used ? 0 : c < HTH_KV_STATES ? count_held(model_of(s), options, (hth_kv_class)c) : n_copy_of(s);
     }
     hth_kv_reserved reserved = hth_kv_pool_reserve(pool, n_held);
     if (reserved != HTH_KV_RESERVED) {
@@ -192,7 +204,7 @@ void hth_sequence_close(hth_sequence *s)
     if (!s->pool) return;
     for (int k = 0; k < HTH_N_STATE; k++) {
         bool used = s->states[k].size > 0;
-        n_held[class_of(k)] = used ? HTH_N_STATE_COPY : 0;
+        n_held[class_of(k)] = used ? n_copy_of(s) : 0;
         if (used) hth_kv_page_drop(s->pool, class_of(k), s->states[k].now);
         if (used) hth_kv_page_drop(s->pool, class_of(k), s->states[k].next);
     }
@@ -222,8 +234,9 @@ hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, heart
         share(s, k, from->states[k].now, &s->states[k].now);
         share(s, k, from->states[k].next, &s->states[k].next); /* that of a chunk is used if a draft has ended it */
     }
-    for (int i = 0; i < HTH_N_CHECKPOINT; i++) {
+    for (uint32_t i = 0; i < HTH_N_CHECKPOINT; i++) {
         const hth_checkpoint *c = &from->checkpoints[i];
+        if (i % HTH_KEPT >= s->n_kept) continue;
         s->checkpoints[i].n_tok = c->n_tok, s->checkpoints[i].valid = c->valid;
         for (int k = 0; k < HTH_N_STATE; k++)
             if (c->pages[k]) share(s, k, c->pages[k], &s->checkpoints[i].pages[k]);
@@ -323,7 +336,7 @@ void hth_sequence_checkpoint(hth_sequence *s, hth_checkpoint_kind kind)
 {
     if (s->state_size == 0 || s->n_tok == 0) return;
     hth_checkpoint *of_kind = &s->checkpoints[kind * HTH_KEPT], *c = of_kind;
-    for (int i = 0; i < HTH_KEPT; i++) {
+    for (uint32_t i = 0; i < s->n_kept; i++) {
         if (of_kind[i].valid && of_kind[i].n_tok == s->n_tok) return;
         if (!of_kind[i].valid || (c->valid && of_kind[i].n_tok < c->n_tok)) c = &of_kind[i];
     }

@@ -13,7 +13,13 @@ typedef enum hth_checkpoint_kind {
     HTH_CHECKPOINT_REGULAR,
     HTH_N_CHECKPOINT_KIND
 } hth_checkpoint_kind;
-enum { HTH_KEPT = 4, HTH_N_CHECKPOINT = HTH_N_CHECKPOINT_KIND * HTH_KEPT, HTH_CHECKPOINT_STEP = 256 };
+/* HTH_KEPT_THERE: where a device has the states, whose memory is scarce. */
+enum {
+    HTH_KEPT = 4,
+    HTH_KEPT_THERE = 1,
+    HTH_N_CHECKPOINT = HTH_N_CHECKPOINT_KIND * HTH_KEPT,
+    HTH_CHECKPOINT_STEP = 256
+};
 
 typedef struct hth_sequence_options {
     uint32_t n_ctx;
@@ -57,6 +63,7 @@ typedef struct hth_sequence {
         const uint8_t *states;
     } ahead;
     hth_checkpoint checkpoints[HTH_N_CHECKPOINT];
+    uint32_t n_kept; /* checkpoints of a kind */
     uint32_t first_window; /* pages of layers with a window hold keys and values from this one on */
 } hth_sequence;
 
@@ -65,7 +72,7 @@ hearth_status hth_sequence_open(hth_sequence *s, hth_kv_pool *pool, const hth_se
                                 hearth_error *err);
 /* Bytes of the states of one token count, of which a sequence has up to HTH_N_STATE_COPY: before and after a step, and
  * checkpoints. */
-enum { HTH_N_STATE_COPY = 2 + HTH_N_CHECKPOINT };
+enum { HTH_N_STATE_COPY = 2 + HTH_N_CHECKPOINT, HTH_N_STATE_COPY_THERE = 2 + HTH_N_CHECKPOINT_KIND * HTH_KEPT_THERE };
 size_t hth_sequence_state_size(const hth_model *model);
 /* Bytes that such a sequence holds; false: overflow, or the model's head size does not suit the type. */
 bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_sequence_options *options, size_t *size);
@@ -88,7 +95,7 @@ void hth_sequence_commit(hth_sequence *s, uint32_t n_new);
  * the token before it was `states`, each next one's the next states. They stay there until it returns to a token of the
  * draft, or this is called with n 0. */
 void hth_sequence_set_ahead(hth_sequence *s, uint32_t n, const uint8_t *states);
-/* Keeps a checkpoint at n_tok. With HTH_KEPT of its kind it replaces that of the fewest tokens. */
+/* Keeps a checkpoint at n_tok. With n_kept of its kind it replaces that of the fewest tokens. */
 void hth_sequence_checkpoint(hth_sequence *s, hth_checkpoint_kind kind);
 
 /* The largest position up to n (at most n_tok) that hth_sequence_truncate can reach: n itself, unless pages were

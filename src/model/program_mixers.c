@@ -30,7 +30,7 @@ static void attention(hth_builder *b, const hth_layer *l, hth_view n, hth_build_
          is_narrow = a->d_value > 0;
     assert(!(is_gated && is_narrow)); /* no architecture has both */
     /* The outputs of one product lie together, as devices need them. */
-    bool is_joined = own && !a->q_has_gate && !is_narrow;
+    bool is_joined = own && !is_narrow;
     hth_view q = hth_build_floats(b, is_joined ? n_q + 2 * n_kv : n_q),
              k = is_joined ? hth_build_behind(q, n_q) : own ? hth_build_floats(b, n_kv) : hth_build_none,
              v = is_joined ? hth_build_behind(k, n_kv) : own ? hth_build_floats(b, n_kv) : hth_build_none,

@@ -637,7 +637,7 @@ ON_EACH(a_page_is_copied_in_all_heads_and_nothing_else)
     uint32_t step[HTH_STEP_ROWS] = {0}, before[2][N], after[2][N], copy_at = HTH_STEP_COPY + 2;
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        const hth_push_copy_page push = {copy_at, HEAD_WORDS, N_WORD};
+        const hth_push_copy_page push = {copy_at, HEAD_WORDS, N_WORD, N_WORD};
         for (uint32_t k = 0; k < 2 * N; k++) before[k / N][k % N] = test_random_below(&r, UINT32_MAX);
         memcpy(after, before, sizeof after);
         memcpy(step + copy_at, pairs[i], sizeof pairs[i]);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "kernels/kernels.h"
 #include "model/arch.h"
+#include "model/program.h"
 #include "forward/gpu/cache.h"
 #include "forward/gpu/gpu_int.h"
 #include "support/device/shaders.h"
@@ -85,6 +86,11 @@ static void add_vectors(list *l)
     for (uint32_t kind = HTH_KIND_NONE; kind < HTH_N_KIND; kind++)
         add(l, HTH_SHADER_norm_add, (const uint32_t[]){kind, LOCAL, chunks[kind], kind != HTH_KIND_LAYER});
     add(l, HTH_SHADER_soft_cap, (const uint32_t[]){LOCAL});
+    for (uint32_t kind = HTH_KIND_RMS; kind <= HTH_KIND_LAYER; kind++)
+        add(l, HTH_SHADER_norm_groups, (const uint32_t[]){kind, LOCAL});
+    for (uint32_t form = HTH_MUL_PLAIN; form <= HTH_MUL_GELU; form++)
+        add(l, HTH_SHADER_mul_values, (const uint32_t[]){form, LOCAL});
+    add(l, HTH_SHADER_copy_values, (const uint32_t[]){LOCAL});
     add(l, HTH_SHADER_copy_page, (const uint32_t[]){0});
     add(l, HTH_SHADER_float_rules, (const uint32_t[]){0});
     add(l, HTH_SHADER_down_scale, (const uint32_t[]){LOCAL});
@@ -385,12 +391,14 @@ TEST(a_matrix_vector_shader_is_named_with_its_type)
     }
 }
 
+/* Those of recurrent mixers promise no bits either. */
 TEST(every_shader_but_those_of_floats_has_a_test)
 {
     static const uint32_t zeros[HTH_SHADER_MAX_CONST];
     static const hth_shader_id without[] = {
         HTH_SHADER_fill, HTH_SHADER_copy, HTH_SHADER_add, HTH_SHADER_mul_mat_vec_f, HTH_SHADER_mul_mat_vec_f_acc,
         HTH_SHADER_mul_mat_vec_f_sparse, HTH_SHADER_mul_mat_vec_f_sliced, HTH_SHADER_down_f, HTH_SHADER_widen_halves,
+        HTH_SHADER_conv, HTH_SHADER_delta_rates, HTH_SHADER_delta_net,
     };
     FREED list *l = all_shaders();
     bool has[HTH_N_SHADER] = {false};
@@ -418,6 +426,7 @@ static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_mul_mat_q_cm2_acc] = "......f", [HTH_SHADER_rope_store] = ".f.....", [HTH_SHADER_attn] = ".....ff",
     [HTH_SHADER_attn_reduce] = "...f.f.", [HTH_SHADER_copy_page] = ".ff", [HTH_SHADER_act_quantize] = "....f.f.",
     [HTH_SHADER_norm_add] = ".f...", [HTH_SHADER_soft_cap] = ".f",
+    [HTH_SHADER_norm_groups] = "....f", [HTH_SHADER_mul_values] = "...f", [HTH_SHADER_copy_values] = "...f",
     [HTH_SHADER_down_scale] = "...f", [HTH_SHADER_down_q] = ".....",
     [HTH_SHADER_down_reduce] = ".....f", [HTH_SHADER_down_reduce_acc] = ".....f",
 };

@@ -202,14 +202,14 @@ TEST(a_pool_does_not_exceed_the_pages_of_its_device)
     hearth_error why;
     const hth_sequence_options o = {.n_ctx = N_CTX}, small = {.n_ctx = 33};
     open_pool(&f, NULL, false);
-    hth_kv_pool_set_limit(f.pool, N_PAGE + 1);
+    hth_kv_pool_set_limit(f.pool, N_PAGE + 1, 0);
     CHECK_OK(hth_sequence_open(&a, f.pool, &o, err));
     CHECK_INT(hth_sequence_open(&b, f.pool, &small, &why), HEARTH_ERROR_MEMORY);
     CHECK_TEXT(why.message, "tiny: no room for 33 positions beside other sessions on its device: it was opened for "
                             "352 in all; open it with a larger gpu.n_ctx, or close a session");
     CHECK_INT(hth_sequence_fork(&a, &b, &why), HEARTH_ERROR_MEMORY);
     CHECK_INT(hth_kv_pool_usage(f.pool, HTH_KV_FULL).n_reserved, N_PAGE);
-    hth_kv_pool_set_limit(f.pool, 0);
+    hth_kv_pool_set_limit(f.pool, 0, 0);
     CHECK_OK(hth_sequence_fork(&a, &b, err));
     hth_sequence_close(&a);
     hth_sequence_close(&b);
@@ -270,7 +270,7 @@ static void check_queue(bool release, uint64_t seed)
     fixture f;
     test_random r = {seed};
     open_pool(&f, "gemma2", false);
-    hth_kv_pool_set_limit(f.pool, N_DEVICE_PAGE);
+    hth_kv_pool_set_limit(f.pool, N_DEVICE_PAGE, 0);
     members[0] = open_sequence(&f, release);
     for (int i = 0; i < 3000 && test_n_failed() == 0; i++) {
         uint32_t k = test_random_below(&r, N_MEMBER), from = test_random_below(&r, N_MEMBER), n_new;

@@ -45,6 +45,8 @@ static hearth_status check_floats(hth_gpu *g, hearth_error *err)
     if (floats)
         snprintf(g->bit_exact_reason, sizeof g->bit_exact_reason, "%.*s is %s",
                  (int)(name.n < 100 ? name.n : 100), name.bytes, hth_type_find(floats->type)->name);
+    else if (hth_gpu_n_state(m, &g->params) > 0)
+        snprintf(g->bit_exact_reason, sizeof g->bit_exact_reason, "recurrent layers are on it");
     return check_bit_exact(g, err);
 }
 
@@ -286,11 +288,18 @@ bool hth_gpu_divides_layers(const hth_gpu *g)
     return false;
 }
 
+static bool has_host_ops(const hth_gpu_crossings *c)
+{
+    for (uint32_t i = 0; i < c->n_run; i++)
+        if (c->runs[i].end > c->runs[i].first) return true;
+    return false;
+}
+
 uint32_t hth_gpu_max_tokens(const hth_gpu *g)
 {
     uint32_t n = UINT32_MAX;
     for (; g; g = g->next)
-        if (g->params.crosses) n = hth_min_u32(n, g->params.n_row);
+        if (has_host_ops(&g->crossings)) n = hth_min_u32(n, g->params.n_row);
     return n;
 }
 

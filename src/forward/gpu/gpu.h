@@ -71,6 +71,9 @@ const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload
 enum { HTH_GPU_MAX_STAGED = 32 << 10 };
 void hth_gpu_stage_rows(hth_pool *pool, const hth_matrix *m, uint32_t first, uint32_t n, uint8_t *to);
 
+/* Copies of the states of recurrent layers, of each kind, that the devices of such parts have; 0: none has any. */
+uint32_t hth_gpu_n_state(const hth_model *model, const hth_offload_params *params);
+
 /* Whether operation i of the program is on a device, if its neurons are. */
 bool hth_gpu_op_is_on_device(const hth_model *model, const hth_offload_params *params, uint32_t i_op);
 

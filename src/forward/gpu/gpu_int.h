@@ -45,8 +45,15 @@ typedef struct hth_gpu_op {
     bool is_on_device;
     uint32_t n_fused;
     hth_gpu_fused_matrix fused[HTH_GPU_OP_FUSED];
-    hth_gpu_vector norm[2]; /* of NORM: weight, bias */
+    hth_gpu_vector vectors[2]; /* of NORM: weight, bias; of CONV: taps, bias; of RATES: a, dt */
+    hth_buffer_range state;    /* of CONV and DELTA: [hth_gpu_n_state][hth_gpu_state_words] */
 } hth_gpu_op;
+/* Whether a norm is of whole rows, so that what reads it computes it. */
+bool hth_gpu_norm_is_whole(const hth_program *p, const hth_op *op);
+/* Words of a copy of an operation's state; 0: it has none. */
+uint32_t hth_gpu_state_words(const hth_model *model, const hth_op *op);
+/* Runs of tokens of one sequence that a step may have, where there are states. */
+uint32_t hth_gpu_max_run(const hth_model *model, const hth_offload_params *params);
 
 /* Data of a layer that no single operation has. */
 typedef struct hth_gpu_layer {
@@ -99,6 +106,7 @@ typedef struct hth_gpu_workspace {
     hth_buffer_range wanted, logits; /* [HTH_GPU_HEAD_ROWS][d_model], [n_vocab] */
     hth_gpu_input input;
     uint32_t q_q8_d_offset, n_split; /* in words; splits of the longest sequence */
+    uint32_t runs_at;  /* word of the step block where the runs begin, if there are states */
     uint32_t table_at; /* word of the step block where the page tables begin: n_position / HTH_KV_PAGE words per class,
                         * which all sequences together reserve at most */
 } hth_gpu_workspace;

@@ -63,15 +63,18 @@ static bool is_added_next(const hth_program *p, const hth_op *op)
            next->in[0].value != op->out[0].value && !add_lacks(p, next);
 }
 
-static const char *norm_lacks(const hth_program *p, const hth_op *op)
+bool hth_gpu_norm_is_whole(const hth_program *p, const hth_op *op)
 {
     const hth_op_norm *n = &op->norm;
     bool in_place = op->in[0].value == op->out[0].value, is_output = op == &p->ops[p->output_norm];
-    if (n->n_group > 1 || n->own) return "no shader norms groups of values";
-    if (!is_rows_of(p, op->in[0], n->width) || !is_rows_of(p, op->out[0], n->width) ||
-        (in_place && !is_output && !is_added_next(p, op)))
-        return "no shader norms parts of values";
-    return NULL;
+    return n->n_group == 1 && !n->own && is_rows_of(p, op->in[0], n->width) && is_rows_of(p, op->out[0], n->width) &&
+           (!in_place || is_output || is_added_next(p, op));
+}
+
+static const char *norm_lacks(const hth_program *p, const hth_op *op)
+{
+    bool is_output = op == &p->ops[p->output_norm];
+    return is_output && !hth_gpu_norm_is_whole(p, op) ? "no shader norms parts of the values of its head" : NULL;
 }
 
 static const char *product_lacks(const hth_program *p, const hth_op *op)
@@ -100,7 +103,6 @@ static const char *attention_lacks(const hth_model *m, const hth_offload_params 
         h->value_scale != 0.0f)
         return "no shader supports its heads of keys and values";
     if (shares_cache(m, op->layer)) return "no shader shares keys and values among layers";
-    if (a->q_has_gate) return "no shader has gates of heads";
     if (a->chunk > 0) return "no shader supports attention in chunks";
     if (h->temperature_scale != 0.0f) return "no shader scales queries by position";
     if (a->slopes) return "no shader supports scores that fall with distance";
@@ -136,6 +138,22 @@ static const char *experts_lack(const hth_model *m, const hth_offload_params *pa
     return lacks;
 }
 
+/* Shaders of recurrent mixers do not promise the CPU's bits, which a plan is for. */
+static const char *recurrent_lacks(const hth_model *m, const hth_offload_params *params, const hth_op *op)
+{
+    const hth_layer *l = &m->layers[op->layer];
+    if (op->kind == HTH_OP_RATES && l->mixer != HTH_MIXER_DELTA_NET) return "no shader supports its kind of mixer";
+    if (op->kind == HTH_OP_CONV && op->conv.conv->d_conv > HTH_CONV_MAX_TAP) return "its convolution has too many taps";
+    if (op->kind == HTH_OP_DELTA && l->delta_net.d > HTH_DELTA_NET_MAX_D) return "its heads are too large";
+    return params->crosses ? NULL : "its shaders do not promise the CPU's bits";
+}
+
+/* Whether the rows are those of all tokens, for which the shaders of values are. */
+static bool is_of_tokens(const hth_program *p, const hth_op *op)
+{
+    return p->values[op->out[0].value].domain == HTH_ROWS_TOKENS;
+}
+
 static const char *kind_lacks(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
     const hth_program *p = m->program;
@@ -151,8 +169,12 @@ static const char *kind_lacks(const hth_model *m, const hth_offload_params *para
     case HTH_OP_EXPERTS:
     case HTH_OP_SETTLE: return experts_lack(m, params, op);
     case HTH_OP_ROUTE: return "no shader chooses experts";
-    case HTH_OP_SCALE: return "no shader scales values";
-    case HTH_OP_MUL: return "no shader multiplies values";
+    case HTH_OP_CONV:
+    case HTH_OP_RATES:
+    case HTH_OP_DELTA: return recurrent_lacks(m, params, op);
+    case HTH_OP_SCALE:
+    case HTH_OP_MUL:
+    case HTH_OP_COPY: return is_of_tokens(p, op) ? NULL : "no shader computes it for the head";
     case HTH_OP_STREAMS: return "no shader mixes residual streams";
     default: return "no shader supports its kind of mixer";
     }

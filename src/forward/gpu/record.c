@@ -9,15 +9,6 @@
 
 /* ---- operations --------------------------------------------------------------------------------------- */
 
-static void norm(hth_recorder *r, const hth_op *op)
-{
-    hth_rec_value *y = &r->values[op->out[0].value];
-    const hth_rec_value *x = &r->values[op->in[0].value];
-    bool gathers = x->pending && x->pending->kind == HTH_OP_GATHER;
-    y->from = gathers ? x->from : x == y ? y->at : hth_rec_floats(r, op->in[0].value);
-    y->pending = op, y->is_stored = false;
-}
-
 static void product(hth_recorder *r, const hth_op *op)
 {
     const hth_gpu_op *weights = hth_rec_weights(r, op);
@@ -58,9 +49,11 @@ static void gather(hth_recorder *r, const hth_op *op)
 
 /* A kind that op_support.c allows is here, or is FFN (network). */
 static hth_rec_op_fn *const kinds[HTH_N_OP] = {
-    [HTH_OP_NORM] = norm,     [HTH_OP_PRODUCT] = product,         [HTH_OP_HEADS] = hth_rec_heads,
-    [HTH_OP_ADD] = add,       [HTH_OP_ATTEND] = hth_rec_attend,   [HTH_OP_CAP] = cap,
-    [HTH_OP_GATHER] = gather, [HTH_OP_EXPERTS] = hth_rec_experts, [HTH_OP_SETTLE] = hth_rec_settle};
+    [HTH_OP_NORM] = hth_rec_norm,     [HTH_OP_PRODUCT] = product,         [HTH_OP_HEADS] = hth_rec_heads,
+    [HTH_OP_ATTEND] = hth_rec_attend, [HTH_OP_CONV] = hth_rec_conv,       [HTH_OP_RATES] = hth_rec_rates,
+    [HTH_OP_DELTA] = hth_rec_delta,   [HTH_OP_MUL] = hth_rec_mul,         [HTH_OP_EXPERTS] = hth_rec_experts,
+    [HTH_OP_ADD] = add,               [HTH_OP_SCALE] = hth_rec_scale,     [HTH_OP_CAP] = cap,
+    [HTH_OP_COPY] = hth_rec_copy,     [HTH_OP_SETTLE] = hth_rec_settle,   [HTH_OP_GATHER] = gather};
 
 /* ---- values that are written --------------------------------------------------------------------------- */
 
@@ -139,7 +132,7 @@ static uint32_t network(hth_recorder *r, const hth_op *op, const hth_op *end)
     if (post) next++;
     if (!op->adds && op->in[0].value != x && adds(next, end, x) && next->in[1].value != y &&
         (!post || next->in[1].value == post->out[0].value)) {
-        if (post) norm(r, post);
+        if (post) hth_rec_norm(r, post);
         to.add = next->in[1].value;
         next++;
         if (adds(next, end, x) && next->in[1].value == y)
@@ -239,6 +232,22 @@ static void head(hth_recorder *r)
                          hth_rec_first_rows(ws->result, r->n_row, n_vocab));
 }
 
+/* A copy of the states of chunks, in all layers. */
+static void copy_states(hth_recorder *r)
+{
+    const hth_program *p = r->g->model->program;
+    for (uint32_t i = 0; i < p->n_op; i++) {
+        hth_buffer_range state = r->g->ops[i].state;
+        if (p->ops[i].kind != HTH_OP_DELTA || !state.buffer) continue;
+        uint32_t n_word = hth_gpu_state_words(r->g->model, &p->ops[i]);
+        hth_push_copy_page push = {HTH_STEP_COPY + 2 * HTH_STEP_COPY_CHUNKS, 0, n_word, 0};
+        hth_rec_dispatch(r, HTH_SHADER_copy_page, NULL,
+                         (const hth_buffer_range[]){r->g->workspace.step_from_host, state, state}, &push,
+                         hth_div_ceil(n_word, HTH_REC_LOCAL), 1);
+        if (r->st == HEARTH_OK) hth_cmdlist_hint_bytes(r->cmdlist, (uint64_t)4 * n_word);
+    }
+}
+
 /* A page of each class, in all layers. */
 static void copy_pages(hth_recorder *r)
 {
@@ -248,12 +257,13 @@ static void copy_pages(hth_recorder *r)
         const hth_layer *l = &r->g->model->layers[i];
         const hth_gpu_layer *to = &r->g->layers[i];
         if (!to->keys.buffer) continue;
-        hth_push_copy_page push = {HTH_STEP_COPY + 2 * hth_kv_class_of(l), to->head_words, n_word};
+        hth_push_copy_page push = {HTH_STEP_COPY + 2 * hth_kv_class_of(l), to->head_words, n_word, n_word};
         hth_rec_dispatch(r, HTH_SHADER_copy_page, NULL,
                          (const hth_buffer_range[]){r->g->workspace.step_from_host, to->keys, to->values},
                          &push, hth_div_ceil(n_word, HTH_REC_LOCAL), l->attn.n_head_kv);
         if (r->st == HEARTH_OK) hth_cmdlist_hint_bytes(r->cmdlist, (uint64_t)8 * n_word * l->attn.n_head_kv);
     }
+    copy_states(r);
 }
 
 /* ---- classes ------------------------------------------------------------------------------------------- */

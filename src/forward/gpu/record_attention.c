@@ -5,13 +5,25 @@
 #include "base/checked_math.h"
 #include "forward/gpu/cache.h"
 
+/* Queries and gates lie side by side, head by head. Returns where the queries are then, before keys and values. */
+static hth_buffer_range split_gates(hth_recorder *r, const hth_op *op)
+{
+    const hth_attention *a = &r->g->model->layers[op->layer].attn;
+    hth_copy_part part = {.count = a->n_head, .n = a->d_head, .from_step = 2 * a->d_head, .to_step = a->d_head};
+    hth_rec_copy_part(r, &part, op->in[0], op->out[0]);
+    part.from = a->d_head;
+    hth_rec_copy_part(r, &part, op->in[0], op->out[3]);
+    hth_rec_barrier(r);
+    return r->values[op->out[0].value].at;
+}
+
 void hth_rec_heads(hth_recorder *r, const hth_op *op)
 {
     const hth_hparams *h = &r->g->model->hparams;
     const hth_layer *l = &r->g->model->layers[op->layer];
     const hth_gpu_layer *to = &r->g->layers[op->layer];
     const hth_gpu_workspace *ws = &r->g->workspace;
-    hth_buffer_range qkv = hth_rec_floats(r, op->in[0].value);
+    hth_buffer_range qkv = l->attn.q_has_gate ? split_gates(r, op) : hth_rec_floats(r, op->in[0].value);
     hth_gpu_rotations places = hth_gpu_rotations_of(h, r->n_row);
     hth_push_rope_store push = {.n_head = l->attn.n_head,
                                 .n_head_kv = l->attn.n_head_kv,

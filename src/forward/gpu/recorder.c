@@ -326,7 +326,7 @@ static void norm_quantize(hth_recorder *r, const hth_op *norm, hth_buffer_range 
                           const hth_gpu_fused_matrix *group, bool store, hth_buffer_range stored)
 {
     static const hth_gpu_vector none[2];
-    const hth_gpu_vector *weight = norm ? hth_rec_weights(r, norm)->norm : none;
+    const hth_gpu_vector *weight = norm ? hth_rec_weights(r, norm)->vectors : none;
     uint32_t kind = kind_of(norm, weight);
     /* A row of a norm is read by several workgroups, and may be another token's. */
     assert(!store || stored.buffer != x.buffer || stored.offset != x.offset);
@@ -386,7 +386,7 @@ void hth_rec_add(hth_recorder *r, uint32_t x, uint32_t block)
     const hth_op *norm = r->values[block].pending;
     if (norm && norm->kind != HTH_OP_NORM) norm = NULL;
     hth_buffer_range from = norm ? r->values[block].from : hth_rec_floats(r, block), to = hth_rec_floats(r, x);
-    const hth_gpu_vector *post = norm ? hth_rec_weights(r, norm)->norm : none;
+    const hth_gpu_vector *post = norm ? hth_rec_weights(r, norm)->vectors : none;
     uint32_t n = r->g->model->program->values[x].width,
              kind = kind_of(norm, post);
     hth_push_norm_quantize push = {n, post[1].n > 0, norm ? norm->norm.eps : r->g->model->hparams.norm_eps,

@@ -152,9 +152,24 @@ hth_buffer_range hth_rec_floats(hth_recorder *r, uint32_t value);
 /* x = x + block, a value of its own, after a norm that is pending for it. No barrier follows. */
 void hth_rec_add(hth_recorder *r, uint32_t x, uint32_t block);
 
+/* Where a view of a value has its rows. */
+hth_rows_at hth_rec_rows_at(const hth_recorder *r, hth_view v);
+/* Runs of tokens of one sequence, at most. */
+static inline uint32_t hth_rec_n_run(const hth_recorder *r)
+{
+    uint32_t n = hth_gpu_max_run(r->g->model, &r->g->params);
+    return n < r->n_row ? n : r->n_row;
+}
+
 /* ---- kinds of operations -------------------------------------------------------------------------------- */
 
 typedef void hth_rec_op_fn(hth_recorder *r, const hth_op *op);
+/* record_values.c */
+hth_rec_op_fn hth_rec_norm, hth_rec_mul, hth_rec_copy, hth_rec_scale;
+/* One part of a copy. No barrier follows. */
+void hth_rec_copy_part(hth_recorder *r, const hth_copy_part *p, hth_view from, hth_view to);
+/* record_recurrent.c */
+hth_rec_op_fn hth_rec_conv, hth_rec_rates, hth_rec_delta;
 /* record_attention.c */
 hth_rec_op_fn hth_rec_heads, hth_rec_attend;
 /* The splits of one token, in the representations that a group (NULL: none) needs. store: also as floats. */

@@ -278,10 +278,10 @@ void hth_ref_copy_page(const hth_dispatch_args *call)
     hth_push_copy_page push;
     memcpy(&push, call->push, sizeof push);
     const uint32_t *copy = (const uint32_t *)call->bind[0] + push.copy_at;
-    size_t from = (size_t)copy[0] * push.n_word, to = (size_t)copy[1] * push.n_word;
-    for (uint32_t head = 0; from != to && head < call->grid[1]; head++)
-        for (int i = 1; i <= 2; i++) {
-            uint32_t *words = (uint32_t *)call->bind[i] + (size_t)head * push.head_words;
-            memcpy(words + to, words + from, push.n_word * sizeof *words);
+    const size_t n_word[] = {push.n_word, push.n_value_word};
+    for (uint32_t head = 0; copy[0] != copy[1] && head < call->grid[1]; head++)
+        for (int i = 0; i < 2; i++) {
+            uint32_t *words = (uint32_t *)call->bind[i + 1] + (size_t)head * push.head_words;
+            memcpy(words + copy[1] * n_word[i], words + copy[0] * n_word[i], n_word[i] * sizeof *words);
         }
 }

@@ -33,4 +33,10 @@ hth_shader_ref_fn *const hth_shader_ref_table[HTH_N_SHADER] = {
     [HTH_SHADER_attn] = hth_ref_attn,
     [HTH_SHADER_attn_reduce] = hth_ref_attn_reduce,
     [HTH_SHADER_copy_page] = hth_ref_copy_page,
+    [HTH_SHADER_norm_groups] = hth_ref_norm_groups,
+    [HTH_SHADER_mul_values] = hth_ref_mul_values,
+    [HTH_SHADER_copy_values] = hth_ref_copy_values,
+    [HTH_SHADER_conv] = hth_ref_conv,
+    [HTH_SHADER_delta_rates] = hth_ref_delta_rates,
+    [HTH_SHADER_delta_net] = hth_ref_delta_net,
 };

@@ -4,6 +4,7 @@
 #include "forward/gpu/selftest.h"
 
 #include "kernels/kernels.h"
+#include "model/program.h"
 #include "forward/gpu/cache.h"
 #include "forward/kv_pool.h"
 
@@ -121,6 +122,43 @@ static void soft_cap(hth_gpu_testcase *t)
     set_call(t, &push, sizeof push, hth_vector_groups(N, t->consts[HTH_SOFT_CAP_LOCAL]), N_ROW, 1);
     bind_step(t, N_ROW, N_ROW - 1, 1);
     bind_floats(t, (uint64_t)N_ROW * N, 7);
+}
+
+/* Two groups of values inside rows, of three tokens of which two count. */
+static void norm_groups(hth_gpu_testcase *t)
+{
+    enum { N_ROW = 3, N_GROUP = 2, N = 77, STRIDE = N_GROUP * N + 5 };
+    const hth_push_norm_groups push = {N, 1, t->consts[HTH_NORM_GROUPS_KIND] == HTH_KIND_LAYER, 1e-5f, 1.0f / N,
+                                       {STRIDE, 2}, {STRIDE, 1}};
+    set_call(t, &push, sizeof push, N_GROUP, N_ROW, 1);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    bind_floats(t, N_ROW * STRIDE, 4);
+    bind_floats(t, N_GROUP * N, 1);
+    bind_floats(t, N, 0);
+    bind_output(t, N_ROW * STRIDE, 4);
+}
+
+static void mul_values(hth_gpu_testcase *t)
+{
+    enum { N_ROW = 3, WIDTH_OF_HEAD = 3, N = 90 * WIDTH_OF_HEAD, STRIDE = N + 4 };
+    bool by_head = t->consts[HTH_MUL_VALUES_FORM] == HTH_MUL_SIGMOID;
+    const hth_push_mul_values push = {N, by_head ? WIDTH_OF_HEAD : 0, {STRIDE, 3}, {STRIDE, 0}, {STRIDE, 2}};
+    set_call(t, &push, sizeof push, hth_vector_groups(N, t->consts[HTH_MUL_VALUES_LOCAL]), N_ROW, 1);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    bind_floats(t, N_ROW * STRIDE, 4);
+    bind_floats(t, N_ROW * STRIDE, 2);
+    bind_output(t, N_ROW * STRIDE, 4);
+}
+
+static void copy_values(hth_gpu_testcase *t)
+{
+    enum { N_ROW = 3, COUNT = 9, N = 31, STRIDE = COUNT * (N + 2) + 1 };
+    const hth_push_copy_values push = {COUNT, N, 0, 0.3f, {STRIDE, 1}, {STRIDE, 0}, N + 2, N + 1};
+    set_call(t, &push, sizeof push, hth_vector_groups(COUNT * N, t->consts[HTH_COPY_VALUES_LOCAL]), N_ROW, 1);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    bind_floats(t, N_ROW * STRIDE, 4);
+    bind_floats(t, 1, 0);
+    bind_output(t, N_ROW * STRIDE, 4);
 }
 
 static void float_rules(hth_gpu_testcase *t)
@@ -301,7 +339,7 @@ static void attn_reduce(hth_gpu_testcase *t)
 static void copy_page(hth_gpu_testcase *t)
 {
     enum { N_HEAD_KV = 2, N_WORD = 1000, HEAD_WORDS = 3 * N_WORD + 5 };
-    const hth_push_copy_page push = {HTH_STEP_COPY, HEAD_WORDS, N_WORD};
+    const hth_push_copy_page push = {HTH_STEP_COPY, HEAD_WORDS, N_WORD, N_WORD};
     set_call(t, &push, sizeof push, 3, N_HEAD_KV, 1);
     bind_step(t, 1, 1, 0);
     bind_floats(t, N_HEAD_KV * HEAD_WORDS, 4);
@@ -397,6 +435,9 @@ static void (*const shapes[HTH_N_SHADER])(hth_gpu_testcase *t) = {
     [HTH_SHADER_act_quantize] = act_quantize,
     [HTH_SHADER_norm_add] = norm_add,
     [HTH_SHADER_soft_cap] = soft_cap,
+    [HTH_SHADER_norm_groups] = norm_groups,
+    [HTH_SHADER_mul_values] = mul_values,
+    [HTH_SHADER_copy_values] = copy_values,
     [HTH_SHADER_down_scale] = down_scale,
     [HTH_SHADER_down_q] = down_q,
     [HTH_SHADER_down_accumulate] = down_accumulate,

@@ -14,7 +14,10 @@
 enum {
     HTH_STEP_N_TOK = 0,    /* tokens of the step */
     HTH_STEP_N_WANT = 1,   /* those of them whose logits are wanted */
-    HTH_STEP_COPY = 4,     /* two words per hth_kv_class: pages to copy from and to, equal: none */
+    HTH_STEP_N_RUN = 2,    /* runs of tokens of one sequence, where there are states */
+    HTH_STEP_COPY = 4,     /* two words per hth_kv_class, then of states of chunks: pages to copy from and to, equal: none */
+    HTH_STEP_COPY_CHUNKS = 2,
+    HTH_STEP_N_COPY = 3,
     HTH_STEP_ROWS = 16,    /* four words per token: */
     HTH_STEP_POSITION = 0, /* of the token in its sequence */
     HTH_STEP_WANT = 1,     /* word i of token i: the index of the i-th token that wants logits */
@@ -29,6 +32,20 @@ static inline uint32_t hth_step_page(const uint32_t *step, uint32_t t, uint32_t 
     const uint32_t *row = step + HTH_STEP_ROWS + (size_t)t * HTH_STEP_ROW_WORDS;
     return step[(uint32_t)(row[HTH_STEP_TABLE + kv_class] + position / HTH_KV_PAGE)];
 }
+
+/* Runs follow the tokens, where there are states of sequences on the device: the tokens of a run are adjacent. Pages are
+ * copies of states, by number. A step reads those of FROM, and writes those of TO, which may be the same; the tokens of
+ * the chunk of the first one are in the page CHUNK_FROM, those of later ones in CHUNK_TO. */
+enum {
+    HTH_RUN_FIRST,
+    HTH_RUN_N_TOK,
+    HTH_RUN_POSITION, /* of the first token; 0: there is no state before it */
+    HTH_RUN_STEP_FROM,
+    HTH_RUN_STEP_TO,
+    HTH_RUN_CHUNK_FROM,
+    HTH_RUN_CHUNK_TO,
+    HTH_RUN_WORDS = 8,
+};
 
 /* ---- shaders: bindings in order, constants by number, push constants as a struct -------------------- */
 
@@ -246,11 +263,11 @@ typedef struct hth_push_float_rules {
     uint32_t n;
 } hth_push_float_rules;
 
-/* Copies a page of a layer's keys and values: n_word words of each KV head, from n_word times the number of the page
- * on. Word copy_at of the step block is the page to copy from, the next one that to copy to. Bindings: step, keys,
+/* Copies a page of a layer's keys and values: n_word words of the keys of each KV head, from n_word times the number of
+ * the page on, and n_value_word of its values; or a page of one array, and no values. Word copy_at of the step block is the page to copy from, the next one that to copy to. Bindings: step, keys,
  * values. Grid: {any, n_head_kv}. */
 typedef struct hth_push_copy_page {
-    uint32_t copy_at, head_words, n_word;
+    uint32_t copy_at, head_words, n_word, n_value_word;
 } hth_push_copy_page;
 
 /* h[t][d_ff] = f(gate) up, or f(up); gate_up[t]: gate then up, or up alone. Quantised as by norm_quantize. What
@@ -284,6 +301,74 @@ typedef struct hth_push_soft_cap {
     uint32_t n;
     float cap, inverse;
 } hth_push_soft_cap;
+
+/* ---- values of operations ----------------------------------------------------------------------------- */
+
+/* Where an operation reads or writes rows of a value: row t is stride t + at. */
+typedef struct hth_rows_at {
+    uint32_t stride, at;
+} hth_rows_at;
+
+/* y = the norm of each of n_group groups of `width` values of a row, with weights for all groups or, OWN, for each.
+ * Bindings: step, x, weight, bias, y, which may be x. Grid: {n_group, tokens}. LOCAL is 8 or more. */
+enum { HTH_NORM_GROUPS_KIND = 0, HTH_NORM_GROUPS_LOCAL };
+typedef struct hth_push_norm_groups {
+    uint32_t width, own, has_bias;
+    float eps, inv_n;
+    hth_rows_at x, y;
+} hth_push_norm_groups;
+
+/* y = f(a) b of n values; by_head: a has one value for each so many values of b. Bindings: step, a, b, y, which may be
+ * any of them. Grid: {hth_vector_groups(n, LOCAL), tokens}. FORM: hth_mul_form. */
+enum { HTH_MUL_VALUES_FORM = 0, HTH_MUL_VALUES_LOCAL };
+typedef struct hth_push_mul_values {
+    uint32_t n, by_head;
+    hth_rows_at a, b, y;
+} hth_push_mul_values;
+
+/* y[i y_step + k] = x[i x_step + k] times factor, and times by[0], if has_by, of `count` stretches of n values. Bindings:
+ * step, x, by, y, which may be x. Grid: {hth_vector_groups(count n, LOCAL), tokens}. */
+enum { HTH_COPY_VALUES_LOCAL = 0 };
+typedef struct hth_push_copy_values {
+    uint32_t count, n, has_by;
+    float factor;
+    hth_rows_at x, y;
+    uint32_t x_step, y_step;
+} hth_push_copy_values;
+
+/* ---- recurrent mixers ----------------------------------------------------------------------------------- */
+
+/* y[channel] = the sum over j of taps[j][channel] times the input of d_conv - 1 - j tokens before (+ bias), and its SiLU.
+ * ring[page][position % HTH_CONV_RING][n_channel]: inputs of a sequence, of which those before the run and of the run
+ * are written to the page STEP_TO; so those before each of the last HTH_CONV_RING - d_conv + 1 tokens are there.
+ * Bindings: step, x, taps, bias, ring, y. Grid: {ceil(n_channel / LOCAL), runs}. */
+enum { HTH_CONV_RING = 32, HTH_CONV_MAX_TAP = 16 };
+enum { HTH_CONV_LOCAL = 0 };
+typedef struct hth_push_conv {
+    uint32_t n_channel, d_conv, has_bias, silu, runs_at;
+    hth_rows_at x, y;
+} hth_push_conv;
+
+/* RATES of gated DeltaNet: rates[head] = sigmoid(beta), decay[head] = a softplus(decay + dt). joined: beta holds, for each
+ * n_shared heads, their betas, then their decays. Bindings: step, beta, decay, a, dt, the two results. Grid:
+ * {ceil(n_head / LOCAL), tokens}. */
+enum { HTH_DELTA_RATES_LOCAL = 0 };
+typedef struct hth_push_delta_rates {
+    uint32_t n_head, n_shared, joined;
+    hth_rows_at beta, decay, to_beta, to_decay;
+} hth_push_delta_rates;
+
+/* Gated DeltaNet in chunks of HTH_CHUNK positions (forward/delta_net.c), whose states have the same layout. x: queries and
+ * keys of n_head_key heads, then values of n_head_key n_shared heads. Tokens are n_tok of the step from first_tok on:
+ * later ones need the states behind these. Bindings: step, x, beta, decay, states, y. Grid:
+ * {n_head_key, runs}. */
+enum { HTH_DELTA_NET_D = 0, HTH_DELTA_NET_LOCAL };
+enum { HTH_DELTA_NET_MAX_D = 256 };
+typedef struct hth_push_delta_net {
+    uint32_t n_head_key, n_shared, interleaved, runs_at, first_tok, n_tok;
+    float inverse_root;
+    hth_rows_at x, beta, decay, y;
+} hth_push_delta_net;
 
 /* ---- transposed down (docs/arithmetic.md 6) --------------------------------------------------------- */
 

@@ -58,13 +58,29 @@ static void fill_page_tables(const hth_sequence *s, uint32_t *block, uint32_t po
     }
 }
 
+/* A run of tokens of a sequence. Those of a step that are not its first ones go on with what it has written. */
+static void fill_run(const hth_gpu *g, uint32_t *block, const hth_batch_token *tokens, uint32_t first, uint32_t n)
+{
+    const hth_sequence *s = tokens[first].seq;
+    uint32_t *run = block + g->workspace.runs_at + HTH_RUN_WORDS * block[HTH_STEP_N_RUN]++,
+             position = tokens[first].position;
+    const hth_kv_page *step = position == s->n_tok ? s->states[HTH_STATE_STEP].now : s->states[HTH_STATE_STEP].next,
+                      *chunk = position / HTH_CHUNK == s->n_tok / HTH_CHUNK ? s->states[HTH_STATE_CHUNK].now
+                                                                            : s->states[HTH_STATE_CHUNK].next;
+    run[HTH_RUN_FIRST] = first, run[HTH_RUN_N_TOK] = n, run[HTH_RUN_POSITION] = position;
+    if (step) run[HTH_RUN_STEP_FROM] = step->index, run[HTH_RUN_STEP_TO] = s->states[HTH_STATE_STEP].next->index;
+    if (chunk) run[HTH_RUN_CHUNK_FROM] = chunk->index, run[HTH_RUN_CHUNK_TO] = s->states[HTH_STATE_CHUNK].next->index;
+}
+
 /* Positions and page tables of n tokens. */
 static void fill_rows(const hth_gpu *g, const hth_batch_token *tokens, uint32_t n)
 {
+    bool has_states = hth_gpu_max_run(g->model, &g->params) > 0;
     uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host), at = g->workspace.table_at, table[HTH_N_KV_POSITION_CLASS];
     for (uint32_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && tokens[end].seq == tokens[i].seq;) end++;
         fill_page_tables(tokens[i].seq, block, tokens[end - 1].position, &at, table);
+        if (has_states) fill_run(g, block, tokens, i, end - i);
         for (uint32_t k = i; k < end; k++) {
             uint32_t *row = block + HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * k;
             row[HTH_STEP_POSITION] = tokens[k].position;
@@ -80,6 +96,7 @@ static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint
     uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host);
     block[HTH_STEP_N_TOK] = n;
     block[HTH_STEP_N_WANT] = 0;
+    block[HTH_STEP_N_RUN] = 0;
     fill_rows(g, s->tokens + first, n);
     hth_gpu_write_values(g, s, &g->crossings.runs[0], first, n);
     fill_tables(g, s, first, n, n_row);
@@ -187,13 +204,12 @@ static hearth_status end(hth_gpu *g, hearth_status st)
 }
 
 /* A page of each class. */
-static hearth_status copy_page(hth_gpu *g, const hth_kv_copy copies[HTH_N_KV_POSITION_CLASS],
-                               hearth_error *err)
+static hearth_status copy_page(hth_gpu *g, const hth_kv_copy copies[HTH_STEP_N_COPY], hearth_error *err)
 {
     hearth_status st = begin(g, err);
     if (st == HEARTH_OK) {
         memcpy((uint32_t *)hth_gpu_mapped(g->workspace.step_from_host) + HTH_STEP_COPY, copies,
-               HTH_N_KV_POSITION_CLASS * sizeof *copies);
+               HTH_STEP_N_COPY * sizeof *copies);
         st = hth_gpu_submit_copy(g, err);
     }
     return end(g, st);
@@ -204,13 +220,16 @@ hearth_status hth_gpu_copy_pages(hth_gpu *first, hth_kv_pool *pool, hearth_error
     hearth_status st = HEARTH_OK;
     hth_kv_pool_begin_copies(pool);
     while (st == HEARTH_OK) {
-        hth_kv_copy copies[HTH_N_KV_POSITION_CLASS] = {0}; /* equal pages: none */
-        bool full = hth_kv_pool_next_copy(pool, HTH_KV_FULL, &copies[HTH_KV_FULL]),
-             window = hth_kv_pool_next_copy(pool, HTH_KV_WINDOW, &copies[HTH_KV_WINDOW]);
-        if (!full && !window) break;
+        static const hth_kv_class classes[HTH_STEP_N_COPY] = {
+            HTH_KV_FULL, HTH_KV_WINDOW, [HTH_STEP_COPY_CHUNKS] = (hth_kv_class)(HTH_KV_STATES + HTH_STATE_CHUNK)};
+        hth_kv_copy copies[HTH_STEP_N_COPY] = {0}; /* equal pages: none */
+        bool waits[HTH_STEP_N_COPY], any = false;
+        for (int i = 0; i < HTH_STEP_N_COPY; i++)
+            waits[i] = hth_kv_pool_next_copy(pool, classes[i], &copies[i]), any |= waits[i];
+        if (!any) break;
         for (hth_gpu *g = first; g && st == HEARTH_OK; g = g->next) st = copy_page(g, copies, err);
-        if (st == HEARTH_OK && full) hth_kv_pool_copy_done(pool, HTH_KV_FULL);
-        if (st == HEARTH_OK && window) hth_kv_pool_copy_done(pool, HTH_KV_WINDOW);
+        for (int i = 0; i < HTH_STEP_N_COPY && st == HEARTH_OK; i++)
+            if (waits[i]) hth_kv_pool_copy_done(pool, classes[i]);
     }
     hth_kv_pool_end_copies(pool);
     return st;

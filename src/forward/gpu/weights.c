@@ -185,8 +185,21 @@ static hearth_status copy_vector(hth_gpu *g, const float *x, size_t n, hth_gpu_v
 
 static hearth_status copy_norm(hth_gpu *g, const hth_op_norm *norm, hth_gpu_vector out[2], hearth_error *err)
 {
-    hearth_status st = copy_vector(g, *norm->weight, norm->width, &out[0], err);
+    size_t n = (size_t)norm->width * (norm->own ? norm->n_group : 1);
+    hearth_status st = copy_vector(g, *norm->weight, n, &out[0], err);
     return st == HEARTH_OK && norm->bias ? copy_vector(g, *norm->bias, norm->width, &out[1], err) : st;
+}
+
+static hearth_status copy_conv(hth_gpu *g, const hth_conv *c, hth_gpu_vector out[2], hearth_error *err)
+{
+    hearth_status st = copy_vector(g, c->taps, (size_t)c->d_conv * c->n_channel, &out[0], err);
+    return st == HEARTH_OK ? copy_vector(g, c->bias, c->n_channel, &out[1], err) : st;
+}
+
+static hearth_status copy_rates(hth_gpu *g, const hth_delta_net *n, hth_gpu_vector out[2], hearth_error *err)
+{
+    hearth_status st = copy_vector(g, n->a, n->n_head, &out[0], err);
+    return st == HEARTH_OK ? copy_vector(g, n->dt, n->n_head, &out[1], err) : st;
 }
 
 static hearth_status copy_head_norms(hth_gpu *g, const hth_layer *l, hth_gpu_vector *out, hearth_error *err)
@@ -371,7 +384,11 @@ static hearth_status open_op(loader *o, uint32_t i_op, hearth_error *err)
     const hth_op *op = &o->g->model->program->ops[i_op];
     hth_gpu_op *to = &o->g->ops[i_op];
     hearth_status st = HEARTH_OK;
-    if (op->kind == HTH_OP_NORM) st = copy_norm(o->g, &op->norm, to->norm, err);
+    if (op->kind == HTH_OP_NORM) st = copy_norm(o->g, &op->norm, to->vectors, err);
+    if (op->kind == HTH_OP_CONV) st = copy_conv(o->g, op->conv.conv, to->vectors, err);
+    if (op->kind == HTH_OP_RATES) st = copy_rates(o->g, &o->g->model->layers[op->layer].delta_net, to->vectors, err);
+    if (op->kind == HTH_OP_SCALE && op->vector.by)
+        st = copy_vector(o->g, *op->vector.by, 1, &to->vectors[0], err);
     if (op->kind == HTH_OP_HEADS)
         st = copy_head_norms(o->g, &o->g->model->layers[op->layer], &o->g->layers[op->layer].head_norms, err);
     if (op->kind == HTH_OP_FFN) o->g->layers[op->layer].ffn = to, st = open_ffn(o, op->layer, err);

@@ -39,9 +39,9 @@ typedef struct sizes {
 } sizes;
 
 /* Of the step block, with page tables: all sequences together reserve at most n_position. */
-static uint64_t n_step_word(const hth_offload_params *p)
+static uint64_t n_step_word(const hth_model *m, const hth_offload_params *p)
 {
-    return HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * (uint64_t)p->n_row +
+    return HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * (uint64_t)p->n_row + HTH_RUN_WORDS * (uint64_t)hth_gpu_max_run(m, p) +
            HTH_N_KV_POSITION_CLASS * (uint64_t)(p->n_position / HTH_KV_PAGE);
 }
 
@@ -50,7 +50,7 @@ static void alloc_step(bump *c, const hth_model *m, const hth_offload_params *p,
                        hth_buffer_range *grids, hth_buffer_range *table)
 {
     const hth_hparams *h = &m->hparams;
-    *step = bump_alloc(c, n_step_word(p), 4);
+    *step = bump_alloc(c, n_step_word(m, p), 4);
     *grids = bump_alloc(c, h->n_layer, 16);
     *table = bump_alloc(c, (uint64_t)hth_fwd_n_table(h) * p->n_row * (h->rope.n_rot / 2), 8);
 }
@@ -59,7 +59,8 @@ static void alloc_from_host(bump *c, const hth_model *m, const hth_offload_param
 {
     const hth_hparams *h = &m->hparams;
     alloc_step(c, m, p, &r->step_from_host, &r->grids_from_host, &r->table_from_host);
-    r->table_at = HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * p->n_row;
+    r->runs_at = HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * p->n_row;
+    r->table_at = r->runs_at + HTH_RUN_WORDS * hth_gpu_max_run(m, p);
     r->values_from_host = bump_values(c, p, hth_gpu_crossing_words(m, p));
     r->host_sums = bump_alloc(c, HTH_HOST_SUMS + (m->down_transposed ? (uint64_t)p->n_row * h->d_model * 2 : 0), 4);
     for (int i = 0; i < 2; i++)
@@ -253,7 +254,7 @@ void hth_gpu_workspace_close(hth_gpu *g)
     hth_buffer_free(g->workspace.memory);
 }
 
-/* ---- KV caches ---------------------------------------------------------------------------------------- */
+/* ---- caches and states ---------------------------------------------------------------------------------------- */
 
 /* Bytes of the keys, or values, of a layer; aligned for every device. 0: its attention is not on devices. */
 static uint64_t half_cache(const hth_model *m, const hth_offload_params *p, uint32_t i_layer)
@@ -263,12 +264,61 @@ static uint64_t half_cache(const hth_model *m, const hth_offload_params *p, uint
     return (words * 4 * m->layers[i_layer].attn.n_head_kv + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+uint32_t hth_gpu_state_words(const hth_model *m, const hth_op *op)
+{
+    const hth_delta_net *n = op->kind == HTH_OP_DELTA ? &m->layers[op->layer].delta_net : NULL;
+    if (op->kind == HTH_OP_CONV) return HTH_CONV_RING * op->conv.conv->n_channel;
+    return n ? (uint32_t)(n->n_head_key * hth_delta_net_state(n)) : 0;
+}
+
+uint32_t hth_gpu_n_state(const hth_model *m, const hth_offload_params *p)
+{
+    enum { POSITIONS = 2048, MIN = 2, MAX = 8 };
+    uint32_t n_sequence = p->n_position / POSITIONS;
+    n_sequence = n_sequence < MIN ? MIN : n_sequence < MAX ? n_sequence : MAX;
+    for (uint32_t i = 0; i < m->program->n_op; i++)
+        if (hth_gpu_state_words(m, &m->program->ops[i]) > 0 && !hth_gpu_op_lacks(m, p, &m->program->ops[i]))
+            return n_sequence * HTH_N_STATE_COPY_THERE;
+    return 0;
+}
+
+uint32_t hth_gpu_max_run(const hth_model *m, const hth_offload_params *p)
+{
+    return hth_min_u32(p->n_row, hth_gpu_n_state(m, p) / HTH_N_STATE_COPY_THERE);
+}
+
+/* Bytes of the states of an operation that is on the device. */
+static uint64_t state_bytes(const hth_model *m, const hth_offload_params *p, const hth_op *op)
+{
+    uint64_t words = hth_gpu_state_words(m, op);
+    return words > 0 && !hth_gpu_op_lacks(m, p, op) ? words * 4 * hth_gpu_n_state(m, p) : 0;
+}
+
 bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
                          uint32_t i_layer, uint64_t *bytes)
 {
+    const hth_program *p = model->program;
     uint64_t half = half_cache(model, params, i_layer);
+    bool fits = half <= max && half / 4 <= UINT32_MAX;
     *bytes = 2 * half;
-    return half <= max && half / 4 <= UINT32_MAX;
+    for (uint32_t i = p->first_of_layer[i_layer]; i < p->first_of_layer[i_layer + 1]; i++) {
+        uint64_t one = state_bytes(model, params, &p->ops[i]);
+        fits = fits && one <= max && one / 4 <= UINT32_MAX;
+        *bytes += one;
+    }
+    return fits;
+}
+
+static hearth_status open_states(hth_gpu *g, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 0; st == HEARTH_OK && i < g->model->program->n_op; i++) {
+        uint64_t size = g->ops[i].is_on_device ? state_bytes(g->model, &g->params, &g->model->program->ops[i]) : 0;
+        if (size == 0) continue;
+        g->ops[i].state.size = size;
+        st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, size, "states", &g->ops[i].state.buffer, err);
+    }
+    return st;
 }
 
 hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err)
@@ -284,7 +334,7 @@ hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err)
         if (st == HEARTH_OK) st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, half, "values", &l->values.buffer, err);
         l->keys.size = l->values.size = half;
     }
-    return st;
+    return st == HEARTH_OK ? open_states(g, err) : st;
 }
 
 void hth_gpu_caches_close(hth_gpu *g)
@@ -293,4 +343,5 @@ void hth_gpu_caches_close(hth_gpu *g)
         hth_buffer_free(g->layers[i].keys.buffer);
         hth_buffer_free(g->layers[i].values.buffer);
     }
+    for (uint32_t i = 0; g->ops && i < g->model->program->n_op; i++) hth_buffer_free(g->ops[i].state.buffer);
 }

@@ -80,6 +80,22 @@ float silu(float x)
     return y;
 }
 
+/* max(x, 0) + log(1 + e), e = exp(-|x|), as kernels/vector/activate_tmpl.h has it. */
+float softplus(float x)
+{
+    float e = exp_by_rule(uintBitsToFloat(floatBitsToUint(x) | 0x80000000u));
+    precise float beyond = uintBitsToFloat(0x40000000u) + e;
+    precise float s = e * rcp(beyond);
+    precise float q = s * s, twice = s + s;
+    precise float p = uintBitsToFloat(0x3d9d89d9u) * q + uintBitsToFloat(0x3dba2e8cu);
+    p = p * q + uintBitsToFloat(0x3de38e39u);
+    p = p * q + uintBitsToFloat(0x3e124925u);
+    p = p * q + uintBitsToFloat(0x3e4ccccdu);
+    p = p * q + uintBitsToFloat(0x3eaaaaabu);
+    precise float y = (is_off(x) ? 0.0 : x) + (twice * (q * p) + twice);
+    return y;
+}
+
 /* The tanh form. */
 float gelu(float x)
 {

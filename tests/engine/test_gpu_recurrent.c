@@ -1,0 +1,192 @@
+/* Models whose layers have states, whole on a device: texts that are cut into steps of any size, copied, and shortened to
+ * earlier tokens have the logits of the CPU, nearly: the shaders of recurrent layers do not promise its bits. No operation
+ * in between is the host's. */
+#include "base/checked_math.h"
+#include "engine/session_int.h"
+#include "forward/gpu/gpu_int.h"
+#include "support/device/shaders.h"
+#include "support/engine.h"
+#include "support/models/golden.h"
+#include "support/test.h"
+
+static const char *const devices[] = {"null", "vulkan:0"};
+static const char *const models[] = {"qwen35", "qwen3next", "lfm2"};
+enum { N_DEVICE = 2, N_MODEL = 3, N_BATCH = 16 };
+static const double NEAR = 1e-4; /* of the largest logit */
+
+typedef struct fixture {
+    golden g;
+    const char *name, *device;
+    hearth_model *model;
+    float *logits; /* [n][n_vocab] the CPU's */
+    uint32_t n_vocab;
+} fixture;
+
+static void close_fixture(fixture *f)
+{
+    free(f->logits);
+    hearth_model_close(f->model);
+    golden_close(&f->g);
+}
+
+static hearth_model *open_on(const char *path, const char *device)
+{
+    hearth_model *model = NULL;
+    hearth_error why = {0};
+    hearth_model_options o = {
+        .n_thread = 2, .gpu = {.device = device, .placement = "all", .n_ctx = 4096, .n_batch = N_BATCH, .kv = HEARTH_KV_F32}};
+    hearth_status st = hearth_model_open(path, &o, &model, &why);
+    if (st == HEARTH_ERROR_UNSUPPORTED && strncmp(device, "vulkan", 6) == 0) test_skip("%s", why.message);
+    else if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s on %s: %s", path, device, why.message);
+    return model;
+}
+
+static bool open_fixture(fixture *f, const char *name, const char *device)
+{
+    *f = (fixture){.name = name, .device = device};
+    if (golden_open_arch(&f->g, name)) f->model = open_on(f->g.model, device);
+    if (!f->model) return false;
+    f->logits = golden_logits(&f->g, HEARTH_KV_F32);
+    f->n_vocab = test_model_info(f->model).n_vocab;
+    return f->logits != NULL;
+}
+
+static hearth_session *open_session(const fixture *f)
+{
+    const hearth_session_options o = {.n_ctx = (uint32_t)f->g.n, .n_thread = 2, .kv = HEARTH_KV_F32};
+    return OPENED(hearth_session, f->model, &o);
+}
+
+/* Feeds the tokens up to `end`, `step` at a time. */
+static void feed(const fixture *f, hearth_session *s, size_t end, size_t step)
+{
+    for (size_t at = hearth_session_position(s), n; at < end; at += n) {
+        n = end - at < step ? end - at : step;
+        CHECK_OK(hearth_session_eval(s, f->g.ids + at, n, err));
+    }
+}
+
+static void expect(const fixture *f, const hearth_session *s, const char *what)
+{
+    size_t at = hearth_session_position(s);
+    const float *got = hearth_session_logits(s), *want = f->logits + (at - 1) * f->n_vocab;
+    double error = got ? engine_max_error(got, want, f->n_vocab) : 1.0;
+    if (!(error < NEAR))
+        test_fail(__FILE__, __LINE__, "%s on %s: logits at position %zu %s differ by %g", f->g.model,
+                  f->device, at, what, error);
+    CHECK(!test_model_info(f->model).gpu_note[0]);
+}
+
+static void for_all(void (*fn)(const fixture *f))
+{
+    for (int d = 0; d < N_DEVICE; d++)
+        for (int i = 0; i < N_MODEL; i++) {
+            fixture f;
+            if (shaders_are_few(devices[d]) && i > 0) break; /* a driver on the CPU compiles for seconds */
+            if (open_fixture(&f, models[i], devices[d])) fn(&f);
+            close_fixture(&f);
+        }
+}
+
+static void lies_whole(const fixture *f)
+{
+    const hth_gpu_crossings *c = &f->model->gpu->crossings;
+    if (strcmp(f->name, "qwen3next") == 0) return; /* the host routes */
+    CHECK_INT(c->n_run, 2);
+    for (uint32_t i = 0; i < c->n_run; i++) CHECK_INT(c->runs[i].first, c->runs[i].end);
+    CHECK(!test_model_info(f->model).gpu_bit_exact);
+}
+TEST(no_operation_between_the_embedding_and_the_logits_is_the_hosts) { for_all(lies_whole); }
+
+static void cut_anywhere(const fixture *f)
+{
+    static const size_t steps[] = {1, 3, 40, 63, 100};
+    size_t end = strcmp(f->device, "null") == 0 || test_is_long() ? f->g.n : 70;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        CLOSED(hearth_session) *s = open_session(f);
+        if (!s) return;
+        for (size_t at = 1; at <= end; at += 23) {
+            feed(f, s, at, steps[i]);
+            expect(f, s, "of steps");
+        }
+    }
+}
+TEST(steps_of_any_size_give_the_logits_of_the_cpu) { for_all(cut_anywhere); }
+
+/* Copies go on each with its own states, also where the step of one ends a chunk. */
+static void copy_anywhere(const fixture *f)
+{
+    static const size_t cuts[] = {5, 63, 64, 65};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        hearth_session *copy = NULL;
+        CLOSED(hearth_session) *s = open_session(f);
+        if (!s) return;
+        feed(f, s, cuts[i], 40);
+        CHECK_OK(hearth_session_fork(s, &copy, err));
+        feed(f, copy, cuts[i] + 3, 1);
+        expect(f, copy, "of a copy");
+        feed(f, s, cuts[i] + 1, 1);
+        expect(f, s, "of what was copied");
+        feed(f, copy, 90, 30);
+        expect(f, copy, "of a copy that went on");
+        feed(f, s, 95, 30);
+        expect(f, s, "of what was copied and went on");
+        hearth_session_close(copy);
+    }
+}
+TEST(copies_have_states_of_their_own) { for_all(copy_anywhere); }
+
+static void go_back(const fixture *f)
+{
+    CLOSED(hearth_session) *s = open_session(f);
+    if (!s) return;
+    feed(f, s, 70, 70);
+    CHECK_OK(hearth_session_truncate(s, 30, err));
+    feed(f, s, 71, 100);
+    expect(f, s, "after a return to 30");
+    hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_EXPLICIT);
+    feed(f, s, 80, 3);
+    CHECK_OK(hearth_session_truncate(s, 71, err));
+    feed(f, s, 72, 1);
+    expect(f, s, "after a return to a checkpoint");
+    CHECK_OK(hearth_session_truncate(s, 0, err));
+    feed(f, s, 2, 1);
+    expect(f, s, "after a return to the beginning");
+}
+TEST(a_session_returns_to_earlier_tokens) { for_all(go_back); }
+
+/* Sessions in one step have a run of tokens each. */
+static void step_together(const fixture *f)
+{
+    hearth_batch *b = NULL;
+    CLOSED(hearth_session) *s = open_session(f), *t = open_session(f);
+    if (!s || !t) return;
+    feed(f, s, 60, 60);
+    feed(f, t, 20, 20);
+    uint32_t n = hth_min_u32(64, hth_gpu_max_tokens(f->model->gpu)); /* of qwen3next those of one pass */
+    CHECK_OK(hearth_batch_open(f->model, n, 2, &b, err));
+    CHECK_OK(hearth_batch_add(b, s, f->g.ids + 60, 7, err));
+    CHECK_OK(hearth_batch_add(b, t, f->g.ids + 20, n > 32 ? 25 : 9, err));
+    CHECK_OK(hearth_batch_run(b, err));
+    expect(f, s, "of the first of a batch");
+    expect(f, t, "of the second of a batch");
+    hearth_batch_close(b);
+}
+TEST(sessions_of_a_batch_keep_their_states_apart) { for_all(step_together); }
+
+TEST(more_sessions_than_the_device_has_states_for_are_refused)
+{
+    fixture f;
+    hearth_session *all[9] = {NULL};
+    const hearth_session_options o = {.n_ctx = 32, .n_thread = 1, .kv = HEARTH_KV_F32};
+    hearth_error why = {0};
+    size_t n = 0;
+    if (!open_fixture(&f, "qwen35", "null")) return;
+    while (n < 9 && hearth_session_open(f.model, &o, &all[n], &why) == HEARTH_OK) n++;
+    CHECK_INT(n, 2);
+    CHECK(strstr(why.message, "no room for the states of one more session") != NULL);
+    hearth_session_close(all[0]);
+    CHECK_OK(hearth_session_open(f.model, &o, &all[0], err));
+    for (size_t i = 0; i < n; i++) hearth_session_close(all[i]);
+    close_fixture(&f);
+}
