@@ -145,7 +145,7 @@ static const char *recurrent_lacks(const hth_model *m, const hth_offload_params 
     if (op->kind == HTH_OP_RATES && l->mixer != HTH_MIXER_DELTA_NET) return "no shader supports its kind of mixer";
     if (op->kind == HTH_OP_CONV && op->conv.conv->d_conv > HTH_CONV_MAX_TAP) return "its convolution has too many taps";
     if (op->kind == HTH_OP_DELTA && l->delta_net.d > HTH_DELTA_NET_MAX_D) return "its heads are too large";
-    return params->crosses ? NULL : "its shaders do not promise the CPU's bits";
+    return params->crosses ? NULL : "no shader promises the CPU's bits of its mixer";
 }
 
 /* Whether the rows are those of all tokens, for which the shaders of values are. */

@@ -22,10 +22,10 @@ const char *const golden_archs[GOLDEN_N_ARCH] = {
     "llama-drelu", "llama-reglu", "llama-relu", "llama-relu2", "llama-relu2-plain", "llama-geglu", "bamboo",
     "qwen2", "qwen3", "gemma2", "falcon", "falcon-two-norms", "falcon-relu", "opt", "arcee", "glm4",
     "glm4-sections", "qwen", "qwen3vl", "gemma3", "phi2", "plamo3", "stablelm-parallel", "cogvlm", "gptneox",
-    "gptneox-sequential", "gpt2", "olmo-unlimited", "exaone4-shallow",
+    "gptneox-sequential", "gpt2", "olmo-unlimited", "exaone4-shallow", "granite", "minicpm",
     /* devices lack something: */
     "mixtral", "mixtral-drelu", "qwen2moe", "qwen3moe", "olmoe", "smallthinker-4b", "smallthinker-4b-downt", "smallthinker-21b",
-    "smallthinker-window", "gpt-oss", "smollm3", "olmo", "olmo2", "granite", "minicpm", "exaone4",
+    "smallthinker-window", "gpt-oss", "smollm3", "olmo", "olmo2", "exaone4",
     "hunyuan-dense", "command-r", "cohere2", "stablelm", "refact", "jais", "bloom",
     "ernie4_5-moe", "granitemoe", "dots1", "bailingmoe", "bailingmoe2", "glm4moe", "minimax-m2", "deepseek",
     "hunyuan-moe", "phimoe", "dbrx", "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe",

@@ -20,7 +20,7 @@ void golden_close(golden *g);
 
 /* Small models of every convention of architectures, by the names of their files. Devices compute the first ones. */
 extern const char *const golden_archs[];
-enum { GOLDEN_N_ON_DEVICE = 35, GOLDEN_N_ARCH = 99 };
+enum { GOLDEN_N_ON_DEVICE = 37, GOLDEN_N_ARCH = 99 };
 bool golden_open_arch(golden *g, const char *name);
 /* A small llama of a block type; any model of that folder, "mixtral-MXFP4" for example. */
 bool golden_open_quant(golden *g, const char *type);
