@@ -101,7 +101,7 @@ static void list_as_json(const hearth_devices *devices)
     json_end(&j);
 }
 
-static int run(const args *a)
+static int run_devices(const args *a)
 {
     hearth_devices *devices;
     hearth_error err;
@@ -122,5 +122,5 @@ const command command_devices = {
                "(docs/gpu.md). Layers with experts run on the CPU.\n",
     .example = "hearth devices",
     .groups = {options},
-    .run = run,
+    .run = run_devices,
 };

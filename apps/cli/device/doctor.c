@@ -257,7 +257,7 @@ static void print_json(const system_info *facts, const check_result *list, size_
 
 /* ---- entry point ---------------------------------------------------------------------------- */
 
-static int run(const args *a)
+static int run_doctor(const args *a)
 {
     system_info facts = {.path = args_operand(a, 0)};
     check_result findings[DOCTOR_MAX_FINDING];
@@ -287,5 +287,5 @@ const command command_doctor = {
     .example = "hearth doctor model.gguf",
     .groups = {options, model_options},
     .models = 1,
-    .run = run,
+    .run = run_doctor,
 };

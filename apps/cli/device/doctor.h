@@ -29,11 +29,11 @@ typedef struct system_info {
     uint64_t locked_limit;     /* bytes that may be locked in memory; UINT64_MAX: no limit */
     uint64_t address_limit;    /* bytes of address space; UINT64_MAX: no limit */
     doctor_gpu gpu;
-    /* Of a model, if one is named. */
+    /* The fields below are set if a model is named. */
     const char *path;        /* NULL: none */
     bool mmap, fits, opened; /* how it is opened; whether it fits in memory */
     uint64_t weight_bytes, huge_bytes, session_bytes;
-    hth_type type;    /* of its neurons */
+    hth_type type;    /* of its feed-forward matrices */
     double disk_rate; /* bytes per second; 0: no direct reads */
 } system_info;
 

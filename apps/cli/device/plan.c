@@ -330,7 +330,7 @@ static uint64_t n_hot_total(const plan_state *p)
     return n;
 }
 
-/* Of device i within a sentence: "the GPU", or "GPU 2, NAME". */
+/* The name of device i within a sentence: "the GPU", or "GPU 2, NAME". */
 typedef struct label {
     char text[300];
 } label;
@@ -547,7 +547,7 @@ static void print_json_streams(json *j, const hth_placement_stream *streams)
     json_close(j, ']');
 }
 
-/* What concerns one device. */
+/* Writes the members of one device. */
 static void print_json_device(json *j, const plan_state *p, uint32_t i)
 {
     const hth_device_info *info = p->devices[i].info;
@@ -609,7 +609,7 @@ static void print_json(const plan_state *p)
     json_end(&j);
 }
 
-/* What is said of a GPU only: the first option that was given, or NULL. */
+/* The first given option that needs a GPU; NULL: none was given. */
 static const char *option_of_gpu(const args *a)
 {
     static const char *const all[] = {"out", "what-if", "vram"};
@@ -618,7 +618,7 @@ static const char *option_of_gpu(const args *a)
     return NULL;
 }
 
-/* What is planned only without a GPU: as option_of_gpu. */
+/* The first given option that is allowed only without a GPU; NULL: none was given. */
 static const char *option_of_cpu(const args *a)
 {
     static const char *const all[] = {"route", "prompt", "predict"};
@@ -684,7 +684,7 @@ static int plan_gpu(plan_state *p, const char **why)
     return st == HEARTH_OK ? 0 : report(&err);
 }
 
-static int run(const args *a)
+static int run_plan(const args *a)
 {
     plan_state p = {.a = a};
     const char *out = args_text(a, "out", NULL);
@@ -711,5 +711,5 @@ const command command_plan = {
     .example = "hearth plan packed.gguf --vram 8G --what-if -o packed.placement",
     .groups = {options, output_options, model_options, device_options},
     .models = 1,
-    .run = run,
+    .run = run_plan,
 };

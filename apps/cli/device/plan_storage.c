@@ -17,10 +17,10 @@
 enum { N_MEMORY = 5, N_DISK = 2, PROMPT_TOKENS = 512 };
 static const double disks[N_DISK] = {3.5e9, 7e9};
 
-/* What a packed file would read, of which a predictor names clusters. */
+/* The expected reads of a packed file, of which a token needs only the clusters that a predictor selects. */
 typedef struct packing {
     bool applies;               /* networks are read whole now */
-    double seconds, read_bytes; /* of a token; 0: unknown without a profile */
+    double seconds, read_bytes; /* per token; 0: unknown without a profile */
 } packing;
 
 typedef struct storage_plan {
@@ -159,7 +159,8 @@ static double wait_seconds(const storage_plan *p)
     return wait > 0.0 ? wait : 0.0;
 }
 
-/* What takes longer, of what is done at the same time; or waiting does, as of a disk with a long latency. */
+/* Whether the disk limits the speed: reads overlap with computation, and the reads take longer, or the wait for them
+ * does, as with a disk of long latency. */
 static bool disk_limits(const storage_plan *p)
 {
     double disk = p->f.expected.disk_seconds, wait = wait_seconds(p);

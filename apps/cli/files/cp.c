@@ -3,7 +3,7 @@
 #include "common/output.h"
 #include "hub/hub.h"
 
-static int run(const args *a)
+static int run_cp(const args *a)
 {
     hub_models models;
     hearth_error err;
@@ -26,5 +26,5 @@ const command command_cp = {
                "names share the bytes on the disk, and hearth rm removes one of them. Only\n"
                "models in the cache of Hugging Face are copied so.\n",
     .example = "hearth cp SmolLM2-360M small",
-    .run = run,
+    .run = run_cp,
 };

@@ -38,7 +38,7 @@ static int print_text(const hth_tokenizer *tok, const args *a, const int32_t *id
     return 0;
 }
 
-static int run(const args *a)
+static int run_detokenize(const args *a)
 {
     hearth_error err;
     hth_gguf *file = NULL;
@@ -66,5 +66,5 @@ const command command_detokenize = {
     .example = "hearth tokenize model.gguf -p Hello | hearth detokenize model.gguf",
     .groups = {options},
     .models = 1,
-    .run = run,
+    .run = run_detokenize,
 };

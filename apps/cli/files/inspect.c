@@ -44,7 +44,7 @@ static const hearth_error *out_of_memory(const facts *f)
     return f->no_tokenizer.status == HEARTH_ERROR_MEMORY ? &f->no_tokenizer : NULL;
 }
 
-static int run(const args *a)
+static int run_inspect(const args *a)
 {
     hth_gguf *file;
     hearth_error err;
@@ -77,5 +77,5 @@ const command command_inspect = {
     .example = "hearth inspect model.gguf -c 8192",
     .groups = {options},
     .models = 1,
-    .run = run,
+    .run = run_inspect,
 };

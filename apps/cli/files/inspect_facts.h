@@ -37,9 +37,9 @@ typedef struct facts {
     uint32_t n_ctx;         /* context for the sizes below */
     uint64_t weight_size;
     size_t kv_f16_size, kv_f32_size, step_size;
-    size_t state_size; /* of recurrent layers, one copy */
+    size_t state_size; /* one copy of the states of recurrent layers */
 
-    hearth_error no_use; /* for a file of thresholds; status OK: its values are valid */
+    hearth_error no_use; /* why a file of thresholds is invalid; status OK: it is valid */
 
     hearth_error no_tokenizer; /* status OK: its tokenizer is supported */
     int32_t n_token;

@@ -72,7 +72,7 @@ static const hth_gguf_tensor *tensor_of(const hth_gguf *file, uint32_t i_layer, 
     return hth_gguf_find_tensor(file, name);
 }
 
-/* For a placement: neurons of each layer on the device. NULL: not in the file. */
+/* A placement's array of the number of neurons on the device, one for each layer. NULL: not in the file. */
 static const hth_gguf_value *placed_of(const hth_gguf *file)
 {
     return find_uints(file, "hearth.placement.hot");
@@ -85,7 +85,7 @@ static uint64_t neurons_of(const hth_gguf *file, const sidecar_kind *k, uint32_t
     return t ? t->dim[t->n_dim - 1] : 0;
 }
 
-/* For a predictor: rows of its first matrix. */
+/* The rank of a layer's predictor, which is the number of rows of its first matrix; 0: the layer has none. */
 static uint64_t rank_of(const hth_gguf *file, const sidecar_kind *k, uint32_t i_layer)
 {
     const hth_gguf_tensor *t = tensor_of(file, i_layer, "fc1.weight");
@@ -118,7 +118,7 @@ static const hth_gguf_value *thresholds_of(const hth_gguf *file)
     return st == HEARTH_OK ? v : NULL;
 }
 
-/* For thresholds, which are few, every value is checked. */
+/* Checks every value of a file of thresholds, which has few. Other kinds are not checked. */
 hearth_error sidecar_check(const hth_gguf *file)
 {
     hearth_error err = {0};

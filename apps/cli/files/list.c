@@ -130,7 +130,7 @@ static void print_json(const hub_models *models, const hub_facts *facts, const g
     json_end(&j);
 }
 
-static int run(const args *a)
+static int run_list(const args *a)
 {
     hub_models models;
     hearth_error err;
@@ -163,5 +163,5 @@ const command command_list = {
                "hearth plan, from rates that the first list measures; hearth bench measures.\n",
     .example = "hearth list",
     .groups = {options, device_options},
-    .run = run,
+    .run = run_list,
 };

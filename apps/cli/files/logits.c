@@ -37,7 +37,7 @@ static int write_all(hearth_session *session, const int32_t *ids, size_t n, cons
     return st == HEARTH_OK ? 0 : report(&err);
 }
 
-static int run(const args *a)
+static int run_logits(const args *a)
 {
     const char *ids_path = args_text(a, "ids", NULL), *out_path = args_text(a, "output", NULL);
     hearth_model *model = NULL;
@@ -77,5 +77,5 @@ const command command_logits = {
     .example = "hearth logits model.gguf --ids prompt.ids -o prompt.f32 --kv f32",
     .groups = {options, output_options, model_options, gpu_options},
     .models = 1,
-    .run = run,
+    .run = run_logits,
 };

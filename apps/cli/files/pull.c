@@ -37,7 +37,7 @@ static void print_text(const hub_pulled *p)
     printf("Try: hearth chat %s\n", name);
 }
 
-static int run(const args *a)
+static int run_pull(const args *a)
 {
     hub_pulled pulled;
     hearth_error err;
@@ -64,5 +64,5 @@ const command command_pull = {
                "another hub; HF_HUB_CACHE or HF_HOME another cache than ~/.cache/huggingface.\n",
     .example = "hearth pull bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M",
     .groups = {options},
-    .run = run,
+    .run = run_pull,
 };

@@ -42,7 +42,7 @@ static size_t read_rules(const args *a, hth_quantize_rule rules[MAX_RULE])
     return n;
 }
 
-static int run(const args *a)
+static int run_quantize(const args *a)
 {
     progress p;
     hth_quantize_rule rules[MAX_RULE];
@@ -95,5 +95,5 @@ const command command_quantize = {
     .example = "hearth quantize model-f16.gguf model-q4_k_m.gguf q4_k_m",
     .groups = {options, output_options},
     .models = 1,
-    .run = run,
+    .run = run_quantize,
 };

@@ -25,7 +25,7 @@ static hearth_status find(const hub_models *models, const char *text, const hub_
     return hub_find_name(models, text, found, err);
 }
 
-static int run(const args *a)
+static int run_rm(const args *a)
 {
     hub_models models;
     hearth_error err;
@@ -57,5 +57,5 @@ const command command_rm = {
                "is changed, whichever program filled it: models of other programs and files\n"
                "elsewhere are refused. There is no confirmation.\n",
     .example = "hearth rm SmolLM2-360M",
-    .run = run,
+    .run = run_rm,
 };

@@ -19,7 +19,7 @@ static const option_spec options[] = {
     {0},
 };
 
-static int run(const args *a)
+static int run_synth(const args *a)
 {
     progress p;
     hearth_error err;
@@ -62,5 +62,5 @@ const command command_synth = {
                "synthetic. The same seed gives the same bytes.\n",
     .example = "hearth synth llama-7b 7b.gguf --type q4_k_m",
     .groups = {options, output_options},
-    .run = run,
+    .run = run_synth,
 };

@@ -47,7 +47,7 @@ static int print_tokens(const hth_tokenizer *tok, const args *a, const char *tex
     return 0;
 }
 
-static int run(const args *a)
+static int run_tokenize(const args *a)
 {
     const char *path = args_operand(a, 0), *text = args_text(a, "prompt", NULL);
     hearth_error err;
@@ -78,5 +78,5 @@ const command command_tokenize = {
     .example = "hearth tokenize model.gguf -p \"Once upon a time\" --pieces",
     .groups = {options},
     .models = 1,
-    .run = run,
+    .run = run_tokenize,
 };

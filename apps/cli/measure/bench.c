@@ -404,7 +404,7 @@ static bool check_ctx(const args *a, uint64_t n_token)
     return false;
 }
 
-static int run(const args *a)
+static int run_bench(const args *a)
 {
     static bench b; /* static because it is large */
     hearth_model *model = NULL;
@@ -471,5 +471,5 @@ const command command_bench = {
     .example = "hearth bench model.gguf -p 128,512 -n 64 -t 1",
     .groups = {options, model_options, gpu_options},
     .models = 1,
-    .run = run,
+    .run = run_bench,
 };

@@ -24,7 +24,7 @@ typedef struct bench_test {
     hearth_storage_stats *storage; /* per sample: what was read */
     uint64_t *digest;              /* [n_sequence] hash of the logits after the last token */
     uint64_t kv_bytes;             /* cache bytes that a generated token reads, on average */
-    hth_op_count work;             /* of one prompt */
+    hth_op_count work;             /* operations of one prompt */
 } bench_test;
 
 /* Memory region for the bandwidth probe: larger than caches. */
@@ -33,7 +33,7 @@ enum { BENCH_REGION_SIZE = 512 << 20 };
 /* Lists of active neurons instead of the selector's. */
 typedef struct bench_traces {
     bool given;
-    hth_act_trace_spec spec; /* of random lists; the seed is for both kinds */
+    hth_act_trace_spec spec; /* parameters of random lists; both kinds use the seed */
     char profile[4096];      /* path of the profile to replay; "": random lists */
     uint32_t n_sample, first_sample;
     bool is_top_decile; /* samples mark the neurons among the largest tenth */
@@ -42,7 +42,7 @@ typedef struct bench_traces {
 
 /* Quality loss of the mode over a text, compared with the same file dense with an F16 cache. */
 typedef struct bench_quality {
-    const char *path; /* of the text; NULL: not requested */
+    const char *path; /* file of the text; NULL: not requested */
     char *text;
     size_t n_text;
     bool of_reference; /* the mode is the reference itself: no comparison */
@@ -58,7 +58,7 @@ enum { BENCH_MAX_TEST = OPTION_LIST_MAX * (OPTION_LIST_MAX + 2) }; /* lengths ti
 typedef struct bench {
     const hearth_model *model;
     hearth_session *session;
-    hearth_batch *batch;        /* of n_row tokens; NULL without --parallel */
+    hearth_batch *batch;        /* batch of n_row tokens; NULL without --parallel */
     hearth_session **sequences; /* [n_sequence], stepped by the batch */
     uint32_t n_sequence;        /* the largest of --parallel; 0: none */
     uint32_t n_row;             /* tokens of the batch */
@@ -69,7 +69,7 @@ typedef struct bench {
     int32_t *prompt; /* the longest of them */
     bench_traces traces;
     route_option route;
-    hth_route_trace *route_lists; /* of route */
+    hth_route_trace *route_lists; /* lists that are drawn by route */
     bool approximate; /* the mode is declared approximate */
     bool has_probes;  /* the limits of memory and cores were measured before each sample */
     bool by_sim_clock;     /* times are those of a simulated GPU's clock */
@@ -77,7 +77,7 @@ typedef struct bench {
     bool in_turn; /* weights are read, then computed, and none is guessed */
     const char *kv; /* type of the cache, by name */
     bench_quality quality;
-    storage_expectation expected; /* of the first test of generation, with a limit of memory */
+    storage_expectation expected; /* forecast for the first test of generation, with a limit of memory */
     size_t n_batch; /* prompt tokens between two checks for Ctrl-C */
 } bench;
 

@@ -25,7 +25,7 @@ typedef struct limits {
     hth_peak_probe cores;
     size_t n_repeat, n_set;
     thread_limits sets[2]; /* one thread; all threads, if that is another number */
-    uint64_t huge_bytes;   /* of the memory region */
+    uint64_t huge_bytes;   /* bytes of the memory region on huge pages */
     hth_sample_stats clock, latency, spin, wake, job;
     double samples[HTH_N_BANDWIDTH_LOOP + HTH_PEAK_MAX][MAX_REPEAT];
 } limits;

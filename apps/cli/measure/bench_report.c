@@ -131,7 +131,7 @@ static void print_route(const bench *b)
            (unsigned long long)r->spec.seed);
 }
 
-/* What a limit of memory costs, over all samples. */
+/* Prints a test's cache hit rate, and the MiB read and the stall in ms for each token, over all samples. */
 static void print_storage(const bench *b, const bench_test *t)
 {
     double hits = 0.0, asked = 0.0, bytes = 0.0, waits = 0.0,

@@ -191,7 +191,7 @@ static bool open_all(comparison *c)
            open_reference(a, c->other ? c->other : c->model, c->session, &c->reference);
 }
 
-static int run(const args *a)
+static int run_compare(const args *a)
 {
     comparison c = {.a = a};
     const char *path = args_text(a, "file", NULL);
@@ -227,5 +227,5 @@ const command command_compare = {
     .example = "hearth compare model.gguf --selector predictor -f text.txt -c 512",
     .groups = {options, model_options},
     .models = 1,
-    .run = run,
+    .run = run_compare,
 };

@@ -164,7 +164,7 @@ static int check_usage(const args *a)
     return check_output_beside(a, file, out, OUTPUT_IMATRIX);
 }
 
-static int run(const args *a)
+static int run_imatrix(const args *a)
 {
     int status = check_usage(a);
     if (status) return status;
@@ -184,5 +184,5 @@ const command command_imatrix = {
     .example = "hearth imatrix model-f16.gguf -f text.txt -o model.imatrix",
     .groups = {options, output_options, model_options},
     .models = 1,
-    .run = run,
+    .run = run_imatrix,
 };

@@ -57,7 +57,7 @@ static int score_text(const args *a, const hearth_model *model, hearth_session *
     return 0;
 }
 
-static int run(const args *a)
+static int run_perplexity(const args *a)
 {
     if (!args_has(a, "file")) return usage_error("perplexity needs -f FILE");
     if (args_context(a, MIN_CHUNK) < MIN_CHUNK)
@@ -75,5 +75,5 @@ const command command_perplexity = {
     .example = "hearth perplexity model.gguf -f text.txt -c 512",
     .groups = {options, model_options, gpu_options},
     .models = 1,
-    .run = run,
+    .run = run_perplexity,
 };

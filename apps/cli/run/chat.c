@@ -92,7 +92,7 @@ typedef struct answer {
     buffer text, rest; /* rest: what was kept back at the end of a call; a text that goes on has it again */
     id_list ids;
     uint64_t n_token; /* with the one that ended it */
-    hearth_answer_kind kind; /* of the last part that was shown, if has_part */
+    hearth_answer_kind kind; /* kind of the last part that was shown, if has_part */
     bool has_part;
     bool failed;     /* an error was reported */
     const char *end; /* why it ended; NULL: continues */
@@ -170,7 +170,7 @@ static bool shift(chat *c, answer *an, id_list *ids)
 }
 
 /* Shows a token of the answer. */
-static bool take(void *user, const hearth_generated *part)
+static bool show_answer_part(void *user, const hearth_generated *part)
 {
     answer *an = user;
     hearth_error err;
@@ -223,7 +223,7 @@ static bool generate(chat *c, answer *an, const int32_t *ids, size_t n)
                                  .at_start = true,
                                  .sampler = c->sampler,
                                  .max_token = limit,
-                                 .fn = take,
+                                 .fn = show_answer_part,
                                  .user = an};
     hearth_usage usage;
     id_list shifted = {0};
@@ -443,7 +443,7 @@ static bool is_by_name(const hearth_chat *format)
     return false;
 }
 
-static int run(const args *a)
+static int run_chat(const args *a)
 {
     chat c = {.a = a, .local_time = local_seconds()};
     hearth_model *model = NULL;
@@ -510,5 +510,5 @@ const command command_chat = {
     .example = "hearth chat model.gguf --system \"Answer briefly.\"",
     .groups = {options, sampling_options, model_options, gpu_options},
     .models = 1,
-    .run = run,
+    .run = run_chat,
 };

@@ -15,7 +15,7 @@ typedef struct chat {
     hearth_session *session;
     hearth_sampler *sampler;
     hearth_draft_options drafts;
-    hearth_model *draft; /* of --draft, or NULL */
+    hearth_model *draft; /* model of --draft, or NULL */
     hearth_chat *format;
     lines *lines;
     transcript transcript;

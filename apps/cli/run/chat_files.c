@@ -46,7 +46,7 @@ static bool may_replace(const char *path)
 static bool save_session(chat *c, const char *path)
 {
     hearth_error err;
-    if (model_info(c->model).gpu) return false; /* what lies there is not written */
+    if (model_info(c->model).gpu) return false; /* a saved session does not contain a KV cache that is on a GPU */
     if (keep_conversation(c) == 0) return false;
     if (!may_replace(path)) {
         print_warning("%s stays as it is: it is not a saved session", path);

@@ -47,7 +47,7 @@ typedef struct generation {
     const hearth_model *model;
     hearth_session *session;
     hearth_sampler *sampler;
-    hearth_model *draft; /* of --draft, or NULL */
+    hearth_model *draft; /* model of --draft, or NULL */
     hearth_constraint *constraint; /* NULL: none */
     char *given; /* the prompt as text */
     size_t n_given;
@@ -101,7 +101,7 @@ static hearth_status decode_prompt(generation *g, hearth_error *err)
 }
 
 /* Shows a token's text. */
-static bool take(void *user, const hearth_generated *part)
+static bool show_text_part(void *user, const hearth_generated *part)
 {
     generation *g = user;
     bool ok = part->token < 0 || id_list_add(&g->ids, &part->token, 1);
@@ -124,7 +124,7 @@ static hearth_generate_options text_options(generation *g)
                                      .constraint = g->constraint,
                                      .stops = g->stops,
                                      .n_stop = n_stop,
-                                     .fn = take,
+                                     .fn = show_text_part,
                                      .user = g};
 }
 
@@ -407,7 +407,7 @@ static bool open_all(generation *g, int *status)
     hearth_draft_options drafts;
     if (!open_session(g->a, g->model, 0, &g->session) || !open_sampler(g->a, g->model, &g->sampler, status))
         return false;
-    *status = EXIT_OTHER; /* for all following errors */
+    *status = EXIT_OTHER; /* the status of all following errors */
     if (!drafts_open(g->a, &drafts, &g->draft) || !drafts_use(g->session, &drafts, g->sampler)) return false;
     if (!run_session_open(g->a, g->session) || !tokenize_prompt(g)) return false;
     if (!constraint_open(g->a, g->model, &g->constraint)) return false;
@@ -416,7 +416,7 @@ static bool open_all(generation *g, int *status)
     return true;
 }
 
-/* For a user who types `hearth run` without arguments. */
+/* Prints an introduction for a user who types `hearth run` without arguments. */
 static void introduce(void)
 {
     fputs("hearth runs language models: files of the kind GGUF. Without one it tells a story now,\n"
@@ -427,7 +427,7 @@ static void introduce(void)
           stderr);
 }
 
-static int run(const args *a)
+static int run_model(const args *a)
 {
     generation g = {.a = a};
     hearth_model *model = NULL;
@@ -488,5 +488,5 @@ const command command_run_model = {
     .example = "hearth run -p \"Once upon a time\" --seed 7 --stats",
     .groups = {options, sampling_options, model_options, gpu_options},
     .models = 1,
-    .run = run,
+    .run = run_model,
 };

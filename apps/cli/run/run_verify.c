@@ -20,7 +20,7 @@ static void print_result(const hearth_model *model, const hth_comparison *r)
         return;
     }
     double agreement = 100.0 * (double)r->n_agree / (double)r->n_scored;
-    bool differs = info.gpu && !info.gpu_bit_exact; /* for any selector */
+    bool differs = info.gpu && !info.gpu_bit_exact; /* with any selector, exact ones too */
     char recall[40] = "";
     if (r->n_layer > 0)
         snprintf(recall, sizeof recall, ", recall %.1f %%",

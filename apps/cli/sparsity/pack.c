@@ -41,7 +41,7 @@ static void print_result(const char *out, const hth_pack_result *r)
                       r->retyped ? "its matrices were" : "down was");
 }
 
-static int run(const args *a)
+static int run_pack(const args *a)
 {
     progress p;
     hearth_error err;
@@ -89,5 +89,5 @@ const command command_pack = {
     .example = "hearth pack model-f16.gguf --type q4_0 --profile p.gguf -o packed.gguf",
     .groups = {options, output_options},
     .models = 1,
-    .run = run,
+    .run = run_pack,
 };

@@ -62,7 +62,7 @@ static void print_json(const hth_predictor_result *r, uint32_t n)
     json_end(&j);
 }
 
-static int run(const args *a)
+static int run_predictors(const args *a)
 {
     progress p;
     hearth_error err;
@@ -111,5 +111,5 @@ const command command_predictors = {
     .example = "hearth predictors model.gguf -f text.txt -o predictors.gguf --recall 0.95",
     .groups = {options, output_options},
     .models = 1,
-    .run = run,
+    .run = run_predictors,
 };

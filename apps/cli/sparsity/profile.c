@@ -158,7 +158,7 @@ static int profile_text(const args *a, const hearth_model *model, hearth_session
     return 0;
 }
 
-static int run(const args *a)
+static int run_profile(const args *a)
 {
     int status = check_usage(a);
     return status ? status : run_on_neurons(a, "hearth profile", profile_text);
@@ -175,5 +175,5 @@ const command command_profile = {
     .example = "hearth profile model.gguf -f text.txt -o model.profile",
     .groups = {options, output_options, model_options},
     .models = 1,
-    .run = run,
+    .run = run_profile,
 };

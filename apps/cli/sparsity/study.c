@@ -137,7 +137,7 @@ static int study_text(const args *a, const hearth_model *model, hearth_session *
     return ok ? 0 : EXIT_OTHER;
 }
 
-static int run(const args *a)
+static int run_study(const args *a)
 {
     int status = check_usage(a);
     return status ? status : run_on_neurons(a, "hearth study", study_text);
@@ -154,5 +154,5 @@ const command command_study = {
     .example = "hearth study model.gguf -f text.txt -o report.html",
     .groups = {options, output_options, model_options},
     .models = 1,
-    .run = run,
+    .run = run_study,
 };

@@ -13,7 +13,7 @@ typedef struct study_report {
     const hearth_model_info *model;
     const char *activation, *text; /* text: the name of its file */
     uint32_t d_model;
-    uint64_t hash; /* of the model */
+    uint64_t hash; /* hash of the model */
 } study_report;
 
 void study_write_json(const study_report *r, FILE *out);

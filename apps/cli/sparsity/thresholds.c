@@ -71,7 +71,7 @@ static int find_thresholds(const args *a, const hearth_model *model, hearth_sess
     return st == HEARTH_OK ? finish_stdout() : report(&err);
 }
 
-static int run(const args *a)
+static int run_thresholds(const args *a)
 {
     const char *path = args_text(a, "file", NULL), *out = args_text(a, "output", NULL);
     if (!path || !out) return usage_error("thresholds needs -f FILE and -o FILE");
@@ -95,5 +95,5 @@ const command command_thresholds = {
     .example = "hearth thresholds model.gguf -f text.txt -o t.gguf --sparsity 0.5",
     .groups = {options, output_options, model_options},
     .models = 1,
-    .run = run,
+    .run = run_thresholds,
 };
