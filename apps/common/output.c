@@ -193,7 +193,7 @@ void set_utf8_locale(void)
 
 static bool in_line; /* inside a line of text, after its first byte */
 static unsigned n_break;
-static const progress *on_screen; /* whose line is on the terminal */
+static const progress *on_screen; /* the progress whose line is on the terminal; NULL: none */
 
 enum { USUAL_LIMIT = 79, MAX_LIMIT = 120 };
 

@@ -70,7 +70,7 @@ bool stdout_is_stderr(void);
  * or with --verbose a line every ten seconds. */
 typedef struct progress {
     const char *what, *unit;              /* "reading", "MB"; NULL: neither counts nor rate are shown */
-    double unit_size;                     /* of the numbers in one unit */
+    double unit_size;                     /* how much of a count is one unit: 0x1p20 bytes for MiB */
     uint64_t open_ns, start_ns, shown_ns; /* start: the last time at which nothing was done */
 } progress;
 void progress_init(progress *p, const char *what, const char *unit, double unit_size);
@@ -91,8 +91,8 @@ bool interrupt_at_once(bool on);
 int interrupted(void);                    /* the signal, or 0 */
 void interrupt_evaluations(void); /* as a signal would, from any thread; clear_interrupt ends it */
 const volatile int *interrupt_flag(void); /* the same, for evaluations that stop on it */
-/* For programs that continue after Ctrl-C: it only sets the flag, until clear_interrupt. SIGTERM and SIGHUP
- * also set the flag, permanently. */
+/* As install_signal_handlers, for a program that continues after Ctrl-C: every Ctrl-C only sets the flag, which
+ * clear_interrupt resets. SIGTERM and SIGHUP set the flag permanently. */
 void install_chat_signal_handlers(void);
 void clear_interrupt(void);
 /* The signal that requested termination, or 0. */

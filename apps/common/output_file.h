@@ -23,8 +23,8 @@ typedef enum output_kind {
     OUTPUT_THRESHOLDS,
     OUTPUT_PLACEMENT,
     OUTPUT_IMATRIX,
-    OUTPUT_PAGE,   /* of hearth study */
-    OUTPUT_TABLE,  /* of hearth study */
+    OUTPUT_PAGE,   /* page of hearth study */
+    OUTPUT_TABLE,  /* table of hearth study */
     OUTPUT_SESSION,
     OUTPUT_LOGITS, /* floats without a header */
 } output_kind;

@@ -108,7 +108,7 @@ static expected_speed speed_of(double expected, double least, double most)
     return (expected_speed){tokens_per_second(expected), tokens_per_second(least), tokens_per_second(most)};
 }
 
-/* What a device computes is not predicted, so nothing is measured if there may be one. */
+/* Whether a GPU may compute a part of the model. The forecast does not cover GPUs, so nothing is measured then. */
 static bool may_use_device(const char *name)
 {
     char gpu[32];

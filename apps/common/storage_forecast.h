@@ -13,12 +13,12 @@ typedef struct storage_forecast {
     hth_memory_division division;
     hth_storage_machine machine;
     hth_storage_tokens tokens;
-    hth_route_trace_spec route; /* of tokens */
+    hth_route_trace_spec route; /* the experts of tokens */
     hth_profile *profile;
     double *frequency;
     bool assumed; /* nothing is known of the experts that are used */
     uint32_t n_prompt;
-    hth_storage_speed prompt; /* of a token, if n_prompt is not 0 */
+    hth_storage_speed prompt; /* for one prompt token, if n_prompt is not 0 */
     hth_storage_speed expected;
     hth_storage_speed least, most; /* by the slowest and the fastest figures, and assumptions */
 } storage_forecast;
@@ -28,7 +28,7 @@ typedef struct forecast_options {
     const char *profile;               /* a file of hearth profile; NULL: none */
     uint32_t n;                        /* tokens */
     uint32_t n_prompt, n_batch;        /* tokens of a prompt, and of a step of it; 0: none */
-    uint64_t memory;                   /* that measuring may take */
+    uint64_t memory;                   /* bytes that the measurement may allocate */
     bool again;                        /* the cores are measured although they were before */
 } forecast_options;
 
@@ -51,11 +51,12 @@ typedef struct expected_speed {
 } expected_speed;
 
 typedef struct storage_expectation {
-    expected_speed first, next; /* of the first n tokens, which fill the cache; of the next n */
-    bool assumed;               /* experts are */
+    expected_speed first, next; /* speed of the first n tokens, which fill the cache, and of the next n */
+    bool assumed;               /* the used experts are assumed, not known */
     char why[600];              /* why nothing can be said; "": something is, or the model is in memory */
 } storage_expectation;
-/* Of n tokens of a run with these options, before it opens the model: within their limit of memory. */
+/* The expected speed of n generated tokens with these options and their memory limit. It is called before the model is
+ * opened. */
 storage_expectation expect_storage_speed(const char *path, const hearth_model_options *options,
                                          const hth_route_trace_spec *route, uint32_t n);
 

@@ -1,4 +1,4 @@
-/* What a model read of weights that are not in memory, for reports. */
+/* Reports of the reads of weights that are not in memory. */
 #ifndef HEARTH_APPS_COMMON_STORAGE_INFO_H
 #define HEARTH_APPS_COMMON_STORAGE_INFO_H
 

@@ -20,14 +20,15 @@
 
 /* Whether the options contradict each other: 0, or the exit status after an error was reported. */
 int drafts_check(const args *a);
-/* What the options ask for. *model: that of --draft, which the caller closes, or NULL. False: an error was reported. */
+/* Reads the options of drafts and opens the model of --draft, if one is given. *model: that model, which the caller
+ * closes, or NULL. False: an error was reported. */
 bool drafts_open(const args *a, hearth_draft_options *options, hearth_model **model);
 /* The same; the error is the caller's. */
 hearth_status drafts_try_open(const args *a, hearth_draft_options *options, hearth_model **model,
                               hearth_error *err);
 /* A session with the options; sampler: that of its text. False: an error was reported. */
 bool drafts_use(hearth_session *session, const hearth_draft_options *options, const hearth_sampler *sampler);
-/* For --stats, after a text; nothing if no draft was evaluated. */
+/* Prints the counts of drafted and accepted tokens for --stats, after a text; nothing if no token was drafted. */
 void drafts_print(const hearth_session *session);
 void drafts_print_json(json *j, const hearth_session *session);
 

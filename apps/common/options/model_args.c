@@ -167,7 +167,8 @@ static hearth_gpu_options gpu_options_of(const args *a, uint32_t n_position)
     return o;
 }
 
-/* Of two models the first one gets half, and the second one what is left. */
+/* The memory limit of the model at path; 0: none. With --against the first model gets half of the limit. The second
+ * one gets the whole limit, which counts all memory of the process. */
 static uint64_t wanted_ram(const args *a, const char *path)
 {
     const char *second = command_offers(a, "against") ? args_text(a, "against", NULL) : NULL;
@@ -364,7 +365,8 @@ bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_defau
     return open_session_with(model, &o, session);
 }
 
-/* what: as hth_engine_open_dense. */
+/* Opens the model and a session, and calls run with the text of -f; what: as in hth_engine_open_dense. Returns the exit
+ * status. */
 static int open_and_run(const args *a, hearth_selector selector, const char *what,
                         uint32_t (*n_ctx)(const hearth_model *), text_run_fn *run)
 {
@@ -525,7 +527,7 @@ static void print_conditions(const args *a, const hearth_model_info *info)
                     info->reader);
 }
 
-/* For --verbose. */
+/* Prints for --verbose how the model is held and computed. */
 static void print_details(const args *a, const hearth_model_info *info)
 {
     static const char *const kv_words[] = {[HEARTH_KV_F16] = "f16", [HEARTH_KV_F32] = "f32", [HEARTH_KV_Q8_0] = "q8_0"};
@@ -632,7 +634,7 @@ int wanted_sampling(const args *a, const hearth_model *model, hearth_sampler_opt
         breakers[o.n_dry_breaker++] = text;
     }
     if (o.n_dry_breaker > 0) o.dry_breakers = breakers;
-    /* What the list lacks is off, whatever other options say. */
+    /* --samplers turns off every sampler that it does not list, even one that another option sets. */
     const char *kept = args_text(a, "samplers", NULL), *why = kept ? sampling_keep(&o, kept) : NULL;
     if (why) return usage_error("--samplers '%s': %s", kept, why);
     *out = o;

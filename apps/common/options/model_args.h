@@ -23,8 +23,8 @@ extern const option_spec sampling_options[];
 
 /* --vram: one value for all GPUs, or one for each. */
 void wanted_gpu_limits(const args *a, hearth_gpu_options *o);
-/* What the options say of a model: its limit of memory, selector, device and so on. n_position: of all sessions
- * together; 0: of one session. */
+/* The model options from the command's options: memory limit, selector, device and so on. n_position: positions of all
+ * sessions together; 0: those of one session. */
 hearth_model_options wanted_model(const args *a, const char *path, uint32_t n_position);
 /* Opens path, or the embedded model if path is NULL, and shows progress. False: an error was reported. */
 bool open_model(const args *a, const char *path, hearth_model **model);
@@ -43,8 +43,8 @@ hearth_selector wanted_selector(const args *a);
 bool wants_mapping(const args *a);
 bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session);
 
-/* For commands that measure on the text of -f: opens the model with the common options and a session, and calls run.
- * Returns the exit status. */
+/* Opens the model with the common options and a session, and calls run with the text of -f. Commands that measure on a
+ * text use it. Returns the exit status. */
 typedef int text_run_fn(const args *a, const hearth_model *model, hearth_session *session, const char *text,
                         size_t n);
 int run_on_text(const args *a, text_run_fn *run);

@@ -32,7 +32,7 @@ struct args {
     bool wants_help, wants_version;
     const char *instead; /* the command that an option means */
     bool is_remote; /* the first operand is of --hf-repo */
-    const foreign_option *ignored[MAX_IGNORED]; /* what was taken and changes nothing */
+    const foreign_option *ignored[MAX_IGNORED]; /* options that were accepted and have no effect */
     const char *ignored_words[MAX_IGNORED];
     size_t n_ignored;
 };

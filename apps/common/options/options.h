@@ -27,8 +27,8 @@ typedef enum option_kind {
 typedef enum option_flag {
     OPTION_REPEATS = 1,  /* may be given more than once */
     OPTION_ADVANCED = 2, /* --help lists only the name; the man page describes it */
-    /* For an OPTION_UINT: -1 is UINT64_MAX in any range, and means no limit. Up to two choices: a word for -1,
-     * then a word for max. */
+    /* An OPTION_UINT in which -1 is UINT64_MAX in any range, and means no limit. It has up to two choices: a word for
+     * -1, then a word for max. */
     OPTION_OPEN = 4,
     /* An OPTION_CHOICE that may stand without a value: the next word is one only if it is a choice. */
     OPTION_BARE = 16,
@@ -48,7 +48,7 @@ typedef struct option_spec {
     const char *help;
     double min, max;
     const char *choices; /* separated by '|'; of texts and files: words that completions offer, among others */
-    unsigned flags;      /* of option_flag */
+    unsigned flags;      /* bits of option_flag */
 } option_spec;
 
 /* Rows of an option table: name, letter, value and range as far as the kind has them, help, further fields. */
@@ -66,7 +66,7 @@ typedef struct option_spec {
     OPT_ROW(CHOICE, NAME, LETTER, VALUE, 0, 0, __VA_ARGS__, .choices = CHOICES)
 #define ADVANCED .flags = OPTION_ADVANCED
 
-/* For commands with options of OPTION_ESCAPES. */
+/* Every command with an option of OPTION_ESCAPES has this one, too. */
 #define ESCAPE_OPTION OPT_FLAG("escape", 'e', "\\n, \\t, \\xNN in texts of options are these characters", ADVANCED)
 
 /* -q -v, for every command. */

@@ -7,8 +7,8 @@
 typedef struct route_option {
     bool given;
     hth_route_trace_spec spec;
-    char path[4096];   /* of the frequencies; "": all experts alike */
-    double *frequency; /* of spec, freed by close_route */
+    char path[4096];   /* file of the frequencies; "": all experts are equally frequent */
+    double *frequency; /* frequencies of spec, freed by close_route */
 } route_option;
 
 /* verb: the command. Returns 0, or the exit status after an error was reported. */

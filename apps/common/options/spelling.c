@@ -92,7 +92,7 @@ void nearest_offer(nearest *n, const char *name)
 
 /* clang-format off: a table */
 static const foreign_option foreign[] = {
-    /* Those that change neither a text nor who may do what. */
+    /* Options that are ignored, because they change neither a text nor permissions. */
     {"", "-fa --flash-attn", ON_OFF, "attention always goes block by block"},
     {"", "--jinja --no-jinja", FLAG, "a conversation always uses the template in the file"},
     {"", "--no-mmap --mlock --direct-io -dio --no-direct-io -ndio", FLAG, "--io HOW says how weights are read"},
@@ -162,11 +162,11 @@ static const foreign_option foreign[] = {
     {"imatrix", "-ofreq --output-frequency --save-frequency", VALUE, "OUT is written at the end, and at Ctrl-C"},
     {"perplexity", "--ppl-stride", FOREIGN_VALUE, "0", "each chunk is scored by its second half"},
 
-    /* Those that mean another command. */
+    /* Options that stand for another command. */
     {"run", CONVERSATION OF_CONVERSATIONS, COMMAND, "chat"},
     {"run chat serve", "--list-devices", COMMAND, "devices"},
 
-    /* Those that would change one of both, or ask for what is elsewhere. */
+    /* Options that are refused, because they would change a text or permissions, or because another option does it. */
     {"chat", "-mli --multiline-input", REFUSED, "/multi, or a backslash at the end of a line"},
     {"chat", "-r --reverse-prompt --stop", REFUSED, "an answer ends where the model ends it; -n N limits it"},
     {"chat", "--think --hidethinking", REFUSED, "--reasoning on|off, if the template can; reasoning is dim on a terminal"},

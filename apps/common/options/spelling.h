@@ -33,7 +33,7 @@ void nearest_offer(nearest *n, const char *name);
 
 /* An option of llama.cpp, a program like it, or Ollama, that a command does not have. */
 typedef struct foreign_option {
-    const char *commands; /* that it is about, separated by spaces; "": all */
+    const char *commands; /* names of the commands that the row applies to, separated by spaces; "": all */
     const char *words;    /* its spellings with their dashes, separated by spaces */
     /* COMMAND: it means another command, which is the answer. FLAG and VALUE are taken, as they change neither a text nor
      * who may do what: they stand alone, or before a value. UNDONE: as VALUE, but what it asks for

@@ -28,13 +28,13 @@ enum { PASTE_MS = 10, WAIT_MS = 200 };
 
 struct lines {
     bool typed;
-    char *line; /* for getline */
+    char *line; /* buffer of getline */
     size_t capacity;
 #ifdef HEARTH_LIBEDIT
     EditLine *el;
     History *history;
     HistEvent event;
-    char path[1024]; /* of the history file; "": none */
+    char path[1024]; /* path of the history file; "": none */
     char prompt[32];
     bool more;
 #endif

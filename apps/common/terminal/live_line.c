@@ -18,7 +18,7 @@ static const uint64_t second = 1000000000u;
 
 static struct {
     bool is_open, has_text;       /* has_text: stdout is the same terminal, so that columns are known */
-    size_t column;                /* of the text, since its line began */
+    size_t column;                /* columns of the text since its line began */
     uint64_t drawn_ns[MAX_DRAWN]; /* the last times at which it was drawn */
     unsigned i_drawn;
 } line;

@@ -21,8 +21,8 @@ bool live_line_is_shown(void);
 /* Columns that the line has; 0: the terminal is too small. */
 unsigned live_line_width(void);
 
-/* For output.c: this text is written next to stdout; something else is written next to stderr; the program ends in a
- * signal handler. */
+/* output.c calls these: live_line_text before it writes the text to stdout, live_line_hide before it writes to stderr,
+ * and live_line_hide_at_exit when a signal handler ends the program. */
 void live_line_text(const char *text, size_t n);
 void live_line_hide(void);
 void live_line_hide_at_exit(void);

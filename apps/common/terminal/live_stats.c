@@ -58,7 +58,7 @@ static void add_bars(const live_stats *s, uint32_t n, char *out, size_t size)
     }
 }
 
-/* Of all layers; negative: none was asked for anything. */
+/* The share over all layers; negative: no layer was asked for anything. */
 static double mean_share(const live_stats *s)
 {
     double part = 0.0, whole = 0.0;

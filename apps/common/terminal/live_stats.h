@@ -22,8 +22,8 @@ typedef struct live_stats {
     const hearth_model *model;
     const hearth_session *session;
     uint32_t n_layer;
-    bool streamed, sparse; /* what layers are shown for */
-    double *values;        /* of the samples */
+    bool streamed, sparse; /* the bars of layers show cache hits, or active neurons */
+    double *values;        /* holds part and whole of the three samples */
     live_sample from, since, now; /* figures are those from `from` on, one or two seconds ago */
     char text[800];
 } live_stats;

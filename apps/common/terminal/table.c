@@ -13,7 +13,7 @@
 
 enum { MAX_COLUMN = 24, USUAL_COLUMNS = 80, MIN_BAR = 8 };
 
-static buffer lines; /* of the table that is being written, on a terminal */
+static buffer lines; /* lines of the table that is being written, on a terminal */
 static unsigned bars;
 
 bool shows_bars(void) { return isatty(STDOUT_FILENO) == 1; }
@@ -95,7 +95,7 @@ static void print_cell(cell c, unsigned width, bool to_right)
 typedef struct drawing {
     unsigned widths[MAX_COLUMN], all;
     bool numbers[MAX_COLUMN]; /* the rows have numbers there */
-    double most;              /* of the column with bars */
+    double most;              /* largest value of the column with bars */
 } drawing;
 
 static const char *next_line(const char *line, size_t *n, cell cells[MAX_COLUMN], size_t *n_cell)
@@ -136,7 +136,7 @@ static double share_of(const drawing *d, const cell *cells)
     return d->most > 0.0 ? strtod(cells[bars - 1].text, NULL) / d->most : 0.0;
 }
 
-/* Where the table fills the terminal: the first cell of each row, and its bar. */
+/* Prints a bar for each row below a table that leaves no columns for them: the row's first cell, and its bar. */
 static void draw_below(const drawing *d, unsigned columns)
 {
     size_t n, n_cell, i_line = 0;

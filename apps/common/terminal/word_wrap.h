@@ -14,19 +14,19 @@ typedef struct wrap {
     unsigned spaces; /* pending spaces; dropped if the line ends here */
     char word[512];  /* pending word; its end decides on which line it is */
     size_t n;
-    unsigned width; /* of the word, in columns */
+    unsigned width; /* width of the word in columns */
 } wrap;
 
 /* Wraps if stdout is a terminal. */
 void wrap_init(wrap *w);
 /* Writes n bytes, which must not split a character. False: stdout failed. */
 bool wrap_write(wrap *w, const char *text, size_t n);
-/* What follows is dim, or as usual again: on a terminal that has colours, unless NO_COLOR is set. False: stdout
+/* Makes the following text dim or normal, on a terminal that has colours and unless NO_COLOR is set. False: stdout
  * failed. */
 bool wrap_dim(wrap *w, bool dim);
-/* What follows begins a line. False: stdout failed. */
+/* The following text begins a new line. False: stdout failed. */
 bool wrap_line(wrap *w);
-/* Writes what is pending. What follows is not dim. */
+/* Writes the pending text; the following text is not dim. */
 bool wrap_end(wrap *w);
 
 #endif
