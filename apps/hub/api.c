@@ -14,7 +14,7 @@ typedef struct body {
     bool is_full;
 } body;
 
-static bool take(void *user, const hub_reply *reply, const uint8_t *bytes, size_t n)
+static bool append_body(void *user, const hub_reply *reply, const uint8_t *bytes, size_t n)
 {
     body *b = user;
     (void)reply;
@@ -66,7 +66,7 @@ static hth_json *get(hub_http *http, const hub_request *request, const char *url
 {
     for (unsigned n_try = 0;;) {
         body b = {.n = 0};
-        hub_outcome outcome = hub_http_get(http, url, 0, take, &b, reply, err);
+        hub_outcome outcome = hub_http_get(http, url, 0, append_body, &b, reply, err);
         bool again = outcome == HUB_BROKEN || (outcome == HUB_ANSWERED && hub_http_may_pass(reply));
         hth_json *document = NULL;
         if (outcome == HUB_ANSWERED && reply->status == 200) {

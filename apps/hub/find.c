@@ -33,7 +33,7 @@ typedef struct search {
     } * files; /* [out->n] */
     bool is_out_of_memory;
     hub_place place;
-    const char *root; /* of the current traversal */
+    const char *root; /* root of the current traversal */
 } search;
 
 static bool grow(search *s)
@@ -291,7 +291,7 @@ static void search_ollama(search *s)
     char folder[HUB_PATH];
     if (own ? hub_path(folder, "%s", own) : home && hub_path(folder, "%s/.ollama/models", home))
         search_ollama_folder(s, folder);
-    if (!own) search_ollama_folder(s, "/usr/share/ollama/.ollama/models"); /* of its system service */
+    if (!own) search_ollama_folder(s, "/usr/share/ollama/.ollama/models"); /* the folder of Ollama's system service */
 }
 
 /* ---- entry points ------------------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { N_BATCH = 256 }; /* of sessions that do not set it */
+enum { N_BATCH = 256 }; /* n_batch of sessions that do not set it */
 
 hearth_status hub_gpu_open(hub_machine *m, const char *name, hearth_error *err)
 {

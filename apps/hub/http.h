@@ -12,10 +12,10 @@ typedef struct hub_http hub_http;
 typedef struct hub_reply {
     long status;
     char code[64];        /* X-Error-Code: RepoNotFound, RevisionNotFound, GatedRepo, EntryNotFound */
-    char link[2048];      /* of rel="next": the next page; "": none */
+    char link[2048];      /* URL of the next page, from the header Link with rel="next"; "": none */
     uint64_t linked_size; /* X-Linked-Size; 0: not sent */
     bool has_length, has_range;
-    uint64_t length;                  /* of this response's body */
+    uint64_t length;                  /* bytes of this response's body */
     uint64_t range_from, range_total; /* Content-Range */
     long retry_after;                 /* seconds; 0: not sent */
 } hub_reply;
@@ -43,9 +43,9 @@ hub_outcome hub_http_get(hub_http *http, const char *url, uint64_t from, hub_tak
 /* Escapes text for one component of a URL; whole_path: keeps '/'. False: too long. */
 bool hub_http_escape(char *out, size_t n_out, const char *text, bool whole_path);
 
-/* For an outcome or a status where a retry may help (a broken connection, 408, 429, 5xx): waits as long as the
- * server requests, or 1, 2, 4 ... seconds. *n_try counts up to the options' n_retry. False, with err set: no
- * more retries, or the watch cancelled. what: name for messages. */
+/* Waits before a retry, as long as the server requests, or 1, 2, 4 ... seconds. It is called after an outcome or a
+ * status where a retry may help: a broken connection, 408, 429, 5xx. *n_try counts up to the options' n_retry. False,
+ * with err set: no more retries, or the watch cancelled. what: name for messages. */
 bool hub_http_wait(hub_http *http, const char *what, const hub_reply *reply, hub_outcome outcome,
                    unsigned *n_try, hearth_error *err);
 /* Whether a retry may give another status. */

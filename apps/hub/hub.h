@@ -14,7 +14,7 @@ enum { HUB_PATH = 4096, HUB_NAME = 512 };
 /* ---- models on this machine (find.c, match.c) ------------------------------------------------------ */
 
 typedef enum hub_place {
-    HUB_PLACE_CACHE,     /* of huggingface_hub, the target of pull: models--ORG--NAME */
+    HUB_PLACE_CACHE,     /* the cache of huggingface_hub, which pull writes to: models--ORG--NAME */
     HUB_PLACE_OLLAMA,    /* $OLLAMA_MODELS, else ~/.ollama/models and that of the service, by their manifests */
     HUB_PLACE_LM_STUDIO, /* ~/.lmstudio/models, ~/.cache/lm-studio/models */
     HUB_PLACE_LLAMA_CPP, /* $LLAMA_CACHE or ~/.cache/llama.cpp */
@@ -27,7 +27,7 @@ const char *hub_place_name(hub_place place);
 
 typedef struct hub_model {
     char *name; /* name for commands: "ORG/NAME:Q4_K_M", "llama3.2:1b", "folder/file" */
-    char *path; /* of the file, or of the first part of a split one */
+    char *path; /* path of the file, or of the first part of a split one */
     hub_place place;
     uint64_t size;      /* bytes of all present parts */
     uint32_t n_part;    /* 1: not split */

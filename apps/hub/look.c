@@ -23,7 +23,7 @@ enum { VERSION = 1, MAX_RECORDS = 1000, BATCH_ROWS = 256 };
 /* ---- cached facts ------------------------------------------------------------------------------------------ */
 
 struct hub_record {
-    uint64_t key; /* of the file: path, size, time */
+    uint64_t key; /* hash of the file's path, size and time */
     hub_facts facts;
 };
 

@@ -16,7 +16,7 @@ struct hub_machine {
     hth_kernels kernels;
     uint32_t n_thread;
     uint64_t key;                          /* key of everything that cached rates depend on */
-    hth_calibration rates[HTH_TYPE_LIMIT]; /* of the CPU only */
+    hth_calibration rates[HTH_TYPE_LIMIT]; /* [n_rate] rates of the CPU only */
     size_t n_rate;
     hub_record *records; /* facts of files from earlier runs (look.c) */
     size_t n_record;

@@ -60,7 +60,7 @@ typedef struct hub_file {
     uint64_t size;
     char etag[65];   /* name of the blob: SHA-256 for large files, Git's hash for others */
     bool has_sha256; /* etag is a SHA-256 */
-    size_t n_stem;   /* what hub_sort_files has of its name: hub_file_name; part is 0 of a file that is none of a model */
+    size_t n_stem;   /* by hub_sort_files: bytes of hub_file_name.stem; this and part are 0 if it is no model's file */
     uint32_t part, n_part;
 } hub_file;
 typedef struct hub_files {

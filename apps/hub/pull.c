@@ -35,10 +35,10 @@ typedef struct part {
     int fd;
     uint64_t at, from; /* current bytes; bytes at the start of this run */
     uint64_t asked;    /* first byte of the current request */
-    sha256 hash;       /* of those bytes */
+    sha256 hash;       /* hash of the current bytes */
     enum { PART_GOOD, PART_CANCELLED, PART_NO_WRITE, PART_OTHER_RANGE, PART_OTHER_SIZE } problem;
     int why;            /* errno for PART_NO_WRITE */
-    uint64_t announced; /* for PART_OTHER_SIZE */
+    uint64_t announced; /* the size of the file that the response has, for PART_OTHER_SIZE */
 } part;
 
 static void say(const pull *p, const char *line) { p->options->watch.say(p->options->watch.user, line); }
@@ -140,7 +140,7 @@ static bool begin_answer(part *t, const hub_reply *r)
     return t->problem = PART_OTHER_SIZE, false;
 }
 
-static bool take(void *user, const hub_reply *reply, const uint8_t *bytes, size_t n)
+static bool write_bytes(void *user, const hub_reply *reply, const uint8_t *bytes, size_t n)
 {
     part *t = user;
     if (t->at == t->asked && !begin_answer(t, reply)) return false;
@@ -204,7 +204,7 @@ static hearth_status load(part *t, const char *url)
         uint64_t before = t->at;
         t->problem = PART_GOOD;
         t->asked = t->at;
-        hub_outcome outcome = hub_http_get(t->p->http, url, t->at, take, t, &reply, err);
+        hub_outcome outcome = hub_http_get(t->p->http, url, t->at, write_bytes, t, &reply, err);
         bool lost_range = outcome == HUB_STOPPED ? t->problem == PART_OTHER_RANGE
                                                  : outcome == HUB_ANSWERED && reply.status == 416;
         if (outcome == HUB_FAILED) return err->status;

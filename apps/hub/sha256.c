@@ -48,7 +48,7 @@ static void add_block(uint32_t state[8], const uint8_t *block)
 
 void sha256_init(sha256 *s)
 {
-    /* Of the square roots of the first 8 primes (5.3.3). */
+    /* The first 32 bits of the fractional parts of the square roots of the first 8 primes (5.3.3). */
     *s = (sha256){.state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c,
                             0x1f83d9ab, 0x5be0cd19}};
 }
