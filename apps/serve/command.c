@@ -264,7 +264,7 @@ static hearth_status list_models(const args *a, const chat_format *format, model
     if (st == HEARTH_OK) st = make_kept_folder(args_text(a, "kv-dir", NULL), err);
     if (st == HEARTH_OK) st = model_list_keep(l, args_text(a, "kv-dir", NULL), err);
     if (st == HEARTH_OK && format->text) {
-        l->at[0].format = format; /* of several it is refused */
+        l->at[0].format = format; /* check_single refuses it with several models */
         st = model_facts_set_template(&l->at[0].facts, format->text, format->n, err);
     }
     if (st != HEARTH_OK || !alias || l->n > 1) return st;
@@ -287,7 +287,7 @@ static int check_prefix(const char *prefix)
         prefix);
 }
 
-/* What belongs to one model is refused with several. */
+/* Refuses options that belong to one model if several are served. Returns 0, or the exit status. */
 static int check_single(const args *a, const model_list *l)
 {
     static const char *const names[] = {"alias", "template", "draft", "predictors", "thresholds"};
@@ -361,7 +361,7 @@ static int serve(server *s, engine *e)
     int number = server_run(s);
     if (number != 0) _exit(EXIT_SIGNAL + number); /* the engine thread may be at work */
     engine_stop(e);
-    clear_interrupt(); /* of the last requests that were cancelled: it would tell of another end of the program */
+    clear_interrupt(); /* cancelled requests set the flag too; it must not look as if a signal ended the program */
     return e->failed ? EXIT_OTHER : 0;
 }
 
@@ -445,7 +445,7 @@ static int read_variables(const args *a, engine *e)
     return 0;
 }
 
-static int run(const args *a)
+static int run_serve(const args *a)
 {
     hearth_error err;
     static const char *const of_kept[] = {"kv-dir-size", "kv-dir-seconds"};
@@ -490,7 +490,7 @@ static int run(const args *a)
 
 #else
 
-static int run(const args *a)
+static int run_serve(const args *a)
 {
     (void)a;
     return report_text(
@@ -511,5 +511,5 @@ const command command_serve = {
     .example = "hearth serve model.gguf --port 8080",
     .groups = {options, sampling_options, model_options, gpu_options},
     .models = 1,
-    .run = run,
+    .run = run_serve,
 };

@@ -69,7 +69,7 @@ static void hash_text(const char *text, size_t n, char out[BASE64_SIZE])
     *out = '\0';
 }
 
-/* What is between the first <tag> and the </tag> after it. */
+/* Hashes the page's text between the first <tag> and the </tag> after it; "" if there is none. */
 static void hash_element(const char *begin, const char *end, char out[BASE64_SIZE])
 {
     const char *from = strstr(serve_page, begin), *to = from ? strstr(from, end) : NULL;

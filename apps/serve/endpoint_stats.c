@@ -6,7 +6,8 @@ static bool is_approximate(hearth_selector s)
     return s == HEARTH_SELECTOR_PREDICTOR || s == HEARTH_SELECTOR_THRESHOLD;
 }
 
-/* What differs from the model's own arithmetic. Files have no measured price of it: hearth compare measures it. */
+/* Writes which parts of the computation are approximate. Files do not have the measured error: hearth compare
+ * measures it. */
 static void write_exactness(json *j, const served_model *m)
 {
     bool by_selector = is_approximate(m->info.selector), by_cache = m->scheduling.kv == HEARTH_KV_Q8_0;

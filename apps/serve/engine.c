@@ -70,7 +70,7 @@ static bool step(engine *e)
     return has_stepped;
 }
 
-/* What is written while nothing is to be done, until something is. */
+/* Lets is_idle stop the writing of a cache as soon as the engine has something else to do. */
 typedef struct idle_work {
     exchange *exchange;
     uint64_t seen; /* exchange_changes before */
@@ -105,7 +105,7 @@ static uint64_t keep_idle(engine *e, uint64_t seen)
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static void *run(void *arg)
+static void *run_engine(void *arg)
 {
     engine *e = arg;
     exchange *x = server_exchange(e->server);
@@ -146,7 +146,8 @@ bool engine_start(engine *e)
     e->worker = worker_open("hearth-opener", wake, server_exchange(e->server));
     e->reader = worker_open("hearth-prompts", wake, server_exchange(e->server));
     e->responses = response_store_open(e->responses_size);
-    if (e->worker && e->reader && e->responses && hth_thread_start(&e->thread, run, e, "hearth-engine")) return true;
+    if (e->worker && e->reader && e->responses && hth_thread_start(&e->thread, run_engine, e, "hearth-engine"))
+        return true;
     close_helpers(e);
     return false;
 }

@@ -30,29 +30,29 @@ typedef struct engine {
     hearth_scheduler_options scheduling; /* n_ctx: wanted; 0: as the library chooses */
     uint32_t max_waiting;                /* requests beyond those that share a step */
     uint64_t max_request_ns;             /* from a request to the end of its answer; 0: no limit */
-    uint64_t kept_size;                  /* of what is kept between runs, in bytes, at most */
-    uint64_t responses_size;             /* of what the Responses API remembers, in bytes; 0: nothing */
-    uint64_t keep_ns;                    /* it is written after so long without requests */
+    uint64_t kept_size;                  /* limit of the cache that is kept between runs, in bytes */
+    uint64_t responses_size;             /* limit of the stored responses of the Responses API, in bytes; 0: none */
+    uint64_t keep_ns;                    /* time without requests after which a model's cache is written */
     bool keeps_billing;                  /* conversation.h */
-    uint32_t max_token;                  /* of answers whose request says nothing; 0: no limit */
+    uint32_t max_token;                  /* limit of answers whose request sets none; 0: no limit */
     bool has_seed;                       /* requests without a seed have this one */
     uint64_t seed;
-    hth_json *variables;                 /* of templates, an object below those of requests; NULL: none */
-    hearth_pooling pooling;              /* of embeddings */
+    hth_json *variables;                 /* object of template variables, which requests override; NULL: none */
+    hearth_pooling pooling;              /* pooling of embeddings */
     bool has_no_page;                    /* / is 404 */
-    /* Of both threads. */
+    /* Used by the network thread and the engine thread. */
     pthread_mutex_t
         lock; /* the network thread holds it while it reads of models; the engine thread, to change which are
                              loaded */
-    figures figures;    /* of all models, as figures.h says */
+    figures figures;    /* sums over all models (figures.h) */
     _Atomic bool stops; /* nothing more is loaded */
-    /* Of the engine thread. */
+    /* Used by the engine thread. */
     struct response_store *responses;
     call *waiting; /* calls that were taken and wait for their models, the oldest first (call.next_queued) */
     hearth_scheduler_stats ended; /* sums of models that were closed */
     bool failed;                  /* the only model did not open */
     worker *worker, *reader;      /* NULL: the server does not run */
-    struct large_call *large_calls; /* that the reader has, the oldest first */
+    struct large_call *large_calls; /* calls on the reader's thread, the oldest first */
     pthread_t thread;
 } engine;
 

@@ -1,4 +1,4 @@
-/* Where the network thread and the engine thread meet: a queue of calls to the engine, and a queue of events back.
+/* Queues between the network thread and the engine thread: calls to the engine, and events back.
  *
  * A call is one request that needs the model. The network thread makes it, submits it, and may cancel it at any time:
  * when the client hangs up, also before the call was taken. The engine thread takes calls, and ends each of them once,
@@ -28,14 +28,14 @@
 #include <stdint.h>
 
 enum {
-    CALL_MAX_DEPTH = 64, CALL_MAX_VALUES = 64 << 20, /* of a body */
+    CALL_MAX_DEPTH = 64, CALL_MAX_VALUES = 64 << 20, /* limits of a body's JSON: nesting, and memory of its values */
     CALL_PAUSE_BYTES = 256 << 10, /* unsent bytes at which a call is paused; it goes on at half of them */
 };
 
 typedef struct exchange exchange;
 typedef struct call call;
 
-/* Whose protocol a path belongs to: the form of errors and streams. */
+/* The protocol of a path, which decides the form of errors and streams. */
 typedef enum api_form { FORM_OPENAI, FORM_OLLAMA, FORM_ANTHROPIC } api_form;
 
 /* Runs on the engine thread, or on that of a worker, which then has the call (large_call.h). It ends the call, or keeps it
@@ -54,7 +54,7 @@ typedef struct event {
     struct event *next;
     call *call;
     event_kind kind;
-    int status;           /* of an EVENT_REPLY */
+    int status;           /* HTTP status of an EVENT_REPLY */
     unsigned retry_after; /* seconds, of an EVENT_REPLY; 0: the client is told nothing */
     char *bytes; /* [n] JSON of an EVENT_REPLY, bytes of an EVENT_PART; freed with free; NULL: none */
     size_t n;
@@ -64,32 +64,32 @@ struct call {
     /* Set before exchange_submit; the engine thread reads them. */
     call_fn *run;
     void *user;       /* which the engine thread may change */
-    const char *path; /* of the route, for reports */
-    char tail[80];    /* of a path with a variable end, cut */
-    char *body;       /* [n_body] of the request, and a NUL; until call_read_body */
+    const char *path; /* the route's path, for reports */
+    char tail[80];    /* the variable end of a path, truncated */
+    char *body;       /* [n_body] the request's body and a NUL; until call_read_body */
     size_t n_body;
     hth_json *document; /* the body; NULL: unread says why it is none, or it was dropped */
     hearth_error unread;
     unsigned i_key; /* the client's API key, from 1; 0: it has none */
-    uint64_t owner; /* of what is kept for the client: access_owner */
+    uint64_t owner; /* owner of data that is stored for the client: access_owner */
     api_form form;
     uint64_t submit_ns; /* by base/clock.h */
-    /* Of both threads. */
+    /* Used by both threads. */
     _Atomic bool cancelled;  /* the client is gone, or the server stops: end the call without an answer */
     _Atomic bool taken;      /* by the engine thread */
     /* The name of its model, which lives as long as the server; NULL: not known yet. */
     _Atomic(const char *) model;
     _Atomic size_t n_unsent; /* bytes of parts that the client has not taken */
     exchange *exchange;
-    /* Of the network thread. */
+    /* Used by the network thread. */
     void *connection;      /* NULL: gone */
     call *next, *previous; /* among all calls that are not over */
     call *next_reading;    /* among those whose bodies a worker reads */
     worker_job reading;
-    /* Of the queue; once taken, of the engine thread. */
+    /* Used with the queue's lock; by the engine thread alone once the call is taken. */
     call *next_queued;
-    struct large_call *large; /* in which it runs on a worker's thread; NULL: it does not */
-    event last; /* what ends the call needs no memory */
+    struct large_call *large; /* its entry while it runs on a worker's thread; NULL: it does not */
+    event last; /* the event that ends the call, so that ending it allocates nothing */
 };
 
 /* ---- both threads -------------------------------------------------------------------------------------- */

@@ -6,16 +6,16 @@
 
 typedef struct large_call {
     worker_job job;
-    struct large_call *next; /* of the engine's, the oldest first */
+    struct large_call *next; /* in engine.large_calls */
     served_model *served;
-    call *call; /* of the worker's thread */
+    call *call; /* used by the worker's thread */
     call_fn *run;
     void *user;
     void (*then)(void *object); /* on the engine thread; NULL: the call has ended */
     void *object;
 } large_call;
 
-static void run(worker_job *j)
+static void run_large_call(worker_job *j)
 {
     large_call *l = (large_call *)j;
     l->run(l->user, l->call);
@@ -25,7 +25,7 @@ bool large_call_begin(served_model *m, call *c, call_fn *fn, void *user)
 {
     large_call *l = calloc(1, sizeof *l), **end = &m->engine->large_calls;
     if (!l) return false;
-    *l = (large_call){.job.run = run, .served = m, .call = c, .run = fn, .user = user};
+    *l = (large_call){.job.run = run_large_call, .served = m, .call = c, .run = fn, .user = user};
     while (*end) end = &(*end)->next;
     *end = c->large = l;
     m->n_large++;

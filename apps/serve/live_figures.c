@@ -131,8 +131,8 @@ static void write_scheduler(json *j, const hearth_scheduler_stats *s)
     json_uint(j, "generated_tokens", s->n_generated);
 }
 
-/* Of each layer the tokens times the share of its neurons that were not zero: of two answers, differences can be
- * divided. */
+/* Writes for each layer its share of active neurons times the tokens. A client gets the share of an interval from two
+ * answers: the difference of these values divided by the difference of the tokens. */
 static void write_neurons(json *j, const live_figures *f)
 {
     if (f->counts.n_token == 0) return;

@@ -26,8 +26,8 @@ typedef struct live_counts {
     hearth_scheduler_stats scheduler;
     bool is_streamed;
     hearth_storage_stats storage;
-    uint64_t n_token;   /* whose active neurons were counted; 0: none were */
-    uint32_t n_request; /* of `requests`, the first ones */
+    uint64_t n_token;   /* tokens whose active neurons were counted; 0: none were */
+    uint32_t n_request; /* valid entries of `requests` */
     live_request requests[LIVE_MAX_REQUESTS];
 } live_counts;
 
@@ -35,10 +35,10 @@ typedef struct live_figures {
     pthread_mutex_t lock; /* guards what follows until asked_ns */
     live_counts counts;
     uint64_t (*layers)[2];     /* [n_layer] n_hit and n_miss of the store */
-    double *shares;            /* [n_layer] of active neurons, over n_token tokens */
+    double *shares;            /* [n_layer] share of active neurons, over n_token tokens */
     _Atomic uint64_t asked_ns; /* when /stats was asked for the last time; 0: never */
-    /* Of the engine thread. */
-    bool is_counting; /* active neurons */
+    /* Used by the engine thread. */
+    bool is_counting; /* active neurons are counted */
     double *counted;  /* [n_layer] shares before they are published */
     uint32_t n_layer;
 } live_figures;

@@ -1,4 +1,5 @@
-/* What the file of a model says of it. It is read without weights, so that models that are not loaded can be listed. */
+/* Properties of a model from its file's metadata. No weights are read, so that models that are not loaded can be
+ * listed. */
 #ifndef HEARTH_APPS_SERVE_MODEL_FACTS_H
 #define HEARTH_APPS_SERVE_MODEL_FACTS_H
 
@@ -8,7 +9,7 @@
 
 typedef struct model_facts {
     const char *architecture;
-    const char *type;    /* of most of its weights: "Q4_K" */
+    const char *type;    /* type of most of its weights: "Q4_K" */
     char *name;          /* general.name, or "" */
     char *chat_template; /* [n_template]; NULL: there is none */
     size_t n_template;

@@ -14,7 +14,8 @@ typedef struct model_list {
 hearth_status model_list_add(model_list *l, const char *path, hearth_error *err);
 /* Reads what the files say, leaves out those of folders that are no models, and checks that names differ. ARGUMENT, or the error of a file that was named itself. */
 hearth_status model_list_finish(model_list *l, const hearth_model_options *o, hearth_error *err);
-/* Where each keeps what is kept between runs: the folder itself, or, of several, a folder below it. MEMORY. */
+/* Sets the folder in which each model keeps its cache between runs: `folder` itself for a single model; with several, a
+ * folder below it for each. NULL: none. MEMORY. */
 hearth_status model_list_keep(model_list *l, const char *folder, hearth_error *err);
 void model_list_free(model_list *l);
 

@@ -1,4 +1,4 @@
-/* Whose turn it is, with several models: which calls run, which model is loaded next, and which leave for it.
+/* Decides, with several models, which calls run, which model is loaded next, and which models leave for it.
  *
  * Calls are taken in their order. One whose model is loaded runs at once, unless an older one has waited for another model
  * for TURN_NS: then it waits behind it, so that the loaded models come to have no requests, and leave. A model with
@@ -32,7 +32,7 @@ static served_model *model_of(const engine *e, call *c)
     served_model *m = NULL;
     if (e->n_model == 1) return &e->models[0];
     bool ok = fields_read(c, &f, &p) && fields_word(&f, "model", &name);
-    if (ok && !name && c->form == FORM_OLLAMA) ok = fields_word(&f, "name", &name); /* of older clients */
+    if (ok && !name && c->form == FORM_OLLAMA) ok = fields_word(&f, "name", &name); /* older clients send it */
     if (ok) m = name ? engine_find(e, name, strlen(name), true) : default_model(e);
     if (ok && !m) problem_no_model(&p, e, name);
     if (!m) call_problem(c, &p);
@@ -164,7 +164,7 @@ static bool is_late(const engine *e, const call *c, uint64_t now, problem *p)
     return late;
 }
 
-/* What ends a call that waits, if something does. */
+/* Sets *p if a waiting call must end: it is late, or the server stops and does not load its model. */
 static void find_end(const engine *e, const call *c, uint64_t now, problem *p)
 {
     const served_model *m = c->user;

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RETRY_SECONDS = 2 }; /* of what waits for others */
+enum { RETRY_SECONDS = 2 }; /* Retry-After of a 429: other requests must end first */
 
-static bool begin(json_line *l, char bracket)
+static bool begin_line(json_line *l, char bracket)
 {
     *l = (json_line){.j.out = NULL};
     l->j.out = open_memstream(&l->bytes, &l->n);
@@ -38,8 +38,8 @@ static bool end(json_line *l, char bracket, char **bytes, size_t *n)
     return true;
 }
 
-bool json_line_begin(json_line *l) { return begin(l, '{'); }
-bool json_array_begin(json_line *l) { return begin(l, '['); }
+bool json_line_begin(json_line *l) { return begin_line(l, '{'); }
+bool json_array_begin(json_line *l) { return begin_line(l, '['); }
 bool json_line_end(json_line *l, char **bytes, size_t *n) { return end(l, '}', bytes, n); }
 bool json_array_end(json_line *l, char **bytes, size_t *n) { return end(l, ']', bytes, n); }
 

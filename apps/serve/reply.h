@@ -10,7 +10,7 @@
 
 typedef struct reply {
     int status;       /* 0: no answer yet */
-    const char *type; /* of the content; NULL: JSON */
+    const char *type; /* Content-Type; NULL: JSON */
     char *body;       /* [n], freed with free; NULL: memory ran out, or there is none */
     size_t n;
     const char *headers;  /* more lines of the head, at most 800 bytes, each with CR LF; NULL: none */
@@ -29,7 +29,7 @@ bool json_line_begin(json_line *l);
 /* False: out of memory. The bytes are then the caller's, freed with free. */
 bool json_line_end(json_line *l, char **bytes, size_t *n);
 
-/* What is wrong with a request. */
+/* The error of a request. */
 typedef struct problem {
     int status;
     char param[200];  /* the field: "messages[1].content"; "": none */

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 typedef struct sandbox {
-    int ruleset;     /* of Landlock; -1: the kernel has none */
-    uint64_t rights; /* those of files that this kernel knows */
+    int ruleset;     /* Landlock ruleset; -1: the kernel has no Landlock */
+    uint64_t rights; /* Landlock's rights to files that this kernel knows */
 } sandbox;
 
 /* Begins with what every server needs of the system: libraries, drivers and their devices, /proc and /sys. */

@@ -20,28 +20,29 @@ typedef struct served_model {
     struct engine *engine;
     /* Fixed before the server runs. */
     char *path;                       /* NULL: the embedded model */
-    char *id;                         /* for clients */
-    const struct chat_format *format; /* of --template; NULL: the one of its file */
-    char *kept;                       /* folder of what is kept between runs; NULL: nothing is */
+    char *id;                         /* its name for clients */
+    const struct chat_format *format; /* template of --template; NULL: the one of its file */
+    char *kept;                       /* folder of the cache that is kept between runs; NULL: none */
     int64_t created;                  /* seconds since 1970 */
     bool is_of_folder;                /* it was not named itself */
     char listed[17]; /* a hash of its name, size and time: the same whether it is loaded or not */
     /* Changed with the engine's lock held. */
     model_facts facts;
-    char digest[17]; /* of its weights (hth_model_hash); "": it was not loaded yet */
+    char digest[17]; /* hash of its weights (hth_model_hash); "": it was not loaded yet */
     bool is_loaded;
-    /* Of the engine thread; the network thread may read those that stay the same while it is loaded. */
+    /* Used by the engine thread. The network thread may read the fields that do not change while the model is
+     * loaded. */
     hearth_model *model, *draft; /* draft: NULL, or the model that makes drafts */
     hearth_scheduler_options scheduling;
     hearth_scheduler *scheduler;
-    hearth_sampler_options sampling; /* of requests that say nothing: by options and by the file */
+    hearth_sampler_options sampling; /* defaults of requests, from options and the file */
     hearth_chat *chat; /* NULL: chat_error says why */
     hearth_error chat_error;
     hearth_model_info info;
     live_figures live;
     struct generation *generations; /* answers that are being written */
     task *tasks;
-    size_t n_large; /* of its calls, those that the reader has */
+    size_t n_large; /* its calls on the reader's thread */
     indexing indexing;
     uint64_t used_ns; /* when the last request for it began; 0: none did */
     uint64_t busy_ns; /* when it had requests last, or when writing its cache was put off */

@@ -7,7 +7,7 @@
 
 typedef struct task task;
 struct task {
-    task *next; /* of the model's */
+    task *next; /* in the list of the model */
     call *call;
     /* Does a part. false: it has ended the call, and freed itself. A cancelled call is ended by call_break. */
     bool (*go_on)(task *t);

@@ -9,7 +9,7 @@ struct worker {
     pthread_mutex_t lock; /* guards all but wake */
     pthread_cond_t changed;
     worker_job *first, **end;
-    const worker_job *current; /* that runs; NULL: none */
+    const worker_job *current; /* the job that runs; NULL: none */
     bool closing;
     pthread_t thread;
     void (*wake)(void *user);
@@ -26,7 +26,7 @@ static worker_job *take_first(worker *w)
     return j;
 }
 
-static void *run(void *arg)
+static void *run_worker(void *arg)
 {
     worker *w = arg;
     pthread_mutex_lock(&w->lock);
@@ -58,7 +58,7 @@ worker *worker_open(const char *name, void (*wake)(void *user), void *user)
     w->end = &w->first;
     w->wake = wake;
     w->wake_user = user;
-    if (hth_thread_start(&w->thread, run, w, name)) return w;
+    if (hth_thread_start(&w->thread, run_worker, w, name)) return w;
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
     free(w);

@@ -13,7 +13,7 @@ typedef struct worker worker;
 typedef struct worker_job worker_job;
 struct worker_job {
     void (*run)(worker_job *j); /* on the worker's thread */
-    worker_job *next;           /* of the worker's queue */
+    worker_job *next;           /* in the worker's queue */
     bool has_ended;             /* worker_has_ended tells it */
 };
 

@@ -5,11 +5,11 @@
 #include "serve/api/conversation.h"
 #include "serve/api/generation.h"
 
-/* What the template is given beside messages and functions. */
+/* Variables that the template gets, apart from messages and functions. */
 typedef struct chat_variables {
     const hth_json *given; /* an object of single values, or NULL */
     enum { AS_USUAL, THINK, NO_THINK } thinking;
-    const char *effort; /* of reasoning: a word; NULL: not said */
+    const char *effort; /* the reasoning effort as a word, "low"; NULL: not given */
     bool no_answer;     /* the prompt ends behind the messages: no answer begins there */
     bool no_continuing; /* an answer begins behind a last message of the assistant's */
 } chat_variables;

@@ -159,7 +159,7 @@ static void stop_by(choice *c, const hth_stop *stop)
 {
     hearth_error err;
     if (hearth_answer_finish(c->answer, &err) != HEARTH_OK) c->generation->is_broken = true;
-    if (c->is_stopped) return; /* what was held back has another one */
+    if (c->is_stopped) return; /* the withheld text had a stop string */
     release_text(c, c->text.n);
     c->is_stopped = true;
     c->stop = stop;
@@ -209,7 +209,7 @@ void choice_end(choice *c, finish_reason why)
 {
     generation *g = c->generation;
     hearth_error err;
-    /* Where calls alone are allowed, what is held back of a cut answer is the beginning of one. */
+    /* If the constraint allows only calls, the withheld text of a truncated answer is the beginning of a call. */
     const wanted_constraint *w = &g->constraint;
     c->drops_text = why == FINISH_LENGTH && w->field && w->kind == HEARTH_CONSTRAINT_CALLS && !w->schema && !w->or_object;
     if (!c->is_stopped && hearth_answer_finish(c->answer, &err) != HEARTH_OK) g->is_broken = true;

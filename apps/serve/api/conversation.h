@@ -11,7 +11,7 @@ typedef struct conversation {
     hearth_message *at; /* [n] their texts are a document's, or in owned */
     size_t n, capacity;
     char **owned; /* [n_owned] */
-    hth_arena documents; /* that are read beside the request's */
+    hth_arena documents; /* holds parsed JSON of stored items */
     size_t n_owned, owned_capacity;
     bool keeps_billing; /* a billing header at the beginning of a system's text stays in it */
 } conversation;

@@ -134,7 +134,7 @@ bool embedding_check_input(fields *f, const embedding *m, const char *field, siz
 static bool is_possible(const embedding *m, problem *p)
 {
     hearth_model_info info = {0};
-    hearth_model_get_info(m->served->model, &info); /* of now: a device may have been lost */
+    hearth_model_get_info(m->served->model, &info); /* the current state: a device may have been lost */
     if (info.gpu)
         problem_set(p, 400, "", "embeddings are not computed with a GPU: hearth serve --gpu none computes them");
     return !info.gpu;

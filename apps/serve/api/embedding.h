@@ -19,7 +19,7 @@ struct embedding {
     float *vectors; /* [inputs.n][n_dim] */
     uint64_t begin_ns;
     void (*write)(json *j, const embedding *m); /* the members of the answer */
-    bool as_base64;                             /* of vectors */
+    bool as_base64;                             /* vectors are written as base64 */
     bool is_array;                              /* the answer is an array, not an object */
 };
 

@@ -119,7 +119,8 @@ static bool read_all(fields *f, embedding *m, const char *field, bool cuts)
     return true;
 }
 
-static void run(served_model *served, call *c, const char *field, bool cuts, void (*write)(json *j, const embedding *m))
+static void run_embeddings(served_model *served, call *c, const char *field, bool cuts,
+                           void (*write)(json *j, const embedding *m))
 {
     fields f;
     problem p;
@@ -131,7 +132,7 @@ static void run(served_model *served, call *c, const char *field, bool cuts, voi
     embedding_start(m, ok, &p);
 }
 
-void embeddings_run(void *user, call *c) { run(user, c, "input", false, write_openai); }
-void llama_embedding_run(void *user, call *c) { run(user, c, "content", false, write_llama); }
-void ollama_embed_run(void *user, call *c) { run(user, c, "input", true, write_ollama); }
-void ollama_embeddings_run(void *user, call *c) { run(user, c, "prompt", true, write_ollama_older); }
+void embeddings_run(void *user, call *c) { run_embeddings(user, c, "input", false, write_openai); }
+void llama_embedding_run(void *user, call *c) { run_embeddings(user, c, "content", false, write_llama); }
+void ollama_embed_run(void *user, call *c) { run_embeddings(user, c, "input", true, write_ollama); }
+void ollama_embeddings_run(void *user, call *c) { run_embeddings(user, c, "prompt", true, write_ollama_older); }

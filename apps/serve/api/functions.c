@@ -56,7 +56,7 @@ static bool is_function(fields *item, const function_shape *shape)
 typedef struct function_writer {
     const function_shape *shape;
     const char *only; /* the name of the one that is wanted; NULL: all are */
-    bool with_strict; /* for constraints; a template shows it to no model */
+    bool with_strict; /* writes the member strict, which constraints read and templates do not show */
     json *j;
     size_t n;
 } function_writer;

@@ -6,7 +6,7 @@
 
 enum { MAX_FUNCTIONS = 128, MAX_FUNCTION_NAME = 128 };
 
-/* Where an API has the parts of a function. */
+/* The names of the members with which an API describes functions. */
 typedef struct function_shape {
     const char *field;      /* "tools" */
     const char *inside;     /* the member of an item that has them; NULL: the item itself */
@@ -18,7 +18,7 @@ typedef struct function_choice {
     enum { MAY_CALL, MUST_CALL, NO_CALL } kind;
     const char *name;  /* MUST_CALL: of the function; NULL: any */
     bool one;          /* at most one call */
-    const char *field; /* for messages */
+    const char *field; /* the field's name, for error messages */
 } function_choice;
 
 /* Reads the functions of a request by their shape; then what is wanted of them. Sets functions, called, one_call and
@@ -26,7 +26,7 @@ typedef struct function_choice {
 bool functions_read(fields *f, const function_shape *shape, const function_choice *wanted, generation *g);
 /* The functions, as a template shows them, as JSON: *out is freed with free; NULL: there is none. */
 bool functions_list(fields *f, const function_shape *shape, char **out);
-extern const function_shape chat_functions; /* of OpenAI's chat API, and of Ollama's */
+extern const function_shape chat_functions; /* OpenAI's chat API and Ollama's API have this one */
 /* The fields tool_choice and parallel_tool_calls of OpenAI's APIs. */
 bool function_choice_read(fields *f, function_choice *out);
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-/* What the worker makes for a generation. */
+/* The job of the worker that compiles the constraint of a generation. */
 struct compiling {
     worker_job job;
     const generation *generation;
@@ -102,7 +102,7 @@ size_t generation_n_reasoning(const generation *g)
     return n;
 }
 
-/* Of each prompt, as its first choice found them. */
+/* Sums the cached tokens over the prompts; each prompt counts what its first choice found in the cache. */
 size_t generation_n_cached(const generation *g)
 {
     size_t n = 0;
@@ -342,7 +342,7 @@ static void begin_stream(generation *g)
         g->format->begin(&g->choices[i]);
 }
 
-/* Where no token is wanted, prompts that have their probabilities were evaluated: all choices are over. */
+/* Ends all choices of a request that asks only for the probabilities of its prompts, which were evaluated before. */
 static void end_scored(generation *g)
 {
     size_t n = generation_count(g);
@@ -353,9 +353,9 @@ static void end_scored(generation *g)
     }
 }
 
-/* What the scheduler refuses ends the call by generations_tend, with the choices that it has. A stream begins when
- * nothing was refused, so that errors have their status. */
-static void begin(generation *g)
+/* Gives the choices to the scheduler. If it refuses one, generations_tend ends the call. A stream begins only when
+ * nothing was refused, so that an error has its HTTP status. */
+static void begin_choices(generation *g)
 {
     bool is_scored = g->prompt_only && g->echo && g->probs.wanted;
     if (!is_scored && !begin_first(g)) {
@@ -369,7 +369,7 @@ static void begin(generation *g)
 }
 
 /* The constraint is there, or none is wanted: the answer begins, or the call ends by what is wrong. */
-static void start(generation *g, hearth_constraint *constraint)
+static void start_generation(generation *g, hearth_constraint *constraint)
 {
     problem p = {0};
     if (prepare(g, constraint, &p) && g->echo && g->probs.wanted && !prompt_scores_open(g))
@@ -379,7 +379,7 @@ static void start(generation *g, hearth_constraint *constraint)
         generation_refuse(g, &p);
         return;
     }
-    if (!g->scores) begin(g);
+    if (!g->scores) begin_choices(g);
 }
 
 /* ---- constraints ---------------------------------------------------------------------------------------------- */
@@ -424,7 +424,7 @@ static void start_request(void *object)
     g->next = served->generations;
     served->generations = g;
     if (!g->compiling) {
-        start(g, NULL);
+        start_generation(g, NULL);
         return;
     }
     *g->compiling = (struct compiling){.job.run = compile, .generation = g};
@@ -440,7 +440,7 @@ static void end_compiling(generation *g, const problem *p)
     const problem found = p ? *p : c->problem;
     g->compiling = NULL;
     if (!call_is_cancelled(g->call) && !found.status) {
-        start(g, c->made);
+        start_generation(g, c->made);
     } else {
         unlink_generation(g);
         if (!call_is_cancelled(g->call)) {
@@ -461,7 +461,7 @@ static void go_on_scoring(generation *g)
     prompt_scores_close(g->scores);
     g->scores = NULL;
     if (g->problem.status) g->is_broken = true;
-    if (!g->is_broken) begin(g);
+    if (!g->is_broken) begin_choices(g);
 }
 
 /* Whether a choice waited for the first token of another one, whose prompt it shares, and that is there or over. */

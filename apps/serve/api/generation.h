@@ -1,6 +1,6 @@
-/* What the model writes for one request: from its fields to the events of the scheduler, as reasoning, text and calls
- * of functions, in one choice or several, whole or as a stream. What the answer looks like is its format's. Its request is
- * read where its call runs (serve/large_call.h), all that follows generation_start is on the engine thread. */
+/* The generation of one request: its fields, its choices and the events of the scheduler. An answer has reasoning, text
+ * and function calls, in one choice or several, whole or as a stream. The answer_format writes it. The request is read
+ * on the thread where its call runs (serve/large_call.h); everything after generation_start is on the engine thread. */
 #ifndef HEARTH_APPS_SERVE_API_GENERATION_H
 #define HEARTH_APPS_SERVE_API_GENERATION_H
 
@@ -20,7 +20,7 @@ typedef struct choice choice;
 /* Whole answers and streams in the form of one API. Functions of a stream may be NULL: it has no such event. Each
  * sends what it has by generation_send. */
 typedef struct answer_format {
-    const char *prefix; /* of the answer's id */
+    const char *prefix; /* how the answer's id begins */
     void (*begin)(choice *c);
     /* More of a choice, in its last part: n bytes of text or reasoning; the name of a function, or a part of its
      * arguments. */
@@ -35,7 +35,7 @@ typedef struct answer_format {
     bool continues;               /* the text goes on where the prompt ends, and has no parts */
 } answer_format;
 
-/* Those of all APIs, each in the file of its endpoint. */
+/* The formats of all APIs. Each is defined in the file of its endpoint. */
 extern const answer_format openai_chat_format, openai_completion_format, openai_response_format,
     llama_completion_format, anthropic_format, ollama_format;
 
@@ -50,7 +50,7 @@ typedef struct function_call {
     buffer arguments;
 } function_call;
 
-/* What comes one after the other in an answer: a stretch of text or reasoning, or a call. */
+/* An answer is a sequence of parts: a stretch of text or of reasoning, or a call. */
 typedef struct answer_part {
     hearth_answer_kind kind; /* TEXT, REASONING or CALL */
     size_t from, n;          /* bytes of the choice's text or reasoning; from: of its calls */
@@ -62,7 +62,7 @@ typedef enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CAL
 struct choice {
     generation *generation;
     uint32_t index;
-    uint64_t id; /* of the scheduler; 0: it has not begun */
+    uint64_t id; /* the scheduler's id of the request; 0: it has not begun */
     finish_reason finish;
     hearth_sampler_options sampler;
     hearth_constraint *constraint; /* NULL: all texts are allowed */
@@ -79,53 +79,53 @@ struct choice {
     const hth_stop *stop; /* the stop string that was found; NULL: none */
     bool is_stopped, has_progress;
     bool is_late; /* stopped at the end of a line (max_line_ns) */
-    bool drops_text, has_dropped; /* of a call that was cut: what came of it is no text */
-    uint32_t n_evaluated;         /* of the prompt, as a stream was told; has_progress: it was */
+    bool drops_text, has_dropped; /* the beginning of a truncated call is not sent as text; some was dropped */
+    uint32_t n_evaluated;         /* prompt tokens that were reported to a stream, if has_progress */
     hearth_draft_stats draft;
     size_t i_prompt, n_generated, n_reasoning, n_cached; /* n_reasoning: of the generated tokens */
 };
 
 struct generation {
-    generation *next; /* of the model's */
+    generation *next; /* in the list of the model */
     served_model *served;
     call *call;
     const answer_format *format;
-    char name[48];     /* of the answer, for clients */
+    char name[48];     /* the answer's id, for clients */
     int64_t created;
     /* The request. */
     stop_list stops;
     hearth_sampler_options sampler;
-    const char *breakers[MAX_BREAKERS]; /* of DRY */
-    hearth_logit_bias *biases;    /* of the sampler */
-    uint32_t max_token, n_choice; /* for each prompt */
+    const char *breakers[MAX_BREAKERS]; /* sequence breakers of DRY */
+    hearth_logit_bias *biases;    /* sampler.bias points to them */
+    uint32_t max_token, n_choice; /* n_choice: choices for each prompt */
     bool ignore_end, is_stream, include_usage, echo;
     bool prompt_only; /* no token is wanted: the prompt is evaluated for those that follow, or scored */
     bool fills_gap;   /* the text belongs between two others: clients name a sampler for that, which is left out */
     uint64_t max_line_ns; /* a line that ends later, counted from the first token, is the last one; 0: none is too late */
     bool goes_on;     /* the answer goes on with a text: it may begin with a space */
     bool each_progress, each_timings; /* a stream tells of the prompt; each part has the timings so far */
-    bool is_plain;                    /* of Ollama's API: a text, not a message */
+    bool is_plain;                    /* Ollama's API writes a text, not a message */
     enum { KEEP_AS_IT_WAS, KEEP_LOADED, KEEP_UNTIL_IDLE } keep; /* the model: Ollama's keep_alive */
     wanted_constraint constraint;
-    logprobs probs;  /* what is wanted of them */
+    logprobs probs;  /* holds only the options; a choice has the values */
     char *functions; /* JSON; NULL: none may be called */
-    char *called;    /* those of the constraint; NULL: it is not about calls */
+    char *called;    /* functions of the constraint; NULL: the constraint is not about calls */
     bool one_call, in_reasoning;
-    bool keeps_ids;  /* of the generated tokens */
-    bool drops_turns; /* the oldest ones of a conversation that is too long */
+    bool keeps_ids;  /* the ids of generated tokens are kept */
+    bool drops_turns; /* a conversation that is too long loses its oldest turns */
     bool stores;     /* the response is kept, with: */
-    item_list items; /* of the conversation, of the Responses API */
+    item_list items; /* items of the conversation in the Responses API */
     prompt_list prompts;
     /* The answer. */
-    struct compiling *compiling; /* of the constraint: there are no choices yet; NULL: nothing is compiled */
+    struct compiling *compiling; /* the constraint is compiled, and there are no choices yet; NULL: it is not */
     choice *choices;
     struct prompt_scores *scores; /* NULL: none, or they are computed */
-    size_t n_begun, n_over;       /* of choices: given to the scheduler, ended */
+    size_t n_begun, n_over;       /* choices that the scheduler has got; choices that have ended */
     bool is_streaming, is_broken;
     problem problem; /* status 0: none so far */
     uint64_t begin_ns, first_ns, last_ns;
     size_t n_opened;  /* parts that formats which number them have begun */
-    uint32_t n_event; /* that they have sent */
+    uint32_t n_event; /* events that such formats have sent */
 };
 
 /* Reads the body of a call: *f is its document, *p says of all that follows what is wrong. NULL: the call was ended. */

@@ -53,7 +53,7 @@ static bool add_sampler(const generation *g, buffer *list, const char *name)
 
 static const char *sampler_of_letter(char c)
 {
-    static const char letters[] = "edskypmxt"; /* of sampler_names */
+    static const char letters[] = "edskypmxt"; /* letters of sampler_names, in their order */
     const char *at = c ? strchr(letters, c) : NULL;
     return at ? sampler_names[at - letters] : "?";
 }

@@ -93,7 +93,8 @@ static void write_token(json *j, const hearth_model *model, token_prob p)
     json_close(j, ']');
 }
 
-static bool begin(json *j, const logprobs *l)
+/* Opens the member logprobs, or writes it as null and returns false. */
+static bool begin_member(json *j, const logprobs *l)
 {
     if (l->wanted) json_open_compact(j, "logprobs", '{');
     else json_put_null(j, "logprobs");
@@ -121,13 +122,13 @@ void logprobs_write_list(json *j, const char *key, logprobs *l, const hearth_mod
 
 void logprobs_write_chat(json *j, logprobs *l, const hearth_model *model)
 {
-    if (!begin(j, l)) return;
+    if (!begin_member(j, l)) return;
     logprobs_write_list(j, "content", l, model);
     json_put_null(j, "refusal");
     json_close(j, '}');
 }
 
-/* Where the tokens from `first` on begin in the text. */
+/* Writes the offset in the text at which each token begins, from token `first` on. */
 static void write_offsets(json *j, const logprobs *l, size_t first, const hearth_model *model)
 {
     hth_detok detok;
@@ -182,7 +183,7 @@ static void write_top(json *j, const struct logprob_entry *e, uint32_t n_top, co
 void logprobs_write_completion(json *j, logprobs *l, const hearth_model *model)
 {
     size_t first = l->n_written, n;
-    if (!begin(j, l)) return;
+    if (!begin_member(j, l)) return;
     json_open_compact(j, "tokens", '[');
     for (size_t i = first; i < l->n; i++) {
         const char *piece = piece_of(model, l->at[i].token.id, &n);

@@ -15,7 +15,7 @@ typedef struct token_prob {
 
 typedef struct logprobs {
     bool wanted;
-    uint32_t n_top; /* of each token */
+    uint32_t n_top; /* likeliest tokens that each entry has */
     struct logprob_entry {
         token_prob token, top[MAX_TOP];
     } * at; /* [n] */

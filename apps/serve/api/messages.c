@@ -235,7 +235,7 @@ typedef struct blocks {
     conversation *owner;
     bool is_user, has_result;
     assistant_turn turn;
-    buffer text; /* of all blocks */
+    buffer text; /* text of all blocks */
 } blocks;
 
 static bool read_block(fields *f, void *user)

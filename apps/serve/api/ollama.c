@@ -151,7 +151,7 @@ void ollama_show_run(void *user, call *c)
     problem p;
     const char *name = NULL;
     bool ok = fields_read(c, &f, &p) && fields_word(&f, "model", &name);
-    if (ok && !name) ok = fields_word(&f, "name", &name); /* of older clients */
+    if (ok && !name) ok = fields_word(&f, "name", &name); /* older clients send it */
     if (ok && !name) ok = fields_fail(&f, "model", "a text is expected; the field is missing");
     if (ok && !served_model_is_called(served, name, strlen(name), true)) {
         problem_no_model(&p, served->engine, name);

@@ -1,4 +1,4 @@
-/* What the endpoints of Ollama's API share. */
+/* Functions that the endpoints of Ollama's API share. */
 #ifndef HEARTH_APPS_SERVE_API_OLLAMA_H
 #define HEARTH_APPS_SERVE_API_OLLAMA_H
 

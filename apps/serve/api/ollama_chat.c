@@ -38,10 +38,10 @@ static void write_call(json *j, const function_call *f)
 typedef struct piece {
     const char *text, *reasoning;
     size_t n_text, n_reasoning;
-    size_t from_call, n_call; /* of the choice's */
+    size_t from_call, n_call; /* range of the choice's calls */
 } piece;
 
-/* What came: a member message, or response for generate. */
+/* Writes the piece as the member message for a chat, or as response and thinking for generate. */
 static void write_piece(json *j, choice *c, const piece *p)
 {
     bool is_chat = !c->generation->is_plain;

@@ -7,7 +7,7 @@
 enum { PART = 32 }; /* tokens between two steps of the scheduler */
 
 struct prompt_scores {
-    hearth_session *session; /* of the prompt that is evaluated; NULL: none is */
+    hearth_session *session; /* evaluates prompt i_prompt; NULL: none is evaluated */
     size_t i_prompt, n_done; /* its tokens that are evaluated */
 };
 

@@ -51,7 +51,7 @@ bool response_format_read(fields *f, wanted_constraint *w)
     *w = (wanted_constraint){.field = NULL};
     if (!fields_object(f, "response_format", &format)) return false;
     if (format && !response_format_read_object(f, format, "response_format", "json_schema", w)) return false;
-    static const char *const schemas[] = {"json_schema", "guided_json"}; /* of llama.cpp, of vLLM */
+    static const char *const schemas[] = {"json_schema", "guided_json"}; /* names in llama.cpp and in vLLM */
     for (int i = 0; i < 2; i++) {
         if (!fields_object(f, schemas[i], &schema)) return false;
         if (schema && w->field) return fields_fail(f, schemas[i], "contradicts %s", w->field);

@@ -12,7 +12,7 @@ typedef struct wanted_constraint {
     const char *text;       /* GRAMMAR, CALLS: n bytes */
     size_t n;
     bool one_call;
-    const char *field; /* for messages; NULL: all texts are allowed */
+    const char *field; /* the field's name, for error messages; NULL: all texts are allowed */
 } wanted_constraint;
 
 /* False: f->problem says what is wrong. */

@@ -19,8 +19,8 @@ enum {
 typedef struct access_rules {
     char keys[ACCESS_MAX_KEYS][SHA256_HEX]; /* the SHA-256 of each */
     size_t n_key;
-    char weak[320]; /* where the first key is that could be guessed; "": there is none */
-    const char *names[ACCESS_MAX_NAMES]; /* that a Host header may have, without port */
+    char weak[320]; /* the place of the first key that is easy to guess; "": there is none */
+    const char *names[ACCESS_MAX_NAMES]; /* names that a Host header may have, without port */
     size_t n_name;
     const char *origins[ACCESS_MAX_NAMES]; /* "https://example.org" */
     size_t n_origin;

@@ -11,13 +11,13 @@
 enum {
     ATTEMPTS_MAX = 5, /* wrong keys of an address in ATTEMPTS_SECONDS; then its requests with keys wait for their end */
     ATTEMPTS_SECONDS = 60,
-    ATTEMPTS_ADDRESSES = 256, /* that are remembered: those that came last */
+    ATTEMPTS_ADDRESSES = 256, /* addresses in the table; a new one replaces the least recently used */
     ATTEMPTS_ADDRESS = 16,
 };
 
 typedef struct attempts_entry {
     uint8_t address[ATTEMPTS_ADDRESS];
-    uint64_t used_ns, begin_ns; /* of the last request; of the seconds in which wrong keys are counted */
+    uint64_t used_ns, begin_ns; /* times of the last request, and of the begin of the window that counts wrong keys */
     unsigned n_wrong;
     uint8_t right[ACCESS_MAX_KEYS / 8]; /* bits of keys */
 } attempts_entry;

@@ -29,8 +29,8 @@ typedef struct active_request {
     char path[ROUTE_MAX_PATH];
     size_t i_tail, n_path;
     char id[65];       /* x-request-id */
-    char origin[256];  /* of a web page that may read the answer; "" */
-    char headers[256]; /* that it may send, of a preflight request */
+    char origin[256];  /* origin of a web page that may read the answer; "": none */
+    char headers[256]; /* headers that the page may send, in a preflight request */
     bool is_preflight;
     chunk_scan chunks;
     buffer body;
@@ -39,7 +39,7 @@ typedef struct active_request {
     uint64_t start_ns, body_ns;
     call *call;                         /* NULL: the engine thread has nothing of it */
     bool is_stream, head_sent, is_sent; /* is_sent: the system has all of the answer */
-    int status;                         /* of the answer; 0: none */
+    int status;                         /* status of the answer; 0: none yet */
     uint64_t n_sent;                    /* bytes of its body */
 } active_request;
 
@@ -53,13 +53,13 @@ struct connection {
     connection_state state;
     message_reader reader;
     head_scan scan;
-    buffer input;      /* what was read and not used */
+    buffer input;      /* bytes that were read and not used yet */
     size_t n_scanned;  /* bytes of it */
     size_t n_dropped;  /* bytes that came and were not used */
     unsigned n_handle; /* not closed yet */
     bool is_unix, is_listed_idle, is_reading;
     bool has_ended; /* the client sends nothing more */
-    bool drops;     /* what comes is not used; the connection ends after this answer */
+    bool drops;     /* further input is dropped; the connection ends after this answer */
     /* Times by base/clock.h; 0: none. */
     uint64_t deadline_ns, ping_ns, check_ns;
     uint64_t n_queued, n_taken, progress_ns; /* bytes that were to be sent, and that the system took */

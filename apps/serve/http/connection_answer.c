@@ -1,6 +1,6 @@
-/* What goes out. Bytes are handed to the system at once where it takes them, the rest waits in libuv's queue. A stream
- * is paused by its call while too much waits (exchange.h); a client that takes nothing for the time of write_ns is
- * cut off by check() in connection.c. */
+/* Writes answers to a connection. Bytes are written to the socket at once as far as it takes them; libuv queues the
+ * rest. A call is paused while too many bytes are queued (exchange.h). check() in connection.c closes the connection
+ * of a client that takes nothing for write_ns. */
 #define _GNU_SOURCE
 #include "serve/http/connection.h"
 

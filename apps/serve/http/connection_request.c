@@ -1,6 +1,6 @@
-/* What comes in: the head is checked in the order in which a refusal costs least, then the body is collected, then the
- * request goes to its endpoint. Whatever is wrong is answered once and ends the connection, because the rest of what
- * the client sent cannot be trusted to begin at a request. */
+/* Reads requests from a connection. The head is checked, cheap checks first; then the body is collected; then the
+ * request goes to its endpoint. An invalid request is answered once and ends the connection, because the following
+ * bytes may not be the beginning of a request. */
 #define _GNU_SOURCE
 #include "serve/http/connection.h"
 
@@ -99,7 +99,7 @@ static bool is_json(text_part type)
 
 /* ---- checks -------------------------------------------------------------------------------------------- */
 
-/* What another program could understand differently. */
+/* Why another HTTP program, such as a proxy, could read the request differently; NULL: it could not. */
 static const char *ambiguity(const head *h)
 {
     unsigned n_host = h->n_field[HEAD_HOST];

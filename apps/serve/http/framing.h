@@ -1,8 +1,8 @@
-/* Where a request's head ends, and checks of its bytes that parsers leave out: line ends are CR LF and nothing else, no
- * header line is continued, names are tokens that end at the colon, the version is 1.0 or 1.1, and nothing is larger
- * than its limit. The same for the lines of chunked bodies, whose extensions are ";name" or ";name=token", and whose
- * trailers do not say how the body comes. The parser (parser.h) gets what passes here; bytes that two programs may
- * read in two ways do not reach it. */
+/* Finds the end of a request's head, and checks its bytes where parsers are lenient: line ends are CR LF and nothing
+ * else, no header line is continued, names are tokens that end at the colon, the version is 1.0 or 1.1, and nothing is
+ * larger than its limit. Lines of chunked bodies are checked in the same way: extensions are ";name" or ";name=token",
+ * and trailers do not change the framing. The parser (parser.h) gets only bytes that passed, so that it does not see
+ * any that two programs may read in two ways. */
 #ifndef HEARTH_APPS_SERVE_HTTP_FRAMING_H
 #define HEARTH_APPS_SERVE_HTTP_FRAMING_H
 
@@ -18,7 +18,7 @@ enum {
 
 /* Zero-initialised before the first byte of a request. */
 typedef struct head_scan {
-    unsigned part; /* of the request line: 0 method, 1 target, 2 version */
+    unsigned part; /* part of the request line: 0 method, 1 target, 2 version */
     size_t n_part; /* bytes of it */
     size_t n_line; /* bytes of the line */
     size_t n_byte; /* bytes of header lines */
@@ -37,7 +37,7 @@ typedef struct chunk_scan {
     unsigned n_digit;
     size_t n_line, n_trailer;
     size_t n_part;   /* bytes of a name or value of an extension */
-    bool in_value;   /* of an extension or trailer */
+    bool in_value;   /* inside the value of an extension or trailer */
     unsigned fields; /* bits of the refused trailers with this beginning */
     uint64_t left; /* bytes of the chunk */
 } chunk_scan;

@@ -34,7 +34,7 @@ typedef struct head {
     unsigned method; /* HTTP_GET ... of the parser's header */
     bool is_http_1_1, keep_alive;
     bool chunked;
-    uint64_t content_length; /* of the body, unless it is chunked */
+    uint64_t content_length; /* bytes of the body, unless it is chunked */
     text_part target;        /* without the scheme and the authority, which is the host then */
     int refusal;             /* the status with which head_read refuses it; 0: 400 */
     text_part field[N_HEAD_FIELD]; /* the last one of each; text NULL: there is none */

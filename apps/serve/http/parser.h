@@ -18,7 +18,7 @@ typedef http_parser_settings parser_callbacks;
 #endif
 
 typedef struct parser {
-    parser_state state; /* what callbacks get: its field data is `user` of parser_begin */
+    parser_state state; /* callbacks get its address; its field data is `user` of parser_begin */
     const parser_callbacks *callbacks;
 } parser;
 

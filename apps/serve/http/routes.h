@@ -8,10 +8,10 @@
 
 typedef struct server server;
 
-/* What an endpoint that answers on the network thread gets. */
+/* The request, for an endpoint that answers on the network thread. */
 typedef struct request {
     server *server;
-    const char *tail; /* of a path with a variable end, decoded: "my-model" in /v1/models/my-model */
+    const char *tail; /* the variable end of a path, decoded: "my-model" in /v1/models/my-model */
     size_t n_tail;
 } request;
 

@@ -152,7 +152,7 @@ static void on_last_time(uv_timer_t *timer) { abort_all(timer->data); }
 
 static void on_shutdown_time(uv_timer_t *timer)
 {
-    const uint64_t last_ms = 1000; /* for clients to take the errors */
+    const uint64_t last_ms = 1000; /* time in which clients may read the errors */
     server *s = timer->data;
     for (connection *c = s->connections, *next; c; c = next) {
         next = connection_next(c);

@@ -11,9 +11,9 @@
 typedef struct server_limits {
     uint64_t idle_ns;     /* a connection without a request */
     uint64_t head_ns;     /* from the first byte of a request to the end of its head */
-    uint64_t body_ns;     /* of a body, plus a second for each MiB */
+    uint64_t body_ns;     /* to receive a body, plus a second for each MiB */
     uint64_t write_ns;    /* while a client takes nothing of an answer */
-    uint64_t shutdown_ns; /* for requests that run when the server is told to stop */
+    uint64_t shutdown_ns; /* for running requests to end after the server is told to stop */
     uint64_t ping_ns; /* the first comment in a stream that is silent; later ones come at three times that */
     size_t max_body;
     size_t max_bodies; /* bytes of all bodies together */
@@ -25,9 +25,9 @@ server_limits server_default_limits(void);
 typedef struct server_options {
     server_limits limits;
     const route *routes;
-    const char *prefix; /* of paths, as a proxy may leave it; NULL: none */
+    const char *prefix; /* prefix of paths, which a proxy removes or leaves; NULL: none */
     const access_rules *access;
-    void *call_user; /* of all calls; also what answers get at by server_user */
+    void *call_user; /* call.user of all calls; server_user returns it to answers */
     /* A line about each request, without contents. NULL: none. */
     void (*log)(const char *line);
     void (*on_stop)(void *user); /* called once with call_user when the server begins to stop. NULL: none */

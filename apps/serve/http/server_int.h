@@ -41,11 +41,11 @@ struct server {
     connection *connections;        /* all that are not closed */
     connection *idle, *idle_newest; /* those without a request, the oldest first */
     size_t n_connection;
-    size_t n_body_bytes; /* of all bodies */
-    call *calls;         /* that are not over, the newest first */
-    worker *reader;      /* of large bodies */
-    attempts attempts;   /* of clients with wrong keys */
-    call *reading;       /* whose bodies it has, the newest first */
+    size_t n_body_bytes; /* sum over all bodies */
+    call *calls;         /* calls that are not over, the newest first */
+    worker *reader;      /* parses large bodies */
+    attempts attempts;   /* counts wrong keys by address */
+    call *reading;       /* calls whose bodies the reader parses, the newest first */
     uint64_t (
         *counters)[SERVER_N_CODE]; /* [n_route + 1] answers by path and status; the last row: no route */
     size_t n_route;
@@ -53,7 +53,7 @@ struct server {
     bool exposed;
     bool is_open; /* the loop has its handles */
     bool stopping;
-    int end_signal; /* that ended the server at once; 0: none */
+    int end_signal; /* the signal that ended the server at once; 0: none */
     _Atomic bool ready, stop_asked;
     char read_buffer[SERVER_READ_SIZE];
 };

@@ -1,4 +1,4 @@
-/* What answers of OpenAI's two older APIs, chat completions and completions, have in common. */
+/* Functions that write the answers of OpenAI's chat completions and completions APIs. */
 #ifndef HEARTH_APPS_SERVE_API_OPENAI_H
 #define HEARTH_APPS_SERVE_API_OPENAI_H
 

@@ -22,7 +22,7 @@ struct stored_response {
 
 struct response_store {
     pthread_mutex_t lock; /* guards all but max_bytes */
-    uint64_t max_bytes, n_byte; /* of items, each once, bodies and lists */
+    uint64_t max_bytes, n_byte; /* bytes of items, each counted once, of bodies and of lists */
     size_t n_response, n_item;
     stored_response *newest, *oldest;
     stored_item *buckets[N_BUCKET];

@@ -19,7 +19,7 @@ struct stored_item {
     uint64_t owner;       /* call.owner of its request */
     unsigned n_holder;
     bool is_kept;      /* by a response of the store, which counts it once */
-    stored_item *next; /* of those that are kept with the same hash of the id */
+    stored_item *next; /* next kept item whose id has the same hash */
     size_t n;
     char text[]; /* [n] JSON, and a NUL */
 };

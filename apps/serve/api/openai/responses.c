@@ -202,7 +202,7 @@ static void write_members(json *j, generation *g, bool is_over)
     }
     json_word(j, "model", g->served->id);
     json_open_compact(j, "output", '[');
-    c->probs.n_written = 0; /* of a stream: its events had them before */
+    c->probs.n_written = 0; /* a stream's events wrote them before */
     for (size_t i = 0; is_over && i < c->n_part; i++) write_item(j, NULL, c, i, ITEM_DONE);
     json_close(j, ']');
     write_request(j, g);
@@ -339,7 +339,7 @@ static bool add_output(item_list *items, choice *c, size_t i)
     char *line, id[RESPONSE_ID];
     size_t n;
     if (!json_array_begin(&l)) return false;
-    c->probs.n_written = c->probs.n; /* of no use there */
+    c->probs.n_written = c->probs.n; /* writes no logprobs: a later request does not need them */
     write_item(&l.j, NULL, c, i, ITEM_DONE);
     if (!json_array_end(&l, &line, &n)) return false;
     make_item_id(id, c, i);
