@@ -31,7 +31,7 @@ static void add_digit(hth_decimal *d, char digit)
 bool hth_decimal_read(const char *text, size_t n, hth_decimal *out)
 {
     const char *p = text, *end = text + n;
-    int64_t exponent = 0, point = 0; /* of the text; digits before the point */
+    int64_t exponent = 0, point = 0; /* the exponent after e; position of the point behind the first digit */
     bool has_digit = false, has_point = false;
     out->n = 0;
     out->minus = p < end && *p == '-';

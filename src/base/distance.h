@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Of a longer name only the beginning counts. */
+/* Bytes of a name that are compared; the rest of a longer name is ignored. */
 enum { HTH_DISTANCE_NAME = 512 };
 
 /* Bytes to change, add, remove, or swap with a neighbour, to turn the word into the name (the optimal string

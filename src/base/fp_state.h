@@ -26,7 +26,8 @@ typedef struct hth_fp_callback {
 
 void hth_fp_enter(hth_fp_scope *scope);
 void hth_fp_leave(hth_fp_scope *scope);
-/* What the function has changed of its state stays the caller's. */
+/* Restore the caller's state around a call of its function. Changes that the function makes become the caller's
+ * state. */
 void hth_fp_enter_callback(hth_fp_callback *callback);
 void hth_fp_leave_callback(hth_fp_callback *callback);
 

@@ -73,7 +73,7 @@ typedef struct member {
     hth_pool *pool;
     pthread_t thread;
     uint32_t index;
-    uint32_t core; /* where it is pinned (or NO_CORE), or where the caller last ran: an index of cores.cpu */
+    uint32_t core; /* index in cores.cpu of a pinned thread's core, or of the caller's last core; NO_CORE */
 } member;
 
 #define NO_CORE UINT32_MAX

@@ -17,8 +17,8 @@ hearth_status hth_fail_null(hearth_error *err, const char *name);
 /* The same for an enumerator that does not exist, of 0 to n - 1. */
 hearth_status hth_fail_enum(hearth_error *err, const char *name, int value, int n);
 
-/* What a caller's function returned, with what it wrote to *err, which was zero before: a status that does not exist is
- * ARGUMENT, and a message that is missing says which function it was. */
+/* Checks the status that a caller's function returned, and the *err that it wrote, which was zero before. Returns the
+ * status, or ARGUMENT for one that does not exist; an empty message becomes one that names the function. */
 hearth_status hth_returned(hearth_status status, const char *function, hearth_error *err);
 
 /* The same for a failed allocation of size bytes. */

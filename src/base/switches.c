@@ -14,7 +14,7 @@ static const struct {
     [HTH_SWITCH_HUGE_PAGES] = {"HEARTH_HUGE_PAGES", "memory on ordinary pages", "on huge pages"},
 };
 
-/* What is held; has_cache, cache: hth_settings.cache. no_huge_pages is read by each allocation. */
+/* The settings in force; has_cache, cache: hth_settings.cache. Each allocation reads no_huge_pages. */
 static struct {
     pthread_mutex_t lock;
     uint32_t n_holder;

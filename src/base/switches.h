@@ -18,7 +18,7 @@ bool hth_switch_is_on(hth_switch which);
 /* ARGUMENT if one of the variables is set to anything but 0, 1 or "". */
 hearth_status hth_switches_check(hearth_error *err);
 
-/* What models ask for in place of the environment: one value for all of the process. */
+/* Settings that models may give instead of the environment. They apply to the whole process. */
 typedef struct hth_settings {
     bool no_huge_pages; /* HTH_SWITCH_HUGE_PAGES is off */
     const char *cache;  /* the folder of the disk cache; "": none; NULL: the environment's */

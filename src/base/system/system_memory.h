@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* What the system does not tell is 0. */
+/* Values that the system does not report are 0. */
 typedef struct hth_system_memory {
     uint64_t total, available, swap; /* bytes of the machine; available: without swapping */
     uint64_t group_limit; /* bytes allowed by the control group with the least limit; 0: none has one */
