@@ -23,7 +23,7 @@ hearth_status hth_answer_open(const hth_answer_options *o, hth_answer **out, hea
 void hth_answer_close(hth_answer *a);
 /* MEMORY. */
 hearth_status hth_answer_push(hth_answer *a, const char *text, size_t n, hearth_error *err);
-/* What was kept back. */
+/* Ends the answer: gives the held bytes to fn. MEMORY. */
 hearth_status hth_answer_finish(hth_answer *a, hearth_error *err);
 /* Whether a token's text is a mark of the formats, so that it is text of the answer even as a control token. */
 bool hth_answer_is_mark(const hth_answer_options *o, hth_str token);

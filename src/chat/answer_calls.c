@@ -63,7 +63,7 @@ bool hth_json_scan_value(hth_json_scan *s, const char *text, size_t n, size_t *a
         } else if (c == '{' || c == '[') {
             s->depth++, s->started = true;
         } else if (c == '}' || c == ']') {
-            if (s->depth == 0) return true; /* of what is around a number or word */
+            if (s->depth == 0) return true; /* it closes what contains the number or word */
             if (--s->depth == 0) return ++*at, true;
         } else if (s->depth == 0 && s->started && (c == ',' || c == ' ' || c == '\n')) {
             return true;
@@ -235,7 +235,7 @@ static hth_answer_step rest(hth_answer *a)
     return HTH_STEP_DONE;
 }
 
-/* What is between two calls. */
+/* Reads what follows a call: a separator and the next call, or text. */
 static hth_answer_step end(hth_answer *a)
 {
     const hth_call_format *f = a->o.calls;

@@ -27,7 +27,7 @@ hth_answer_step hth_answer_bare_elements(hth_answer *a)
     return HTH_STEP_DONE;
 }
 
-/* Where no mark ends the name, its line does, or the next mark. */
+/* Reads the name of a function. If the format has no mark that ends it, the end of the line or the next mark does. */
 static hth_answer_step function_name(hth_answer *a)
 {
     const char *close = marks_of(a)->name_close;

@@ -13,7 +13,7 @@ typedef enum hth_answer_step {
 
 typedef hth_answer_step hth_answer_state(hth_answer *a);
 
-/* Where a reader of JSON stands in one value. */
+/* State of a scan over one JSON value. */
 typedef struct hth_json_scan {
     uint32_t depth;
     bool in_text, escaped, started;
@@ -24,7 +24,7 @@ struct hth_answer {
     hth_answer_state *state;
     char *held; /* [n] */
     size_t n, capacity;
-    size_t at;        /* of the held text: what a state has looked at */
+    size_t at;        /* bytes of the held text that the state has read */
     bool final;       /* nothing follows */
     bool has_text;    /* text was given */
     bool skip_space;  /* white space that comes next is no text */
@@ -33,8 +33,8 @@ struct hth_answer {
     char *opened; /* [n_opened] what opened that which may be a call: a mark, with the white space around it */
     size_t n_opened, opened_capacity;
     uint32_t n_call;
-    hth_json_scan scan; /* of arguments */
-    char name[520];     /* of the function that is called */
+    hth_json_scan scan; /* scan over arguments */
+    char name[520];     /* name of the called function */
     uint32_t n_argument, n_message;
 };
 
@@ -58,7 +58,7 @@ bool hth_json_scan_value(hth_json_scan *s, const char *text, size_t n, size_t *a
 
 /* A call begins with this name. False: it is no name. */
 bool hth_answer_begin_call(hth_answer *a, const char *name, size_t n);
-/* What was held is no call: it becomes text, with the mark before it. */
+/* Ends a call that turns out to be none: the held bytes become text, with the mark before them. */
 hth_answer_step hth_answer_no_call(hth_answer *a);
 
 /* How the value of an argument is written. */

@@ -38,7 +38,7 @@ typedef struct hth_call_format {
     bool one;     /* the template can write one call in an answer */
     bool is_bare; /* a call may stand without its mark where an answer begins */
     char text_open[32], text_close[32]; /* around the text of an answer without calls */
-    char mark[48], end_mark[48];        /* what of it an answer is searched for: where a call begins and ends */
+    char mark[48], end_mark[48];        /* texts that an answer is searched for: begin and end of a call */
     char other_mark[2][40];             /* around all calls, or around text */
     char name_mark[32];                 /* what stands between mark and name */
 } hth_call_format;

@@ -32,8 +32,8 @@ struct hth_chat_format {
     const char *open, *reopen;      /* start of a turn: at the beginning, and after each answer */
     unsigned flags;
     const char *calls;          /* the format of calls; NULL: that of Hermes */
-    around result;              /* of a function; empty: the user tells it */
-    const char *reasoning;      /* its end */
+    around result;              /* around the result of a function; empty: it is a message of the user's */
+    const char *reasoning;      /* the end mark of reasoning */
     const char *think, *answer; /* behind the generation prompt, by enable_thinking */
 };
 
@@ -265,11 +265,11 @@ const hth_chat_format *hth_chat_format_detect(hth_str source)
 typedef struct output {
     hth_rendered *out;
     size_t n, n_part;
-    bool is_template; /* of the last part */
+    bool is_template; /* the last part is text of the template */
     bool writes;
 } output;
 
-static void put(output *s, const char *p, size_t n, bool is_template)
+static void put_part(output *s, const char *p, size_t n, bool is_template)
 {
     if (n == 0) return;
     bool begins = s->n_part == 0 || s->is_template != is_template;
@@ -286,9 +286,9 @@ static void put(output *s, const char *p, size_t n, bool is_template)
 static void put_template(output *s, const char *text, hth_str role, hth_str eos)
 {
     for (; text && *text; text++) {
-        if (*text == *ROLE) put(s, role.bytes, role.n, true);
-        else if (*text == *EOS) put(s, eos.bytes, eos.n, true);
-        else put(s, text, 1, true);
+        if (*text == *ROLE) put_part(s, role.bytes, role.n, true);
+        else if (*text == *EOS) put_part(s, eos.bytes, eos.n, true);
+        else put_part(s, text, 1, true);
     }
 }
 
@@ -321,12 +321,12 @@ static void put_message(writer *w, size_t i, around with)
         for (; w->i_system < i; w->i_system++) {
             if (!hth_str_eq(w->in->messages[w->i_system].role, "system")) continue;
             hth_str system = trim(w->in->messages[w->i_system].content);
-            put(w->s, system.bytes, system.n, false);
+            put_part(w->s, system.bytes, system.n, false);
             some = some || system.n > 0;
         }
         if (some) put_template(w->s, w->f->system.after, m->role, w->in->eos);
     }
-    put(w->s, content.bytes, content.n, false);
+    put_part(w->s, content.bytes, content.n, false);
     put_template(w->s, with.after, m->role, w->in->eos);
 }
 

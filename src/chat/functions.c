@@ -111,17 +111,17 @@ hearth_status hth_check_json(const char *name, const char *text, bool is_array, 
 typedef struct writer {
     hth_jinja *j;
     hth_plain_messages *out;
-    const hth_call_format *format; /* of calls */
-    bool keeps_results;            /* as messages of their own role */
+    const hth_call_format *format; /* format of calls */
+    bool keeps_results;            /* results stay messages of their own role */
     hth_jinja_strbuf b; /* the content of the message that is written */
-    bool in_results;    /* that is one of results */
+    bool in_results;    /* that message contains results */
 } writer;
 
-static bool put(writer *w, const char *p, size_t n)
+static bool write_text(writer *w, const char *p, size_t n)
 {
     return hth_jinja_strbuf_bytes(w->j, &w->b, p, n, false);
 }
-static bool put_word(writer *w, const char *word) { return put(w, word, strlen(word)); }
+static bool put_word(writer *w, const char *word) { return write_text(w, word, strlen(word)); }
 
 static bool end_message(writer *w, const char *role)
 {
@@ -147,7 +147,7 @@ static bool put_tools(writer *w, hth_str tools)
 {
     static const hth_str name = {"NAME", 4}, arguments = {"{\"KEY\": \"VALUE\"}", 16};
     hth_call_writer example = {w->j, &w->b, w->format, 0};
-    return put_word(w, "You can call these functions:\n<tools>\n") && put(w, tools.bytes, tools.n) &&
+    return put_word(w, "You can call these functions:\n<tools>\n") && write_text(w, tools.bytes, tools.n) &&
            put_word(w, "\n</tools>\nTo call one, write its name and its arguments in this form:\n") &&
            hth_call_write(&example, name, arguments) && hth_calls_end(&example) &&
            put_word(w, w->keeps_results ? "\nThen wait for the result."
@@ -188,7 +188,7 @@ static bool put_message(writer *w, const hth_message *m)
     if (is_result) {
         if (w->in_results && !put_word(w, "\n")) return false;
         w->in_results = true;
-        return put_word(w, "<tool_response>\n") && put(w, m->content.bytes, m->content.n) &&
+        return put_word(w, "<tool_response>\n") && write_text(w, m->content.bytes, m->content.n) &&
                put_word(w, "\n</tool_response>");
     }
     if (m->members.n > 0) {
@@ -202,7 +202,7 @@ static bool put_message(writer *w, const hth_message *m)
         w->out->n++;
         return true;
     }
-    if (!put(w, m->content.bytes, m->content.n)) return false;
+    if (!write_text(w, m->content.bytes, m->content.n)) return false;
     return put_calls(w, calls) && end_message(w, "assistant");
 }
 
@@ -211,7 +211,7 @@ static bool put_all(writer *w, const hth_message *messages, size_t n, hth_str to
     size_t i = 0;
     if (tools.n > 0) {
         if (n > 0 && hth_str_eq(messages[0].role, "system") &&
-            (!put(w, messages[i].content.bytes, messages[i].content.n) || !put_word(w, "\n\n") || i++ > 0))
+            (!write_text(w, messages[i].content.bytes, messages[i].content.n) || !put_word(w, "\n\n") || i++ > 0))
             return false;
         if (!put_tools(w, tools) || !end_message(w, "system")) return false;
     }

@@ -83,7 +83,7 @@ typedef struct hth_jinja_pair {
 typedef struct hth_jinja_dict {
     hth_jinja_pair *v; /* in insertion order */
     size_t n, capacity;
-    hth_str source; /* of arguments of a call: what they are printed as, until a member is added; n 0: by its members */
+    hth_str source; /* source text of a call's arguments, printed unless a member was added; n 0: members are printed */
 } hth_jinja_dict;
 
 typedef struct hth_jinja_args {
@@ -202,7 +202,7 @@ typedef struct hth_jinja {
     hth_arena *arena;
     hearth_error *err;
     hearth_status status;
-    uint32_t line;   /* of the node that is parsed or evaluated, for messages */
+    uint32_t line;   /* line of the node that is parsed or evaluated, for error messages */
     uint32_t n_node; /* nodes evaluated */
     unsigned depth, n_call;
     hth_jinja_scope *scope;
@@ -352,7 +352,7 @@ bool hth_jinja_from_tree(hth_jinja *j, const hth_json *tree, hth_jinja_value *ou
 /* ---- jinja_lex.c -------------------------------------------------------------------------------------- */
 
 typedef enum hth_jinja_token_kind {
-    TOKEN_END, /* of the source */
+    TOKEN_END, /* end of the source */
     TOKEN_DATA,
     TOKEN_OPEN_OUTPUT, /* {{ */
     TOKEN_CLOSE_OUTPUT,
@@ -377,8 +377,8 @@ typedef struct hth_jinja_lexer {
     hth_jinja *j;
     const char *p, *start, *end;
     uint32_t line;
-    bool inside;        /* of a tag */
-    char closing;       /* of the open tag: '}' or '%' */
+    bool inside;        /* inside a tag */
+    char closing;       /* what closes the open tag: '}' or '%' */
     bool line_starts;   /* only white space since the line started is stripped before a tag */
     unsigned n_bracket; /* open brackets inside a tag: }} closes a dict first */
 } hth_jinja_lexer;

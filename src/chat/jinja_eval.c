@@ -70,7 +70,7 @@ static bool loop_member(hth_jinja *j, const hth_jinja_loop *loop, hth_str name, 
     else if (hth_str_eq(name, "length")) *out = hth_jinja_integer((int64_t)n);
     else if (hth_str_eq(name, "revindex")) *out = hth_jinja_integer((int64_t)(n - i));
     else if (hth_str_eq(name, "revindex0")) *out = hth_jinja_integer((int64_t)(n - i) - 1);
-    else if (hth_str_eq(name, "depth")) *out = hth_jinja_integer(1); /* for recursive loops only */
+    else if (hth_str_eq(name, "depth")) *out = hth_jinja_integer(1); /* 1: no recursive loops */
     else if (hth_str_eq(name, "depth0")) *out = hth_jinja_integer(0);
     else return hth_jinja_undefined(j, name.bytes, name.n, out);
     return true;

@@ -25,7 +25,7 @@ static bool malformed(hth_jinja *j, const char *what)
     return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "'format': %s", what);
 }
 
-static bool put(hth_jinja *j, hth_jinja_strbuf *b, const char *p, size_t n)
+static bool put_piece(hth_jinja *j, hth_jinja_strbuf *b, const char *p, size_t n)
 {
     return hth_jinja_strbuf_bytes(j, b, p, n, true);
 }
@@ -35,7 +35,7 @@ static bool put(hth_jinja *j, hth_jinja_strbuf *b, const char *p, size_t n)
 static bool put_fill(hth_jinja *j, hth_jinja_strbuf *b, const spec *s, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        if (s->fill ? !hth_jinja_strbuf_text(j, b, s->fill) : !put(j, b, &s->pad, 1)) return false;
+        if (s->fill ? !hth_jinja_strbuf_text(j, b, s->fill) : !put_piece(j, b, &s->pad, 1)) return false;
     return true;
 }
 
@@ -48,7 +48,7 @@ static bool put_padded(hth_jinja *j, hth_jinja_strbuf *b, const spec *s, const c
     int64_t n = (int64_t)(strlen(lead) + hth_jinja_n_char(p, body->n));
     int64_t pad = s->width > n ? s->width - n : 0;
     int64_t before = align == '>' ? pad : align == '^' ? pad / 2 : 0, inside = align == '=' ? pad : 0;
-    return put_fill(j, b, s, before) && put(j, b, lead, strlen(lead)) && put_fill(j, b, s, inside) &&
+    return put_fill(j, b, s, before) && put_piece(j, b, lead, strlen(lead)) && put_fill(j, b, s, inside) &&
            hth_jinja_strbuf_text(j, b, body) && put_fill(j, b, s, pad - before - inside);
 }
 

@@ -294,7 +294,8 @@ hearth_status hth_normalise(const hth_message *messages, size_t n, unsigned rule
 
 /* ---- sets ---------------------------------------------------------------------------------------------- */
 
-/* Where a role is changed, messages of one role may follow each other; one of the two rules of the system is enough. */
+/* Whether a set of rules makes sense: rules that change roles need MERGE, because messages of one role may then follow
+ * each other, and LATER and SYSTEM exclude each other. */
 static bool is_possible(unsigned set)
 {
     return (!moves(set) || set & HTH_NORMAL_MERGE) && !(set & HTH_NORMAL_LATER && set & HTH_NORMAL_SYSTEM);

@@ -11,7 +11,7 @@
 /* Limits. Exceeding one is an error, never a hang. */
 enum {
     HTH_TEMPLATE_MAX_SOURCE = 4 << 20,  /* bytes of a template */
-    HTH_TEMPLATE_MAX_NESTING = 64,      /* of its statements and expressions */
+    HTH_TEMPLATE_MAX_NESTING = 64,      /* nesting of statements and expressions */
     HTH_TEMPLATE_MAX_CALLS = 64,        /* nested macro calls */
     HTH_TEMPLATE_MAX_NODES = 1000000,   /* evaluated per rendering */
     HTH_TEMPLATE_MAX_OUTPUT = 16 << 20, /* bytes of text */
