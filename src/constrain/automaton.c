@@ -117,7 +117,7 @@ static void add_place(hth_automaton *a, uint32_t node, uint32_t stack)
 static void go_on_repeating(hth_automaton *a, uint32_t node, uint32_t count, uint32_t stack)
 {
     const hth_grammar_node *n = &a->grammar->node[node];
-    if (count < n->max) { /* of unbounded ones only the least number matters */
+    if (count < n->max) { /* an unbounded repetition is counted only up to its minimum */
         uint32_t begun = count + 1, enough = n->min > 0 ? n->min : 1;
         if (n->max == HTH_GRAMMAR_UNBOUNDED && begun > enough) begun = enough;
         if (a->grammar->node[n->other].need < HTH_GRAMMAR_MAX_DEPTH) {

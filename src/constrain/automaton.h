@@ -20,8 +20,8 @@ typedef struct hth_place {
     uint32_t node, stack;
 } hth_place;
 
-/* What is left to do when a rule ends: go on at `node`; count > 0: that is a repetition, of which so many have
- * begun. */
+/* A stack frame: where the automaton continues when the current rule ends. count > 0: node is a repetition, of which
+ * count rounds have begun. */
 typedef struct hth_frame {
     uint32_t node, count, parent, depth;
 } hth_frame;
@@ -30,8 +30,8 @@ typedef struct hth_state {
     uint32_t first, n; /* its places: all take a byte */
     uint32_t hash;
     bool may_end;
-    uint32_t mask;       /* for mask.c */
-    uint32_t plain_next; /* for mask.c; HTH_STATE_UNKNOWN: not computed */
+    uint32_t mask;       /* used by mask.c */
+    uint32_t plain_next; /* used by mask.c; HTH_STATE_UNKNOWN: not computed */
     uint32_t far;        /* as hth_automaton_far; HTH_STATE_UNKNOWN: not computed */
 } hth_state;
 

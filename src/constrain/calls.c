@@ -349,7 +349,8 @@ static uint32_t add_literals(calls_compiler *c, uint32_t tail, const hth_json *r
     return end;
 }
 
-/* Where arguments stand one by one, those are written that the object itself names, to which references lead. */
+/* Notes the keywords that a format with separate arguments ignores. Such a format writes only the properties of the
+ * object to which the references of `parameters` lead. */
 static void note_unwritten(calls_compiler *c, const hth_json *parameters)
 {
     static const char *const others[] = {"allOf", "anyOf", "oneOf", "properties", "required"};

@@ -69,7 +69,8 @@ bool hth_char_set_has(const hth_char_set *s, uint32_t c)
     return false;
 }
 
-/* Where a range must be cut: the last character of its first part, or its end. */
+/* The last character of the first part into which a range is split for UTF-8; r.last: it is not split. add_runs splits
+ * the part again until it forms one run of bytes. */
 static uint32_t first_cut(hth_char_range r)
 {
     static const uint32_t last_of_length[] = {0x7F, 0x7FF, 0xFFFF};

@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <string.h>
 
-/* What copies share. */
+/* State that all copies of a constraint share. */
 typedef struct shared {
     pthread_mutex_t lock;
     const hth_token_trie *trie;
@@ -22,13 +22,13 @@ typedef struct shared {
     uint32_t n_copy;
     hth_arena names;
     hth_schema_notes notes;
-    uint32_t *states; /* [capacity] of all copies, while they are renamed */
+    uint32_t *states; /* [capacity] states of all copies, while they are renumbered */
     uint32_t capacity;
     hth_constraint_context context;
 } shared;
 
 struct hearth_constraint {
-    hth_ref ref; /* of the caller, and of requests */
+    hth_ref ref; /* references of the caller and of requests */
     shared *shared;
     uint32_t state;
     bool has_ended; /* an end of generation was accepted */

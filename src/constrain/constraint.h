@@ -44,11 +44,11 @@ uint32_t hth_compile_calls(hth_grammar *g, hth_arena *names, const hth_token_tri
 uint32_t hth_compile_answer(hth_grammar *g, const hth_token_trie *trie, const hth_reasoning_marks *marks,
                             const hth_call_format *format, uint32_t calls, uint32_t text);
 
-/* What a constraint with all its copies is counted with where memory is limited: tables, masks, a grammar. */
+/* Bytes that a memory limit counts for a constraint with all its copies: tables, masks, a grammar. */
 enum { HTH_CONSTRAINT_BYTES = 24 << 20 };
 
-/* What belongs to the model: `closed` is called when an opened constraint and all its copies are closed; how the chat
- * of the options writes calls and reasoning. */
+/* The model's part of a constraint: `closed` is called when a constraint and all its copies are closed; `calls` and
+ * `reasoning` are the formats of the chat. */
 typedef struct hth_constraint_context {
     void (*closed)(void *user);
     void *user;
@@ -61,7 +61,7 @@ typedef struct hth_constraint_context {
 hearth_status hth_constraint_open(const hth_token_trie *trie, const hearth_constraint_options *options,
                                   const hth_constraint_context *context, hearth_constraint **out,
                                   hearth_error *err);
-/* That it was opened with; NULL: NULL. */
+/* The trie with which the constraint was opened; NULL for NULL. */
 const hth_token_trie *hth_constraint_trie(const hearth_constraint *c);
 /* A reference for a request, which hearth_constraint_close gives up; NULL for NULL. */
 hearth_constraint *hth_constraint_hold(hearth_constraint *c);

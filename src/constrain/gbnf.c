@@ -29,7 +29,7 @@ typedef struct parser {
     const char *text;
     size_t n, at;
     uint32_t tail, head; /* the point before the last part */
-    bool has_part;       /* that can be repeated */
+    bool has_part;       /* there is a part before this point, which can be repeated */
     group groups[MAX_DEPTH + 1];
     size_t n_group;
     rule *rule;
@@ -50,7 +50,7 @@ static bool bad(parser *p, const char *what) { return bad_at(p, p->at, HEARTH_ER
 
 static char peek(const parser *p) { return p->at < p->n ? p->text[p->at] : 0; }
 
-static bool take(parser *p, const char *words)
+static bool take_symbol(parser *p, const char *words)
 {
     size_t n = strlen(words);
     if (p->n - p->at < n || memcmp(p->text + p->at, words, n) != 0) return false;
@@ -138,7 +138,7 @@ static bool take_hex(parser *p, size_t n, uint32_t *c)
 static bool take_char(parser *p, uint32_t *c)
 {
     static const char from[] = "trn\\\"[]-^", to[] = "\t\r\n\\\"[]-^";
-    if (take(p, "\\")) {
+    if (take_symbol(p, "\\")) {
         char e = peek(p);
         const char *known = e ? strchr(from, e) : NULL;
         if (!known && e != 'x' && e != 'u' && e != 'U') return bad(p, "an escape that is not known");
@@ -164,7 +164,7 @@ static void begin_part(parser *p)
 static bool take_text(parser *p)
 {
     begin_part(p);
-    while (!take(p, "\"")) {
+    while (!take_symbol(p, "\"")) {
         uint32_t c;
         char bytes[4];
         if (!take_char(p, &c)) return false;
@@ -176,9 +176,9 @@ static bool take_text(parser *p)
 static bool take_class(parser *p)
 {
     hth_char_set set = {.n = 0};
-    bool inverted = take(p, "^"), fits = true;
+    bool inverted = take_symbol(p, "^"), fits = true;
     begin_part(p);
-    while (!take(p, "]")) {
+    while (!take_symbol(p, "]")) {
         uint32_t first, last;
         if (!take_char(p, &first)) return false;
         last = first;
@@ -249,13 +249,13 @@ static bool take_bounds(parser *p, uint32_t *min, uint32_t *max)
     if (!take_number(p, min)) return false;
     *max = *min;
     skip(p, true);
-    if (take(p, ",")) {
+    if (take_symbol(p, ",")) {
         skip(p, true);
         *max = HTH_GRAMMAR_UNBOUNDED;
         if (peek(p) != '}' && !take_number(p, max)) return false;
         skip(p, true);
     }
-    if (!take(p, "}")) return bad(p, "} is expected");
+    if (!take_symbol(p, "}")) return bad(p, "} is expected");
     return *min <= *max ? true : bad(p, "the numbers of repetitions are exchanged");
 }
 
@@ -271,19 +271,19 @@ static bool repeat(parser *p, uint32_t min, uint32_t max)
 static bool take_part(parser *p, bool *ends)
 {
     uint32_t min, max;
-    if (take(p, "\"")) return take_text(p);
-    if (take(p, "[")) return take_class(p);
-    if (take(p, "*")) return repeat(p, 0, HTH_GRAMMAR_UNBOUNDED);
-    if (take(p, "+")) return repeat(p, 1, HTH_GRAMMAR_UNBOUNDED);
-    if (take(p, "?")) return repeat(p, 0, 1);
-    if (take(p, "{")) return take_bounds(p, &min, &max) && repeat(p, min, max);
-    if (take(p, ".")) {
+    if (take_symbol(p, "\"")) return take_text(p);
+    if (take_symbol(p, "[")) return take_class(p);
+    if (take_symbol(p, "*")) return repeat(p, 0, HTH_GRAMMAR_UNBOUNDED);
+    if (take_symbol(p, "+")) return repeat(p, 1, HTH_GRAMMAR_UNBOUNDED);
+    if (take_symbol(p, "?")) return repeat(p, 0, 1);
+    if (take_symbol(p, "{")) return take_bounds(p, &min, &max) && repeat(p, min, max);
+    if (take_symbol(p, ".")) {
         static const hth_char_set all = {{{0, HTH_MAX_CODE_POINT}}, 1};
         begin_part(p);
         p->tail = hth_grammar_char(p->g, p->tail, &all);
         return true;
     }
-    if (take(p, "(")) {
+    if (take_symbol(p, "(")) {
         if (p->n_group > MAX_DEPTH - 1)
             return bad_at(p, p->at, HEARTH_ERROR_UNSUPPORTED, "groups are nested too deeply");
         begin_part(p);
@@ -291,11 +291,11 @@ static bool take_part(parser *p, bool *ends)
         skip(p, true);
         return true;
     }
-    if (p->n_group > 1 && take(p, ")")) {
+    if (p->n_group > 1 && take_symbol(p, ")")) {
         end_group(p);
         return true;
     }
-    if (take(p, "|")) {
+    if (take_symbol(p, "|")) {
         next_alternative(p);
         skip(p, true);
         return true;
@@ -317,7 +317,7 @@ static bool take_rule(parser *p)
     rule *r = take_name(p);
     if (!r) return false;
     skip(p, false);
-    if (!take(p, "::=")) return bad(p, "::= is expected");
+    if (!take_symbol(p, "::=")) return bad(p, "::= is expected");
     if (r->is_defined) return bad_at(p, at, HEARTH_ERROR_FORMAT, "this rule is defined twice");
     r->is_defined = true;
     p->n_group = 0;

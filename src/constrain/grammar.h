@@ -58,12 +58,12 @@ typedef struct hth_grammar {
 
     /* Set by hth_grammar_finish. Bytes that no set of the grammar tells apart are a class. */
     uint32_t start;
-    uint8_t class_of[256], example[256]; /* of a byte; of a class */
+    uint8_t class_of[256], example[256]; /* the class of a byte; one byte of a class */
     uint32_t n_class;
-    hth_byte_set *classes; /* of each set */
+    hth_byte_set *classes; /* [n_set] the classes in each set */
 } hth_grammar;
 
-/* what: "grammar" or the like, with which messages begin. */
+/* what: "grammar" or the like, the first word of error messages. */
 void hth_grammar_init(hth_grammar *g, const char *what);
 void hth_grammar_free(hth_grammar *g);
 /* Empties it, as after hth_grammar_init. */

@@ -33,7 +33,7 @@ static uint32_t naturals(hth_json_rules *r, uint32_t tail, uint64_t min, uint64_
     hth_grammar_fork f = hth_grammar_fork_begin(g, tail);
     for (uint64_t from = min; from <= max;) {
         uint32_t n_free = 0;
-        uint64_t size = 1; /* of the numbers that have one choice of the digit in the range */
+        uint64_t size = 1; /* 10^n_free; all numbers with the same leading digits are in the range */
         while (from >= size * 10 && from % (size * 10) == 0 && size <= UINT64_MAX / 100 &&
                max - from >= size * 10 - 1)
             size *= 10, n_free++;

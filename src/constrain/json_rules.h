@@ -39,7 +39,7 @@ typedef struct hth_json_bound {
     bool is_huge; /* beyond UINT64_MAX, which is `whole` then */
     uint64_t whole;
     uint32_t n_digit;
-    char digits[HTH_JSON_DIGITS + 1]; /* of the fraction; the last is not 0 */
+    char digits[HTH_JSON_DIGITS + 1]; /* digits of the fraction; the last is not 0 */
 } hth_json_bound;
 
 typedef struct hth_json_range {

@@ -10,7 +10,7 @@ enum { HTH_MASK_BYTES = 4 << 20, HTH_MASK_MIN = 8 };
 
 typedef struct hth_mask {
     uint64_t *tokens;  /* [n_word] */
-    uint32_t state, n; /* of tokens in it */
+    uint32_t state, n; /* n: number of tokens in it */
     uint64_t used;     /* when it was asked for; 0: never */
 } hth_mask;
 
@@ -20,7 +20,7 @@ typedef struct hth_masks {
     uint32_t n_mask;
     uint64_t clock;
     uint32_t *way;       /* [depth + 1] states on the way to a node of the trie */
-    uint64_t n_computed; /* for tests */
+    uint64_t n_computed; /* masks that were computed; tests read it */
     hth_arena arena;
 } hth_masks;
 

@@ -12,8 +12,8 @@ enum { MAX_DEPTH = 200 };
 typedef struct {
     uint32_t head; /* the point before it */
     hth_grammar_fork fork;
-    hth_pattern_lengths before; /* of what comes before it in its alternative */
-    hth_pattern_lengths all;    /* of its finished alternatives; min > max: there are none */
+    hth_pattern_lengths before; /* lengths of the text before it in its alternative */
+    hth_pattern_lengths all;    /* lengths of its finished alternatives; min > max: there are none */
 } group;
 
 typedef struct parser {
@@ -22,8 +22,8 @@ typedef struct parser {
     size_t n, at;
     uint32_t tail;
     uint32_t head;                 /* the point before the last part */
-    bool has_part;                 /* that can be repeated */
-    hth_pattern_lengths part, run; /* of the last part; of the alternative before it */
+    bool has_part;                 /* there is a last part, which can be repeated */
+    hth_pattern_lengths part, run; /* lengths of the last part; of the alternative before it */
     group groups[MAX_DEPTH];
     size_t n_group;
     bool after_end; /* behind $ */
@@ -43,7 +43,7 @@ static bool is_at(const parser *p, const char *words)
     return p->n - p->at >= n && memcmp(p->text + p->at, words, n) == 0;
 }
 
-static bool take(parser *p, const char *words)
+static bool take_literal(parser *p, const char *words)
 {
     if (!is_at(p, words)) return false;
     p->at += strlen(words);
@@ -133,7 +133,7 @@ static bool take_hex(parser *p, size_t n, uint32_t *c)
          k++)
         *c = *c << 4 | (uint32_t)hex_of(p->text[p->at++]);
     bool is_char = *c <= HTH_MAX_CODE_POINT && (*c < 0xD800 || *c > 0xDFFF);
-    return k > 0 && is_char && (n == 0 ? take(p, "}") : k == n);
+    return k > 0 && is_char && (n == 0 ? take_literal(p, "}") : k == n);
 }
 
 /* Behind a backslash: one character, or a class that is added to set (*c UINT32_MAX). */
@@ -155,11 +155,11 @@ static hearth_status take_escape(parser *p, hth_char_set *set, uint32_t *c)
         p->at++;
         return HEARTH_OK;
     }
-    if (take(p, "x"))
+    if (take_literal(p, "x"))
         return take_hex(p, 2, c) ? HEARTH_OK : bad(p, HEARTH_ERROR_FORMAT, "\\x without two digits");
-    if (take(p, "u{"))
+    if (take_literal(p, "u{"))
         return take_hex(p, 0, c) ? HEARTH_OK : bad(p, HEARTH_ERROR_FORMAT, "\\u{...} is no character");
-    if (take(p, "u"))
+    if (take_literal(p, "u"))
         return take_hex(p, 4, c) ? HEARTH_OK
                                  : bad(p, HEARTH_ERROR_FORMAT, "\\u without four digits of a character");
     if (e >= '1' && e <= '9') return bad(p, HEARTH_ERROR_UNSUPPORTED, "back references are not supported:");
@@ -175,15 +175,15 @@ static hearth_status take_escape(parser *p, hth_char_set *set, uint32_t *c)
 /* In a class: as take_escape, or a character as it is. */
 static hearth_status take_class_char(parser *p, hth_char_set *set, uint32_t *c)
 {
-    if (take(p, "\\b")) {
+    if (take_literal(p, "\\b")) {
         *c = '\b';
         return HEARTH_OK;
     }
-    if (take(p, "\\-")) {
+    if (take_literal(p, "\\-")) {
         *c = '-';
         return HEARTH_OK;
     }
-    if (take(p, "\\")) return take_escape(p, set, c);
+    if (take_literal(p, "\\")) return take_escape(p, set, c);
     if (p->at >= p->n) return bad(p, HEARTH_ERROR_FORMAT, "a class is not closed");
     return take_char(p, c);
 }
@@ -191,8 +191,8 @@ static hearth_status take_class_char(parser *p, hth_char_set *set, uint32_t *c)
 /* Behind [. */
 static hearth_status take_class(parser *p, hth_char_set *set)
 {
-    bool inverted = take(p, "^"), ok = true;
-    while (!take(p, "]")) {
+    bool inverted = take_literal(p, "^"), ok = true;
+    while (!take_literal(p, "]")) {
         uint32_t first, last;
         hearth_status st = take_class_char(p, set, &first);
         if (st != HEARTH_OK) return st;
@@ -235,7 +235,7 @@ static void add_char(parser *p, uint32_t c)
 
 /* ---- groups ------------------------------------------------------------------------------------------ */
 
-/* What may come before and behind an expression that does not say ^ or $. */
+/* Allows any text at this point, because an expression without ^ or $ may match anywhere. */
 static void add_anything(parser *p)
 {
     hth_char_set all = {{{0, HTH_MAX_CODE_POINT}}, 1};
@@ -252,7 +252,7 @@ static void begin_alternative(parser *p)
     p->tail = hth_grammar_branch(p->g, &top->fork);
     p->run = p->part = (hth_pattern_lengths){0, 0};
     p->has_part = p->after_end = false;
-    if (p->n_group == 1 && !take(p, "^")) add_anything(p);
+    if (p->n_group == 1 && !take_literal(p, "^")) add_anything(p);
 }
 
 static void end_alternative(parser *p)
@@ -281,10 +281,10 @@ static hearth_status open_group(parser *p)
 {
     if (is_at(p, "?=") || is_at(p, "?!") || is_at(p, "?<=") || is_at(p, "?<!"))
         return bad(p, HEARTH_ERROR_UNSUPPORTED, "look-around is not supported:");
-    if (take(p, "?<")) {
+    if (take_literal(p, "?<")) {
         while (p->at < p->n && p->text[p->at] != '>') p->at++;
-        if (!take(p, ">")) return bad(p, HEARTH_ERROR_FORMAT, "the name of a group is not closed");
-    } else if (is_at(p, "?") && !take(p, "?:")) {
+        if (!take_literal(p, ">")) return bad(p, HEARTH_ERROR_FORMAT, "the name of a group is not closed");
+    } else if (is_at(p, "?") && !take_literal(p, "?:")) {
         return bad(p, HEARTH_ERROR_UNSUPPORTED, "a group of an unknown kind");
     }
     return begin_group(p);
@@ -319,8 +319,8 @@ static hearth_status take_bounds(parser *p, uint32_t *min, uint32_t *max)
     bool is_quantifier = take_number(p, min);
     *max = *min;
     if (!is_quantifier) return bad(p, HEARTH_ERROR_FORMAT, "a { that is no quantifier; \\{ is the character");
-    bool is_open = take(p, ",") && !take_number(p, max);
-    if (!take(p, "}")) return bad(p, HEARTH_ERROR_FORMAT, "a quantifier is not closed");
+    bool is_open = take_literal(p, ",") && !take_number(p, max);
+    if (!take_literal(p, "}")) return bad(p, HEARTH_ERROR_FORMAT, "a quantifier is not closed");
     if (*min == HTH_GRAMMAR_UNBOUNDED || (!is_open && *max == HTH_GRAMMAR_UNBOUNDED))
         return bad(p, HEARTH_ERROR_UNSUPPORTED, "a quantifier with too large a number");
     if (is_open) *max = HTH_GRAMMAR_UNBOUNDED;
@@ -330,7 +330,7 @@ static hearth_status take_bounds(parser *p, uint32_t *min, uint32_t *max)
 static hearth_status quantify(parser *p, uint32_t min, uint32_t max)
 {
     if (!p->has_part) return bad(p, HEARTH_ERROR_FORMAT, "there is nothing to repeat");
-    take(p, "?"); /* lazy */
+    take_literal(p, "?"); /* lazy */
     p->tail = hth_grammar_repeat_since(p->g, p->head, p->tail, min, max);
     p->part.min = multiply_lengths(p->part.min, min);
     if (p->part.max > 0 && max == HTH_GRAMMAR_UNBOUNDED) p->part.max = HTH_GRAMMAR_UNBOUNDED;
@@ -349,35 +349,35 @@ static hearth_status take_part(parser *p)
     hearth_status st;
     if (p->after_end && !is_at(p, "|"))
         return bad(p, HEARTH_ERROR_UNSUPPORTED, "$ is supported only at the end:");
-    if (take(p, "(")) return open_group(p);
-    if (take(p, ")")) return close_group(p);
-    if (take(p, "|")) {
+    if (take_literal(p, "(")) return open_group(p);
+    if (take_literal(p, ")")) return close_group(p);
+    if (take_literal(p, "|")) {
         end_alternative(p);
         begin_alternative(p);
         return HEARTH_OK;
     }
-    if (take(p, "*")) return quantify(p, 0, HTH_GRAMMAR_UNBOUNDED);
-    if (take(p, "+")) return quantify(p, 1, HTH_GRAMMAR_UNBOUNDED);
-    if (take(p, "?")) return quantify(p, 0, 1);
-    if (take(p, "{")) return (st = take_bounds(p, &min, &max)) == HEARTH_OK ? quantify(p, min, max) : st;
+    if (take_literal(p, "*")) return quantify(p, 0, HTH_GRAMMAR_UNBOUNDED);
+    if (take_literal(p, "+")) return quantify(p, 1, HTH_GRAMMAR_UNBOUNDED);
+    if (take_literal(p, "?")) return quantify(p, 0, 1);
+    if (take_literal(p, "{")) return (st = take_bounds(p, &min, &max)) == HEARTH_OK ? quantify(p, min, max) : st;
     if (is_at(p, "^")) return bad(p, HEARTH_ERROR_UNSUPPORTED, "^ is supported only at the beginning:");
     if (is_at(p, "$") && p->n_group > 1)
         return bad(p, HEARTH_ERROR_UNSUPPORTED, "$ in a group is not supported:");
-    if (take(p, "$")) {
+    if (take_literal(p, "$")) {
         end_part(p);
         p->after_end = true;
         return HEARTH_OK;
     }
-    if (take(p, "[")) {
+    if (take_literal(p, "[")) {
         if ((st = take_class(p, &set)) == HEARTH_OK) add_set(p, &set);
         return st;
     }
-    if (take(p, ".")) {
+    if (take_literal(p, ".")) {
         set = line_ends;
         if (hth_char_set_invert(&set)) add_set(p, &set);
         return HEARTH_OK;
     }
-    if (take(p, "\\")) {
+    if (take_literal(p, "\\")) {
         if ((st = take_escape(p, &set, &c)) != HEARTH_OK) return st;
         if (c != UINT32_MAX) add_char(p, c);
         else add_set(p, &set);

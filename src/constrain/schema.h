@@ -8,7 +8,7 @@
 /* Schemas that must all hold, properties of an object, and sets of schemas in all. */
 enum { HTH_SCHEMA_MAX_JOINED = 64, HTH_SCHEMA_MAX_PROPERTIES = 4096, HTH_SCHEMA_MAX_ITEMS = 1 << 16 };
 
-/* What of a schema its set of schemas stands for already. */
+/* Keywords of a schema that were already expanded into its set of schemas. */
 enum { HTH_DONE_REF = 1, HTH_DONE_ALL_OF = 2, HTH_DONE_ANY_OF = 4, HTH_DONE_ONE_OF = 8 };
 
 typedef struct hth_schema_entry {
@@ -24,17 +24,17 @@ typedef struct hth_schema_set {
 } hth_schema_set;
 
 typedef struct hth_schema_item {
-    uint32_t first, n, rule; /* of entries; its rule */
+    uint32_t first, n, rule; /* range of entries; its rule */
     uint32_t hash;
 } hth_schema_item;
 
 typedef struct hth_schema_compiler {
     hth_grammar *g;
     hth_arena *names;
-    hth_schema_notes *notes; /* of what is left to others; NULL: nothing is */
+    hth_schema_notes *notes; /* lists unsupported keywords, which are ignored; NULL: they are errors */
     hth_json_rules rules;
     const hth_json *root;
-    hth_schema_item *item; /* those that have rules; the first n_done are compiled */
+    hth_schema_item *item; /* sets that have rules; the first n_done are compiled */
     uint32_t n_item, item_capacity, n_done;
     hth_schema_entry *entry;
     uint32_t n_entry, entry_capacity;
@@ -53,13 +53,13 @@ enum {
     HTH_ALL_TYPES = 127,
 };
 
-/* What the schemas of a set say together about values that are no objects and no arrays. */
+/* The combined constraints of a set of schemas on scalar values, and on the sizes of arrays and objects. */
 typedef struct hth_schema_facts {
     unsigned types;
-    const hth_json *values; /* of enum or const; NULL: any */
+    const hth_json *values; /* values of enum or const; NULL: any */
     uint32_t min_length, max_length;
     const hth_json *pattern, *format;
-    hth_json_range range; /* of numbers */
+    hth_json_range range; /* range of numbers */
     bool has_min, has_max;
     uint32_t min_items, max_items, min_properties, max_properties;
 } hth_schema_facts;

@@ -1,5 +1,5 @@
-/* What the schemas of a set say together: references, allOf, types, bounds. Keywords that constrain a value but are
- * not supported are refused by name here; those that only annotate are ignored, as unknown ones are. */
+/* Combines the schemas of a set: references, allOf, types, bounds. Keywords that constrain a value but are not
+ * supported are refused by name here. Annotations and unknown keywords are ignored. */
 #include "constrain/schema.h"
 
 #include "base/decimal.h"

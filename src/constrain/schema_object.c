@@ -90,7 +90,7 @@ static void list_properties(hth_schema_compiler *c, object *o, const hth_schema_
     }
     for (uint32_t i = 0; i < set->n && hth_grammar_ok(c->g); i++) {
         const hth_json *list = hth_json_member(set->entry[i].schema, "required");
-        bool is_flag = hth_json_kind_of(list) == HTH_JSON_BOOL; /* of draft 3 */
+        bool is_flag = hth_json_kind_of(list) == HTH_JSON_BOOL; /* draft 3 has required: true in a property */
         if (list && list->kind != HTH_JSON_ARRAY && !is_flag)
             hth_schema_fail(c, HEARTH_ERROR_FORMAT, list, "a list of names is expected");
         for (const hth_json *v = list ? list->child : NULL; v && hth_grammar_ok(c->g); v = v->next) {
@@ -110,7 +110,8 @@ static const hth_json *member_called(const hth_json *list, hth_str name)
     return v;
 }
 
-/* Where a schema does not name the property, its additionalProperties count. */
+/* Compiles the rule of a property. A schema that does not name the property constrains it by its
+ * additionalProperties. */
 static void set_rule(hth_schema_compiler *c, property *p, const hth_schema_set *set)
 {
     hth_schema_set value = {.n = 0};

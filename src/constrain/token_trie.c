@@ -63,7 +63,7 @@ static void fill_nodes(hth_trie *t, const hth_str *piece, uint32_t *open)
     t->node[n] = (hth_trie_node){.after = n, .first = t->n};
 }
 
-/* Of the ids in t->ids, which are sorted. */
+/* Builds the trie of the ids in t->ids, which are sorted by their pieces. */
 static bool build(hth_token_trie *trie, hth_trie *t, uint32_t *open)
 {
     t->n_node = count_nodes(trie->piece, t->ids, t->n);

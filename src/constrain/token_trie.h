@@ -33,7 +33,7 @@ typedef struct hth_trie {
 enum { HTH_TRIE_SHORT = 32 };
 
 typedef struct hth_token_trie {
-    int32_t n_vocab; /* of the model */
+    int32_t n_vocab; /* vocabulary size of the model */
     size_t n_word;   /* 64-bit words of a set of tokens */
     hth_str *piece;  /* [n_vocab] bytes of each token; n 0: none */
     hth_trie all, rest,
