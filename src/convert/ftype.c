@@ -47,7 +47,7 @@ enum {
     FT_NVFP4 = 39,
 };
 
-/* Of matrices of experts; the others are Q8_0. The format has the same number for both types of MXFP4. */
+/* Mixture in which matrices of experts are MXFP4 and others are Q8_0. Its file type has the same number as MXFP4. */
 #define MXFP4_MOE "MXFP4_MOE"
 
 static const hth_ftype ftypes[] = {
@@ -261,14 +261,14 @@ static bool use_more_bits(uint32_t i, uint32_t n) { return i < n / 8 || i >= 7 *
 typedef struct matrix {
     const hth_ftype_model *m;
     uint32_t ft;
-    hth_type type; /* of most matrices of the file */
+    hth_type type; /* the type that most matrices of the file have */
     role role;
     hth_str name;
     uint64_t n_col;
     bool only_experts;
 } matrix;
 
-/* Of one to two bits. */
+/* Whether a file type has one to two bits for each weight. */
 static bool is_tiny(uint32_t ft)
 {
     switch (ft) {
@@ -298,7 +298,8 @@ static hth_type type_of_embedding(const matrix *x)
     return is_tiny(x->ft) ? HTH_TYPE_Q2_K : x->type;
 }
 
-/* Of the files of one to two bits: models of eight experts have small attention matrices. */
+/* The type of a matrix in a file of one to two bits. Models of eight experts have small attention matrices, which get
+ * more bits. */
 static hth_type type_in_tiny(const matrix *x)
 {
     const hth_ftype_model *m = x->m;
@@ -401,7 +402,7 @@ static hth_type type_of_attention_output(const matrix *x)
     }
 }
 
-/* Of IQ3_XS, but for the first and the last eighth of the layers. */
+/* The type of gate and up. In IQ3_XS the layers between the first and the last eighth have IQ3_XXS. */
 static hth_type type_of_gate_or_up(const matrix *x)
 {
     uint32_t n = x->m->n_layer, i = index_of(x->m, x->name);

@@ -9,7 +9,7 @@
 typedef struct hth_ftype {
     const char *name;
     uint32_t file_type; /* general.file_type of the format */
-    hth_type type;      /* of most matrices */
+    hth_type type;      /* the type that most matrices have */
 } hth_ftype;
 
 /* Finds a file type by name, ignoring case, or by its number in general.file_type; "Q3_K", "Q4_K" and "Q5_K" mean their

@@ -29,11 +29,11 @@ typedef struct packing {
     hth_ftype_model mix_model;
     int32_t **orders;          /* [n_layer] of [d_ff], or NULL: order unchanged */
     int32_t **original_orders; /* [n_layer] index of each neuron in the original file, or NULL: as orders */
-    uint32_t *n_bundle_neuron; /* [n_layer] of files for storage; 0: experts */
-    bool mixture;              /* of experts: matrices keep their rows */
+    uint32_t *n_bundle_neuron; /* [n_layer] neurons of a bundle in files for storage; 0: experts */
+    bool mixture;              /* a mixture of experts, whose matrices keep their rows */
     uint32_t *gate_up_swapped; /* [n_layer] 1: gate and up are swapped, compared with the original file */
     hth_pack_tensor *tensors;
-    hth_arena arena; /* of the arrays above */
+    hth_arena arena; /* holds the arrays above */
     size_t n_tensor, capacity;
     hth_packer packer;
     uint64_t total, done;
@@ -140,14 +140,14 @@ static bool can_be(const packing *w, hth_type type, uint64_t n_col)
            n_col % hth_type_find((uint32_t)type)->n_weight == 0;
 }
 
-/* Of a matrix whose rows stay rows. */
+/* The type in which a matrix is written whose rows stay rows. */
 static hth_type type_for(const packing *w, const hth_gguf_tensor *t)
 {
     if (!w->options->ftype || !hth_ftype_is_matrix(t->name, t->n_dim)) return t->type;
     return hth_ftype_type(w->options->ftype, &w->mix_model, t->name, t->dim[0], NULL);
 }
 
-/* Of down, whose rows have d_model weights after the transposition. */
+/* The type in which down is written, whose rows have d_model weights after the transposition. */
 static hth_type type_for_neurons(const packing *w, const hth_gguf_tensor *t)
 {
     uint64_t d = w->model->hparams.d_model;
@@ -342,7 +342,7 @@ static hearth_status plan_layer_for_storage(packing *w, uint32_t i, hearth_error
         all[k]->unit_row = w->mixture ? all[k]->n_row / l->experts.router.n_expert : n_neuron;
         n_unit += n_unit_of(all[k]);
     }
-    if (!w->mixture) n_unit++; /* of the scales */
+    if (!w->mixture) n_unit++; /* the checksum of the scales */
     uint64_t *checksums = hth_arena_alloc(&w->arena, (size_t)n_unit, sizeof *checksums, 64);
     float *scales = hth_arena_alloc(&w->arena, (size_t)n_cluster, sizeof *scales, 64);
     if (!checksums || !scales) return hth_fail_memory(err, (size_t)n_unit * sizeof *checksums, "checksums");
@@ -364,7 +364,8 @@ static void write_storage(packing *w)
                           w->model->hparams.n_layer);
 }
 
-/* What the source has of an earlier packing is written again, or left out. */
+/* Whether a tensor of the source comes from an earlier packing for storage. It is not copied: packing for storage
+ * computes it again. */
 static bool is_of_storage(const hth_gguf_tensor *t)
 {
     uint32_t i;

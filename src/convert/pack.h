@@ -14,7 +14,7 @@ typedef struct hth_pack_options {
     bool pure;
     bool allow_unused; /* copies tensors of IN that no part of the network reads */
     bool for_storage;  /* bundles of neurons, or experts, lie in whole pages and have checksums; mixtures too */
-    uint32_t n_bundle_neuron; /* of a bundle; 0: by size (hth_bundle_shift) */
+    uint32_t n_bundle_neuron; /* neurons of a bundle; 0: by size (hth_bundle_shift) */
     const char *profile, *predictors, *thresholds; /* files that belong to IN, or NULL */
     uint32_t n_thread;                             /* 0: one per core */
     hearth_progress_fn *progress;                  /* bytes written; may be NULL; false cancels */
@@ -23,7 +23,7 @@ typedef struct hth_pack_options {
 } hth_pack_options;
 
 typedef struct hth_pack_result {
-    uint64_t in_bytes, out_bytes; /* of tensors */
+    uint64_t in_bytes, out_bytes; /* bytes of tensors */
     uint32_t n_layer;
     const char *selector;         /* set in the file; NULL: none, of mixtures */
     bool requantised;             /* quantised matrices changed their type or axis */

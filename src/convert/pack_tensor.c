@@ -25,7 +25,7 @@ typedef struct chunk {
     float *x; /* a unit's floats, per thread */
     size_t x_size;
     hth_pack_loss *loss;      /* [n_unit], for transposed tensors */
-    const int32_t *place;     /* for transposed tensors: row of neuron j; NULL: row j */
+    const int32_t *place;     /* row of neuron j in transposed tensors; NULL: row j */
     uint64_t first;           /* first row of the chunk */
     _Atomic uint64_t bad_row; /* 1 + the first row of the source with a weight that cannot be packed */
 } chunk;

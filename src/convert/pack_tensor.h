@@ -13,15 +13,14 @@ typedef struct hth_pack_tensor {
     const hth_gguf_tensor *from; /* source tensor; NULL: writes `data` */
     const void *data;            /* n_row values of n_col 4 bytes each, known when the tensors before are written */
     uint64_t first_row, n_row;   /* rows of `from` that are used; for a reordered vector: its values */
-    uint64_t n_col;              /* of the written rows */
+    uint64_t n_col;              /* values of a written row */
     uint32_t n_dim;
     uint64_t dim[4]; /* as declared in the file */
     hth_type type;
     bool transposed;      /* from has outputs in rows; neurons become the rows */
     const int32_t *order; /* row r is row order[r] of the source; NULL: unchanged */
-    /* Of the written rows: the checksum of each unit of unit_row rows, the last perhaps shorter; 0: none. Behind them
-     * that of scales, if they are wanted. The largest
-     * scale of each cluster; NULL: none. */
+    /* unit_row: written rows of a unit, the last one perhaps shorter; 0: no units. checksums: one for each unit, then
+     * that of scales, if there are any. scales: the largest scale of each cluster; NULL: none. */
     uint64_t unit_row, *checksums;
     float *scales;
 } hth_pack_tensor;

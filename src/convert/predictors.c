@@ -44,12 +44,12 @@ typedef struct trainer_state {
     uint32_t n_token; /* kept tokens, from n_chunk chunks */
     size_t n_chunk;
     uint64_t done, total, chunk_work; /* in units of hth_train_work */
-    /* of the current layer */
+    /* The current layer. */
     float *input;
     uint64_t step_work;
     uint8_t *fired;
     float *scores; /* [HTH_TRAIN_BATCH][d_ff] */
-    hth_arena arena; /* of the arrays but results */
+    hth_arena arena; /* holds all arrays but results */
 } trainer_state;
 
 hth_predictor_options hth_predictor_defaults(void)

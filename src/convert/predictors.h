@@ -12,7 +12,7 @@ typedef struct hth_predictor_options {
                        * the smallest predictors */
     uint32_t n_token; /* tokens for training and evaluation, at most; evenly spread over the text */
     uint64_t memory;  /* bytes of memory for training data; the rest goes to a file */
-    uint32_t n_step;  /* of training, per rank */
+    uint32_t n_step;  /* training steps for each rank */
     uint64_t seed;
     uint32_t n_thread;
     hearth_progress_fn *progress; /* may be NULL; false cancels */

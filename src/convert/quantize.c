@@ -21,7 +21,7 @@ enum {
     CHUNK_WEIGHTS = 1 << 20, /* weights of a chunk, about, at least a row */
     UNIT_ROWS = 8,
 };
-/* Where a type needs importance that the matrix does not have. */
+/* Replaces a type that needs importance, for a matrix that has none. */
 static const hth_type unweighted_type = HTH_TYPE_Q4_K;
 
 typedef struct work {
@@ -32,7 +32,7 @@ typedef struct work {
     hth_pool *pool;
     hth_kernels k;
     hth_ftype_model model;
-    hth_type *types; /* of the output, per tensor */
+    hth_type *types; /* [n_tensor] output types */
     hth_imatrix *imatrix; /* NULL: none */
     regex_t *patterns;    /* [n_pattern] of the rules */
     size_t n_pattern;
@@ -41,7 +41,7 @@ typedef struct work {
     const hth_gguf_tensor *tensor;
     hth_type to;
     size_t n_row, n_col;
-    uint64_t first_row; /* of the tensor */
+    uint64_t first_row; /* first row of the chunk in the tensor */
     uint8_t *raw, *packed;
     float *x;
     float *importance; /* [matrices][n_col] or NULL */
@@ -206,7 +206,7 @@ static hearth_status fail_without_importance(const work *w, const hth_gguf_tenso
 typedef struct unknown {
     uint32_t n_alike, n_retyped; /* packed with weights that count alike; written as unweighted_type instead */
     const hth_gguf_tensor *first_alike, *first_retyped;
-    hth_type wanted; /* of first_retyped */
+    hth_type wanted; /* the type that first_retyped would have had */
 } unknown;
 
 /* Evaluation does not reach every matrix: not those of images, or of layers that draft tokens. */

@@ -24,7 +24,7 @@ typedef struct hth_quantize_options {
 } hth_quantize_options;
 
 typedef struct hth_quantize_result {
-    uint64_t in_bytes, out_bytes; /* of tensors */
+    uint64_t in_bytes, out_bytes; /* bytes of tensors */
     uint32_t n_tensor, n_changed;
     uint32_t n_requantised; /* matrices that went from one quantised type to another */
     uint32_t n_weighted;    /* tensors that were rounded by importance */

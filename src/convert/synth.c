@@ -24,11 +24,11 @@ typedef struct shape {
     uint32_t n_layer, d_model, d_ff, n_head, n_kv, d_head, n_vocab, n_ctx;
     double rope_base;
     bool tied;
-    uint32_t n_expert, n_used; /* of d_ff neurons each; 0: dense */
-    uint32_t d_shared;         /* of a shared expert; 0: none */
-    uint32_t d_dense;          /* of the first layer, which has no experts; 0: it has */
+    uint32_t n_expert, n_used; /* experts have d_ff neurons each; 0: dense */
+    uint32_t d_shared;         /* neurons of a shared expert; 0: none */
+    uint32_t d_dense;          /* neurons of the first layer, which has no experts; 0: it has experts */
     uint32_t n_rot, window;    /* 0: the whole head; none */
-    uint32_t n_kv_window, d_head_window; /* of layers with a window: all but every 6th; 0: layers do not differ */
+    uint32_t n_kv_window, d_head_window; /* in layers with a window, all but every 6th; 0: layers do not differ */
     uint32_t rank, d_rope, d_value;      /* latent attention with keys of d_head; 0: none */
     uint32_t n_delta, n_delta_key, d_delta; /* heads of gated DeltaNet in all but every 4th layer; 0: none */
 } shape;
@@ -96,7 +96,7 @@ typedef struct work {
     size_t n_block;
     uint8_t *bytes;
     uint16_t scale, minimum; /* F16 values for blocks of the type */
-    uint8_t exponent;        /* for MXFP4 */
+    uint8_t exponent;        /* scale exponent of MXFP4 blocks */
 } work;
 
 /* ---- random blocks ------------------------------------------------------------------------ */
@@ -114,7 +114,7 @@ static const struct {
     {HTH_TYPE_IQ1_S, 0, -1},  {HTH_TYPE_IQ2_XXS, 0, -1}, {HTH_TYPE_TQ2_0, 64, -1}, {HTH_TYPE_TQ1_0, 52, -1},
 };
 
-/* Of a half without sign. */
+/* The index of the NVFP4 scale that is nearest to a non-negative half. */
 static uint8_t nearest_nvfp4_scale(uint16_t half)
 {
     uint8_t e = 0;

@@ -11,7 +11,7 @@ typedef struct hth_synth_options {
     bool pure;                    /* all matrices get ftype->type */
     bool packed;                  /* transposed down matrices, as hearth pack writes them */
     bool mtp;                     /* a block that predicts a token further, of architectures that have one */
-    uint32_t rank;                /* of predictors, in Q8_0, with random weights; 0: none */
+    uint32_t rank;                /* rank of predictors in Q8_0 with random weights; 0: none */
     const char *activation;       /* hearth.ffn.activation; NULL: that of the architecture */
     uint64_t seed;                /* the same seed, shape and types give the same bytes for any number of threads */
     uint32_t n_thread;            /* 0: one per core */

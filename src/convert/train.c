@@ -36,8 +36,8 @@ struct hth_trainer {
     weights in;   /* [d][rank] */
     weights out;  /* [d_ff][rank] */
     weights bias; /* [d_ff], whole blocks */
-    float *in_t;  /* [rank][d], of the trained network */
-    /* of a batch of n tokens */
+    float *in_t;  /* [rank][d] transposed first matrix of the trained network */
+    /* A batch of n tokens. */
     size_t *picked;    /* [n] */
     float *x;          /* [n][d] */
     float *h, *h_t;    /* [n][rank + MORE], [rank][BATCH_ROW] */
@@ -81,7 +81,7 @@ static size_t scratch_of(const hth_trainer *t)
     return (scores > inputs ? scores : inputs) + units * t->rank_max + NEURONS;
 }
 
-/* For the evaluation of networks of any type. */
+/* Allocates the quantised activations that the evaluation of a network needs, whatever type its weights have. */
 static void alloc_act_q8(arena *c, hth_trainer *t)
 {
     size_t n = HTH_TRAIN_BATCH, one = sizeof(float), n_thread = hth_pool_n_thread(t->pool);
@@ -223,7 +223,7 @@ static void score(const batch *b, size_t first, size_t n_neuron, float *s, float
     }
 }
 
-/* For blocks of neurons: computes the gradient by h_t, then updates their own weights. */
+/* Computes for the blocks of neurons of one group their part of the gradient by h_t, then updates their weights. */
 static void group_unit(void *arg, size_t i_group, uint32_t i_thread)
 {
     const batch *b = arg;
