@@ -13,8 +13,8 @@ enum { HTH_DRAFT_MAX = 15, HTH_DRAFT_ROWS = 32 };
 
 /* ---- where they come from ------------------------------------------------------------------------------ */
 
-/* What a draft is made by: the tokens that followed an earlier place which ends like the text, by how many tokens are
- * alike, or a model. */
+/* The source of a draft: tokens that followed an earlier occurrence of the text's last tokens, by the number of tokens
+ * that match, or a model. */
 typedef enum hth_draft_source {
     HTH_DRAFT_SHORT, /* 2 or 3 */
     HTH_DRAFT_MEDIUM,
@@ -37,11 +37,11 @@ void hth_draft_copy(const int32_t *tokens, size_t n, size_t from, uint32_t n_dra
 
 /* ---- whether they come true ---------------------------------------------------------------------------- */
 
-/* What became of drafts of a source: recent tokens weigh more. */
+/* The acceptance record of drafts from one source. Recent tokens have more weight. */
 typedef struct hth_draft_record {
     double n_right, n_tried;
     uint32_t n_refused; /* drafts that were not evaluated, since one was */
-    uint32_t patience;  /* of them, before one is tried again */
+    uint32_t patience;  /* value of n_refused at which a draft is tried again */
 } hth_draft_record;
 typedef struct hth_draft_history {
     hth_draft_record records[HTH_N_DRAFT_SOURCE];
@@ -55,14 +55,14 @@ double hth_draft_share(const hth_draft_history *h, hth_draft_source source);
 
 /* ---- how many are worth it ----------------------------------------------------------------------------- */
 
-enum { HTH_DRAFT_MAX_TOKENS = 128 }; /* of a step whose time is kept */
+enum { HTH_DRAFT_MAX_TOKENS = 128 }; /* tokens of the longest step whose time is kept */
 /* Times of steps whose tokens all want logits, by the number of tokens. They grow with contexts and change with what
  * else the machine does: those of many steps ago count no more. */
 typedef struct hth_draft_costs {
     double seconds[HTH_DRAFT_MAX_TOKENS + 1];
     uint64_t last[HTH_DRAFT_MAX_TOKENS + 1]; /* in which step it was measured; 0: in none */
     uint64_t n_step;
-    double model_seconds; /* of a token of a draft that a model makes, of all sequences together */
+    double model_seconds; /* time in which a draft model makes one token for all sequences together */
 } hth_draft_costs;
 
 void hth_draft_measure(hth_draft_costs *c, uint32_t n_token, double seconds);
@@ -75,7 +75,7 @@ double hth_draft_seconds(const hth_draft_costs *c, uint32_t n_token);
 typedef struct hth_draft_offer {
     hth_draft_source source;
     uint32_t n_most;            /* tokens that it has; 0: none */
-    hth_draft_history *history; /* of the sequence */
+    hth_draft_history *history; /* history of the sequence */
     uint32_t n;                 /* tokens to evaluate */
 } hth_draft_offer;
 
