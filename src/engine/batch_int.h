@@ -13,7 +13,7 @@ struct hearth_batch {
     hth_kernels kernels; /* the model's, except for approximations */
     hth_pool *pool;
     hth_step *step;
-    uint32_t n_thread; /* of pool, as asked for */
+    uint32_t n_thread; /* threads of pool as requested */
     bool no_pin;
     hearth_selector selector;
     uint64_t size;       /* counted in the limit of the model; 0: with its session */
@@ -24,11 +24,11 @@ struct hearth_batch {
     hth_batch_token *tokens; /* [n_tok_max] */
     struct batch_entry {
         hearth_session *session;
-        hth_in_use *use; /* of the session, while hearth_batch_run runs */
-        uint32_t n_token, n_draft; /* n_draft: the last ones of them */
-        bool wants;                /* logits of its last token before a draft, and of that */
-        float *rows;               /* where those of the draft go */
-        uint8_t *states;           /* where the states before its tokens go; NULL: there are none */
+        hth_in_use *use; /* marks the session as in use while hearth_batch_run runs */
+        uint32_t n_token, n_draft; /* n_draft: how many of the last tokens are a draft */
+        bool wants;                /* logits of the last token before a draft, and of the draft, are computed */
+        float *rows;               /* destination of the draft's logits */
+        uint8_t *states;           /* destination of the recurrent states before each draft token; NULL: none */
     } * entries;                   /* [n_tok_max] */
     uint64_t n_counted;            /* tokens whose active neurons were counted */
     uint64_t *n_active;            /* [n_layer] */

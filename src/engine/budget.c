@@ -68,7 +68,7 @@ uint64_t hth_budget_follow(hth_budget_cap *c, const hth_system_memory *s, uint64
 
 /* ---- the store --------------------------------------------------------------------------------- */
 
-/* What sessions and the system leave to the store. */
+/* Bytes that sessions and the system leave to the store. */
 static uint64_t size_of_store(const hth_budget *b)
 {
     uint64_t others = b->fixed + hth_max_u64(b->announced, b->sessions);

@@ -12,7 +12,7 @@
 /* How much the store may have because of the system, by what the system told so far. */
 typedef struct hth_budget_cap {
     bool is_auto;    /* leaves others more than a limit in bytes does */
-    uint64_t min, max; /* of the store: the least, and as it was opened */
+    uint64_t min, max; /* least size of the store; its size when it was opened */
     uint64_t now;
     bool is_calm;    /* the system leaves more: since when, and the least of it */
     uint64_t calm_since, calm_left;
@@ -21,12 +21,12 @@ typedef struct hth_budget_cap {
 
 typedef struct hth_budget {
     pthread_mutex_t lock; /* guards the members up to the next line */
-    uint64_t limit;       /* bytes of the process; 0: none, and nothing is counted */
-    uint64_t base;        /* of them beside matrices, sessions and the store; 0: there was no limit */
-    uint64_t device;      /* of base, of a device that has this machine's memory */
-    uint64_t fixed;       /* of the limit, beside sessions and the store */
-    uint64_t announced;   /* for sessions */
-    uint64_t sessions;    /* that are open, and batches */
+    uint64_t limit;       /* limit of the process in bytes; 0: none, and nothing is counted */
+    uint64_t base;        /* part of the limit for all but matrices, sessions and the store; 0: there was no limit */
+    uint64_t device;      /* part of base for a device that shares this machine's memory */
+    uint64_t fixed;       /* part of the limit for all but sessions and the store */
+    uint64_t announced;   /* bytes announced for sessions */
+    uint64_t sessions;    /* bytes of open sessions and batches */
     hth_budget_cap cap;
     uint64_t logged;      /* bytes of the store in the last line about it */
     bool was_written;     /* the file, and a line has said so */
@@ -39,9 +39,9 @@ typedef struct hth_budget {
 
 /* Bytes that the system leaves for more, beside a margin for others; below 0: so much less would do. */
 int64_t hth_budget_headroom(const hth_system_memory *system, bool is_auto, bool pressed);
-/* What the store may have, after the system told something; touched: bytes that the store takes of the system. What the
- * system needs goes at once, and as much again; what it leaves comes back after 5 s. Returns nanoseconds until the
- * system is to be looked at again. */
+/* Updates the size that the store may have, from the memory that the system reports. touched: bytes of the store that
+ * are in memory. When memory is short the store shrinks at once, until twice the margin is free; it grows again after
+ * memory was free for 5 s. Returns nanoseconds until the next check. */
 uint64_t hth_budget_follow(hth_budget_cap *cap, const hth_system_memory *system, uint64_t touched, uint64_t now_ns);
 
 #endif

@@ -301,7 +301,7 @@ static hearth_status check_messages(const hearth_message *messages, size_t n, he
     return HEARTH_OK;
 }
 
-/* What a template does not read itself. */
+/* Checks JSON texts that the renderer does not parse: tools, and without a template also variables and members. */
 static hearth_status check_texts(const hearth_chat *chat, const hearth_message *messages, size_t n,
                                  const hearth_chat_options *o, hearth_error *err)
 {

@@ -8,14 +8,14 @@
 #include "engine/engine.h"
 
 struct hearth_chat {
-    hth_ref ref; /* of the caller, and of answers */
+    hth_ref ref; /* references of the caller and of answers */
     const hearth_model *model;
     hth_template *template;        /* NULL: format renders */
     const hth_chat_format *format; /* NULL: template renders */
     const char *name;
     char *source; /* [n_source] and a NUL; NULL without a template */
     size_t n_source;
-    hth_template *with_functions;         /* of requests with functions; NULL: the same one */
+    hth_template *with_functions;         /* template of requests with functions; NULL: the same one */
     const hth_call_format *calls;         /* NULL: the template shows no functions */
     bool shows_calls;                     /* it shows calls, too */
     const hth_reasoning_marks *reasoning; /* NULL: none */

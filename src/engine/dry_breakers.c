@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TEXT = 40, MAX_TAIL = 20 }; /* of a text that is looked at; of tokens behind the first */
+enum { MAX_TEXT = 40, MAX_TAIL = 20 }; /* bytes of a text that are compared; tokens after the first one */
 
 typedef struct breakers {
     hth_arena arena;

@@ -27,14 +27,14 @@ struct hearth_embedder {
     hth_in_use in_use;
     hearth_embedder_options options; /* as chosen */
     hearth_batch *batch;
-    hth_kv_budget pages; /* of all sessions */
+    hth_kv_budget pages; /* KV pages of all sessions */
     uint64_t pages_size; /* counted in the limit of the model */
-    double *classes;     /* [n_class] of a text, while it is finished; NULL: pooling is not RANK */
+    double *classes;     /* [n_class] logits of the text that is finished; NULL: pooling is not RANK */
     slot **slots;        /* [n_text]; those from n_slot on are not open yet */
     uint32_t n_slot;
     bool is_cut;     /* the first slot has the beginning of text n_done */
-    int32_t *tokens; /* of all texts */
-    size_t *ends;    /* [n] where each of them ends */
+    int32_t *tokens; /* tokens of all texts */
+    size_t *ends;    /* [n] index in tokens at which each text ends */
     size_t n, n_done;
     float *vectors; /* [n][n_dim] of the caller */
     uint64_t n_evaluated;
@@ -47,7 +47,7 @@ hearth_embedder_options hearth_embedder_defaults(void)
     return (hearth_embedder_options){.size = sizeof(hearth_embedder_options)};
 }
 
-/* What the file says, unless the options do. */
+/* Chooses the pooling of the options, or else the file's. */
 static hearth_status choose_pooling(const hearth_model *m, hearth_pooling *pooling, hearth_error *err)
 {
     char key[160] = "hearth_embedder_options.pooling";
@@ -233,8 +233,8 @@ static hearth_status check_text(const hearth_embedder *e, const hearth_embed_tex
     return hth_engine_check_ids(e->model, tokens, t->tokens, t->n_token, err);
 }
 
-static hearth_status begin(hearth_embedder *e, const hearth_embed_text *texts, size_t n, float *vectors,
-                           hearth_error *err)
+static hearth_status begin_texts(hearth_embedder *e, const hearth_embed_text *texts, size_t n, float *vectors,
+                                 hearth_error *err)
 {
     size_t n_token = 0;
     hearth_status st = HEARTH_OK;
@@ -389,7 +389,7 @@ hearth_status hearth_embed_begin(hearth_embedder *e, const hearth_embed_text *te
     HTH_FP_SCOPE;
     if (!e) return hth_fail_null(err, "embedder");
     HTH_USE(use, e);
-    return use ? begin(e, texts, n, vectors, err) : hth_fail_in_use(err, "embedder");
+    return use ? begin_texts(e, texts, n, vectors, err) : hth_fail_in_use(err, "embedder");
 }
 
 hearth_status hearth_embed_step(hearth_embedder *e, bool *more, hearth_error *err)
@@ -411,7 +411,7 @@ hearth_status hearth_embed(hearth_embedder *e, const hearth_embed_text *texts, s
     if (!e) return hth_fail_null(err, "embedder");
     HTH_USE(use, e);
     if (!use) return hth_fail_in_use(err, "embedder");
-    hearth_status st = begin(e, texts, n, vectors, err);
+    hearth_status st = begin_texts(e, texts, n, vectors, err);
     while (st == HEARTH_OK && e->n_done < e->n) st = step(e, err);
     drop_texts(e);
     return st;

@@ -31,7 +31,7 @@ enum { HTH_MAX_GPU_STATUS = 2 * (HTH_MAX_EVICT + 1) + 4 };
 
 struct hearth_model {
     hth_ref
-        ref; /* of the caller, and of all objects that use it; for a block that is part_of another model: unused */
+        ref; /* references of the caller and of all objects that use it; unused in a block with part_of */
     hth_gguf *file;
     hth_model *model; /* NULL: it was opened with vocab_only */
     hth_hparams known; /* then: what the file says; arch NULL, and zeros but for n_vocab: no model of this library */
@@ -40,13 +40,13 @@ struct hearth_model {
     hth_tokenizer *tokenizer;     /* NULL: see tokenizer_error */
     hearth_error tokenizer_error; /* why text is not possible with this file */
     pthread_mutex_t trie_lock;
-    hth_token_trie *trie; /* of the vocabulary, guarded by trie_lock; NULL: no constraint was opened yet */
-    bool trie_is_counted; /* in the limit of memory */
+    hth_token_trie *trie; /* trie of the vocabulary, guarded by trie_lock; NULL: no constraint was opened yet */
+    bool trie_is_counted; /* the memory limit counts it */
     pthread_mutex_t mtp_lock;
     hearth_model *mtp;            /* mtp.c, guarded by mtp_lock; NULL: no drafts wanted it yet, or could have it */
     uint32_t n_mtp_user;
-    hearth_model *part_of;        /* of that block: the model, whose limit of memory counts; else NULL */
-    hearth_selector selector;     /* that the weights are laid out for; never AUTO */
+    hearth_model *part_of;        /* in an MTP block: its model, whose memory limit counts the block; else NULL */
+    hearth_selector selector;     /* selector of the weights' layout; never AUTO */
     const char *selector_why;
     uint8_t *weights; /* matrices, if they were read */
     size_t weights_size;
@@ -77,18 +77,18 @@ struct hearth_model {
     hth_gpu *evicted[HTH_MAX_EVICT]; /* with the parts behind each */
     uint32_t n_evicted;
     bool vram_is_short[HEARTH_MAX_GPU]; /* hth_engine_enforce_vram_budget, at its last call */
-    hth_kv_pool *kv_pools[HTH_N_KV_TYPE]; /* of all sessions, by type; NULL: not opened yet */
+    hth_kv_pool *kv_pools[HTH_N_KV_TYPE]; /* pools that all sessions share, by type; NULL: not opened yet */
     bool mapped; /* matrices were mapped, not read */
     /* Weights that are read when they are needed (streaming.c). */
     hth_streamed streamed; /* reader NULL: all matrices are in memory */
-    uint32_t n_item;     /* of the store */
+    uint32_t n_item;     /* items of the store */
     uint8_t *on_device;  /* [n_item] those on the device */
     uint32_t n_streamed; /* the others */
     hth_arena streamed_tables;
     hth_budget budget;
     uint32_t n_thread;
-    uint32_t n_batch; /* of sessions with HEARTH_BATCH_AUTO */
-    uint32_t max_tokens; /* of a step, by the placement that was asked for (hth_gpu_max_tokens) */
+    uint32_t n_batch; /* batch size of sessions with HEARTH_BATCH_AUTO */
+    uint32_t max_tokens; /* limit of a step's tokens by the requested placement (hth_gpu_max_tokens) */
     const volatile int *cancel; /* while it is not 0, evaluations are cancelled; NULL: none */
     struct {
         uint8_t *weights;
@@ -136,31 +136,32 @@ hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sideca
 /* True if a matrix was read from a sidecar. */
 bool hth_engine_is_from_sidecar(const hearth_model *m, const hth_matrix *w);
 
-/* What a store can read: experts, or pieces of dense networks (hth_streamed). Both arrays of layers are the model's. */
+/* The items that a store can read: experts, or pieces of dense networks (hth_streamed). The model owns pieces and
+ * bundles. */
 typedef struct hth_weight_items {
-    hth_store_item *items; /* [n]; of the division */
+    hth_store_item *items; /* [n] owned by the division */
     uint32_t n;
     hth_ffn_pieces *pieces; /* [n_layer] */
     hth_ffn_bundles *bundles; /* [n_layer] */
     uint32_t *first_expert; /* [n_layer] */
-    uint32_t *first_sum;    /* [n_layer] among the checksums of all layers */
-    uint64_t *sums;         /* of the division, until a store has them; NULL: there are none */
+    uint32_t *first_sum;    /* [n_layer] index of the first checksum in sums */
+    uint64_t *sums;         /* checksums, owned by the division until a store takes them; NULL: there are none */
 } hth_weight_items;
 
 /* How a limit of memory divides the bytes of a model. */
 typedef struct hth_memory_division {
     hth_weight_items items;
     uint64_t limit;
-    uint64_t matrices;   /* that are read to memory in any case */
-    uint64_t tables;     /* of them, unless `whole`, those of which rows are read instead */
-    uint64_t rest;       /* of the process, beside weights and sessions */
-    uint64_t announced;  /* of the session; n_batch AUTO: with m->n_batch, which the division chooses */
-    uint64_t streamed;   /* of all items, those on a device not included */
-    uint64_t back;       /* more of matrices and items, once all that is on a device has come back */
+    uint64_t matrices;   /* bytes of matrices that are not items */
+    uint64_t tables;     /* part of matrices: tables of which single rows are read, unless `whole` */
+    uint64_t rest;       /* bytes of the process without weights and sessions */
+    uint64_t announced;  /* bytes of the announced session; n_batch AUTO: with m->n_batch, which the division chooses */
+    uint64_t streamed;   /* bytes of all items that are not on a device */
+    uint64_t back;       /* bytes that matrices and items grow by if all weights on a device are evicted */
     uint64_t least_store;
     bool whole, fits;    /* all is in memory; all items are */
-    uint64_t store;      /* for items, unless `fits` */
-    uint64_t least;      /* limit; of one that is too small, it says what would do */
+    uint64_t store;      /* bytes for items, unless `fits` */
+    uint64_t least;      /* the smallest limit that is accepted, also after a limit was refused */
 } hth_memory_division;
 
 /* memory_division.c: divides the limit of the options. The model is open, without its matrices. ARGUMENT: the limit is
@@ -202,9 +203,10 @@ hearth_status hth_engine_open_reader(const hth_gguf *file, const char *io, hth_r
                                      hearth_error *err);
 /* UNSUPPORTED: weights are in the file, but `what` reads them in memory. */
 hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err);
-/* For tests: from now on, with any limit of memory, stores have so much beyond the least; UINT64_MAX: what is left. */
+/* Sets for tests how many bytes stores have beyond their least size, whatever the memory limit is; UINT64_MAX: the
+ * limit decides. */
 void hth_engine_set_store_memory(uint64_t more);
-/* For measurements: from now on bundles are read and computed in turn (hth_streamed.in_turn). */
+/* Makes reading and computing of bundles alternate instead of overlap, for measurements (hth_streamed.in_turn). */
 void hth_engine_read_in_turn(hearth_model *m);
 /* After a change of what lies on the device, with m->gpu_lock held or while the model is opened, before load.c reads
  * what came back: the store has items for the other rows, and gives way. MEMORY: it does not fit into the limit. */
@@ -228,8 +230,8 @@ void hth_engine_close_pages(hearth_model *m, hth_kv_budget *pages, uint64_t size
 /* Bytes that the system leaves, and what leaves them: "the system", or "its control group". UINT64_MAX: it does not
  * say. */
 uint64_t hth_engine_system_left(const char **who);
-/* What a process that has `resident` bytes can have at most, and some more: a group also counts what the kernel has for
- * it. UINT64_MAX: the system does not say. */
+/* Upper bound of the memory of a process that has `resident` bytes, with a margin: a control group also counts memory
+ * that the kernel allocates for it. UINT64_MAX: the system does not say. */
 uint64_t hth_engine_system_limit(uint64_t resident);
 /* The limit that the system allows a process which has `resident` bytes; UINT64_MAX: the system does not say. logs: a
  * line says why. */
@@ -242,7 +244,7 @@ void hth_engine_stop_watching(hearth_model *m);
 uint64_t hth_engine_check_memory(hearth_model *m, uint64_t now_ns);
 void hth_engine_init_budget(hearth_model *m);
 void hth_engine_close_budget(hearth_model *m);
-/* For tests: replaces what the system tells, at which no thread looks then; NULL: nothing is replaced. */
+/* Replaces the system's memory report for tests, and no thread checks it then; NULL: the real report. */
 typedef void hth_engine_memory_fn(hth_system_memory *system);
 void hth_engine_set_system_memory(hth_engine_memory_fn *fn);
 

@@ -17,7 +17,7 @@ enum { FIRST_PART = 32 };
 typedef struct generation {
     hearth_session *session;
     const hearth_generate_options *o;
-    hearth_sampler *sampler; /* of the options, or own */
+    hearth_sampler *sampler; /* the sampler of the options, or own */
     hearth_sampler *own;
     float *masked; /* [n_vocab], with a constraint */
     hth_generated_text text;

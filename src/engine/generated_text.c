@@ -70,7 +70,7 @@ void hth_generated_text_close(hth_generated_text *t)
     *t = (hth_generated_text){0};
 }
 
-/* What was given makes room. */
+/* Drops the bytes that the last call returned. */
 static void drop_shown(hth_generated_text *t)
 {
     memmove(t->bytes, t->bytes + t->n_shown, t->n);

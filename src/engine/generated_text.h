@@ -14,7 +14,7 @@ typedef struct hth_generated_text {
 } hth_generated_text;
 
 typedef struct hth_generated_text_options {
-    const char *name; /* of the field of stops, in messages */
+    const char *name; /* name of the field of stops, for error messages */
     const char *const *stops; /* [n_stop], copied */
     size_t n_stop;
     const int32_t *prompt; /* [n_prompt] whose text the generated one continues; 0: it is one of its own */

@@ -333,7 +333,7 @@ done:
 
 typedef struct bound_job {
     hearth_model *model;
-    uint32_t n_cluster;  /* of the widest layer */
+    uint32_t n_cluster;  /* clusters of the widest layer */
     size_t cluster_size; /* bytes of the largest cluster */
     uint8_t *scratch;    /* [n_thread][cluster_size], if rows are not in memory */
     _Atomic int failed;  /* as read_job */

@@ -11,9 +11,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Bytes that are allocated beside what is counted: stacks, samplers, texts. */
+/* Bytes of allocations that are not counted: stacks, samplers, texts. */
 enum { OTHER_SIZE = 12 << 20 };
-/* For each thread, and for each item. */
+/* Bytes for each thread, and for each item. */
 enum { LOAD_SIZE = 1 << 20, TABLE_SIZE = 512 };
 /* The memory of a process differs by up to this between two runs. */
 enum { NEXT_RUN_SIZE = 1 << 20 };
@@ -103,7 +103,8 @@ static matrix_sizes sum_matrices(const hearth_model *m)
     return sum;
 }
 
-/* What a smaller --vram, or no GPU, would give: also one that is not used has its driver in this process. */
+/* The options that an error message advises to change because of a GPU: a smaller gpu.vram, or no GPU. The driver of an
+ * unused GPU also takes memory of this process. */
 static const char *advice_of_gpu(const hearth_model *m, const hearth_model_options *o)
 {
     hth_device_info found[HTH_MAX_DEVICE];

@@ -65,7 +65,8 @@ static hearth_status read_options(const hearth_model_options *options, hearth_mo
     return st == HEARTH_OK ? hth_engine_choose_io(o, err) : st;
 }
 
-/* What the metadata say of a model whose tensors are not bound. Those of no model of this library say nothing here. */
+/* Reads the hyperparameters of a model that is opened without its tensors. They stay zero, but for n_vocab, if this
+ * library does not support the model. */
 static hearth_status read_known(hearth_model *m, hearth_error *err)
 {
     hearth_error why;

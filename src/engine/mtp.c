@@ -22,7 +22,7 @@ static void close_block(hearth_model *b)
     hth_free(b);
 }
 
-/* What it takes of the model's limit. */
+/* Bytes that the model's memory limit counts for the block. */
 static uint64_t counted_size(const hearth_model *m, const hearth_model *b)
 {
     return m->mapped ? 0 : b->model->weight_size;

@@ -110,7 +110,8 @@ hearth_status hth_mtp_feed_note(hth_mtp_feed *f, hearth_batch *batch, const hth_
     go_to(f, at, tokens[at]);
     if (f->row_at + f->n_row < at) f->row_at = f->next = at, f->n_row = 0;
     if (f->next > 0) drop_rows_before(f, f->next - 1);
-    /* Of a token and its draft, the draft may be wrong. */
+    /* Rows of a token and its draft are only kept, as the draft may be wrong; of a longer text all but the last one are
+     * evaluated. */
     uint32_t end = n > HTH_DRAFT_MAX + 1 ? at + n - 1 : at;
     if (f->n_row + n > HTH_MTP_ROWS) st = evaluate(f, batch, pages, tokens, end, at, rows, err);
     uint32_t first = f->next > at ? f->next - 1 : at;

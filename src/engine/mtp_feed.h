@@ -1,14 +1,14 @@
-/* What the MTP block of a model (hth_mtp_input) has seen of a text. For each position of the text the block evaluates
- * the token behind it, with the row that the last layer gave for the position: rows of a prompt at once, those of
- * single tokens when a draft is wanted. Where rows are not known (of a prefix that was copied or restored) the block
- * has seen nothing of the text: its positions begin behind that, and its drafts are worse. */
+/* The input of a model's MTP block (hth_mtp_input) over a text. For each position of the text the block evaluates the
+ * next token, with the row that the last layer gave for the position. Rows of a prompt are evaluated at once, rows of
+ * single tokens when a draft is wanted. Rows of a prefix that was copied or restored are not known: the block starts
+ * behind the prefix, and its drafts are worse. */
 #ifndef HTH_ENGINE_MTP_FEED_H
 #define HTH_ENGINE_MTP_FEED_H
 
 #include "draft/draft.h"
 #include "engine/session_int.h"
 
-/* Rows that wait: of a token and its draft, and as many before. */
+/* Rows that wait: those of a token and its draft, and as many before. */
 enum { HTH_MTP_ROWS = 2 * (HTH_DRAFT_MAX + 1) };
 
 typedef struct hth_mtp_feed {

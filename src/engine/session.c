@@ -188,7 +188,7 @@ bool hth_session_advance(hearth_session *s, int32_t token)
     return true;
 }
 
-/* Whose logits are computed: for each, a function gets them. */
+/* The tokens whose logits are computed. With OF_EACH a function gets those of each token. */
 typedef enum wanted_logits { OF_NONE, OF_LAST, OF_EACH } wanted_logits;
 
 /* Runs steps of up to n_tok_max tokens. */

@@ -1,6 +1,6 @@
-/* Where the bytes of saved sessions go, and where they come from: files, functions of the caller, memory. The format is
- * in session_file.c, which knows none of these. A source that can begin again is read twice, so that damage is found
- * before the session is changed. */
+/* Sinks and sources for the bytes of saved sessions: files, functions of the caller, memory. session_file.c has the
+ * format and does not depend on them. A source that can be rewound is read twice, so that damage is found before the
+ * session is changed. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/format_errno.h"
 #include "base/fp_state.h"
@@ -133,7 +133,7 @@ static hearth_status read_by_fn(void *user, void *data, size_t n, hearth_error *
 /* ---- memory ---------------------------------------------------------------------------------------------------- */
 
 typedef struct memory_sink {
-    uint8_t *data; /* of the caller, once all is written */
+    uint8_t *data; /* owned by the caller once all is written */
     size_t n;
 } memory_sink;
 

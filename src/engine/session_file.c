@@ -26,7 +26,7 @@ typedef struct session_head {
     char magic[8];
     uint32_t version, arithmetic;
     uint64_t file_size, model_hash;
-    uint64_t options_hash; /* of what else changes results: selector and its data, activation */
+    uint64_t options_hash; /* hash of options that change results: selector and its data, activation */
     uint32_t kv_type, flags, n_vocab, n_tok;
     uint32_t first[HTH_N_KV_CLASS], end[HTH_N_KV_CLASS]; /* pages in the file */
     uint64_t page_size[HTH_N_KV_CLASS];
@@ -56,7 +56,7 @@ static uint64_t hash_metadata(uint64_t h, const hth_gguf *file)
     return h;
 }
 
-/* What options of a model may override, and what architectures have without metadata. */
+/* Hashes the hyperparameters that model options may override, and those that an architecture has without metadata. */
 static uint64_t hash_hparams(uint64_t h, const hth_hparams *p)
 {
     const double numbers[] = {
@@ -213,7 +213,7 @@ hearth_status hth_session_put(const hearth_session *s, const hth_session_sink *s
     session_head head;
     if (s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
-    hth_session_discard_draft((hearth_session *)(uintptr_t)s); /* what is ahead is no part of the session yet */
+    hth_session_discard_draft((hearth_session *)(uintptr_t)s); /* draft tokens are no part of the session yet */
     hearth_status st = fill_head(s, &head, err);
     if (st != HEARTH_OK) return st;
     if (s->has_logits) head.flags |= HAS_LOGITS;
@@ -250,7 +250,7 @@ hearth_status hth_session_put(const hearth_session *s, const hth_session_sink *s
 
 typedef struct input {
     const hth_session_source *source;
-    const char *name; /* of the source */
+    const char *name; /* name of the source */
     uint8_t *block;   /* [BLOCK_SIZE] */
     size_t at, n;     /* bytes of the block that were read from it, and that it holds */
     uint64_t left;    /* bytes before the hash that are not in a block yet */
@@ -361,7 +361,7 @@ static hearth_status get_tokens(input *in, const session_head *h, int32_t *to)
     return st;
 }
 
-/* What follows the head. */
+/* Reads the rest of the file after the head into the session. */
 static hearth_status load(input *in, hearth_session *s, const session_head *h)
 {
     hearth_status st = get_tokens(in, h, s->tokens);
@@ -381,7 +381,7 @@ static hearth_status load(input *in, hearth_session *s, const session_head *h)
 }
 
 /* Reads the head, then the first block, which begins with it. */
-static hearth_status begin(input *in, const hearth_session *s, session_head *h)
+static hearth_status begin_input(input *in, const hearth_session *s, session_head *h)
 {
     *in = (input){.source = in->source, .name = in->name, .block = in->block, .err = in->err};
     hearth_status st = read_all(in, in->block, sizeof *h);
@@ -409,11 +409,11 @@ static hearth_status restore(input *in, hearth_session *s)
     if (source->size < sizeof h + sizeof in->hash)
         return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: not a saved session of Hearth: %llu bytes", in->name,
                         (unsigned long long)source->size);
-    hearth_status st = begin(in, s, &h);
+    hearth_status st = begin_input(in, s, &h);
     if (source->rewind) {
         if (st == HEARTH_OK) st = check_all(in, &h);
         if (st == HEARTH_OK) st = source->rewind(source->user, in->err);
-        if (st == HEARTH_OK) st = begin(in, s, &h);
+        if (st == HEARTH_OK) st = begin_input(in, s, &h);
     }
     if (st != HEARTH_OK) return st;
     hth_session_reset(s);

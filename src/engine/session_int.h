@@ -25,7 +25,7 @@ struct hearth_session {
     uint64_t size;       /* counted in the limit of the model */
     uint64_t model_hash; /* hth_model_hash; valid if has_model_hash (hth_engine_prepare_save) */
     bool has_model_hash;
-    uint32_t generation; /* of the placement with which its tokens were evaluated */
+    uint32_t generation; /* generation of the placement with which its tokens were evaluated */
     int32_t *tokens;     /* [n_ctx] evaluated so far */
     float *logits; /* [HTH_N_LOGITS][n_vocab]: after the last token, and those of a step that may yet fail */
     uint32_t i_logits; /* which of both are after the last token */
@@ -93,17 +93,17 @@ hearth_status hth_session_truncate(hearth_session *s, uint32_t position, hearth_
 bool hth_session_advance(hearth_session *s, int32_t token);
 /* Drops what is ahead. */
 void hth_session_discard_draft(hearth_session *s);
-/* For a session that is only copied from now on. */
+/* Frees the logits of a session that is only copied from now on. */
 void hth_session_free_logits(hearth_session *s);
-/* Where the bytes of a session go. */
+/* A destination of the bytes of a saved session. */
 typedef struct hth_session_sink {
     hearth_status (*begin)(void *user, uint64_t size, hearth_error *err); /* before all bytes; or NULL */
     hearth_write_fn *write;
     void *user;
 } hth_session_sink;
-/* Where they come from. */
+/* A source of the bytes of a saved session. */
 typedef struct hth_session_source {
-    const char *name; /* for messages */
+    const char *name; /* name in error messages */
     uint64_t size;    /* UINT64_MAX: the head tells it */
     hearth_read_fn *read;
     hearth_status (*rewind)(void *user, hearth_error *err); /* to the first byte; NULL: it cannot */

@@ -213,7 +213,7 @@ void hth_drafter_close(hth_drafter *d)
     hth_free(d);
 }
 
-/* What is wrong with the model is not the text's matter: it has no more drafts of it. */
+/* Stops the use of a draft model that failed, with a warning. The text continues without its drafts. */
 static void give_up(hth_drafter *d, const hearth_error *why)
 {
     if (why->status == HEARTH_ERROR_CANCELLED) return;

@@ -33,7 +33,7 @@ typedef struct hth_drafter {
     bool has_failed;     /* it is not used again */
 } hth_drafter;
 
-/* Of a session. */
+/* The drafts of one session. */
 typedef struct hth_speculation {
     hth_drafter *drafter;
     bool owns_drafter;
@@ -41,9 +41,9 @@ typedef struct hth_speculation {
     hth_draft_source source;
     hearth_draft_stats stats;
     hearth_session *model;         /* the same text in the model of drafts; NULL: it is not used */
-    hth_mtp_feed *mtp;             /* with a block: what it has seen of the text; owns `model`; or NULL */
-    hearth_sampler *sampler;       /* of the text; NULL: the most likely token is drafted */
-    hearth_sampler *follower;      /* draws as that one would */
+    hth_mtp_feed *mtp;             /* input of an MTP block; owns `model`; NULL: there is no block */
+    hearth_sampler *sampler;       /* the text's sampler; NULL: the most likely token is drafted */
+    hearth_sampler *follower;      /* draws the tokens that sampler would draw */
 } hth_speculation;
 
 /* Drafts for at most n_sequence sessions with these options, which have n_position positions together. *out NULL: there are
@@ -68,7 +68,7 @@ typedef struct hth_draft_place {
     const int32_t *tokens; /* [n_token] its text, with that token */
     size_t n_token;
     uint32_t n_most; /* tokens of a draft at most */
-    size_t from;     /* what follows there is the draft */
+    size_t from;     /* index in the text whose following tokens are the draft */
     uint32_t n;      /* tokens of the draft */
     int32_t draft[HTH_DRAFT_MAX];
 } hth_draft_place;
@@ -84,7 +84,7 @@ void hth_drafter_measure(hth_drafter *d, uint32_t n_token, double seconds);
 hearth_status hth_speculation_eval(hearth_session *s, int32_t token, hearth_error *err);
 /* The session was evaluated with n tokens of a draft. */
 void hth_speculation_note_step(hearth_session *s, uint32_t n);
-/* Of its drafts so far. */
+/* Statistics of the session's drafts so far. */
 hearth_draft_stats hth_session_draft_stats(const hearth_session *s);
 /* A token of a draft was compared. */
 void hth_speculation_note(hearth_session *s, bool is_right);

@@ -1,6 +1,6 @@
-/* What may stay in the file, as items of a store. Of a model with experts these are; of one without, the dense
- * networks, in pieces, or in bundles of neurons if the file is packed. Of tables that tokens read single rows of, rows
- * are read. memory_division.c decides how many stay in memory. */
+/* Lists the weights that may stay in the file as items of a store: the experts of a model with experts, else pieces of
+ * the dense networks, or bundles of neurons if the file is packed. Single rows are read of tables such as embeddings.
+ * memory_division.c decides how many items stay in memory. */
 #include "engine/streaming.h"
 
 #include "base/alloc.h"

@@ -59,7 +59,7 @@ static hearth_status open_store(hearth_model *m, hth_weight_items *list, uint64_
     return HEARTH_OK;
 }
 
-/* For tests: the least limit, and what a store has beyond it. */
+/* Divides memory for tests: the store has `more` bytes beyond its least size, and the limit follows from that. */
 static hearth_status divide_for_test(hearth_model *m, const hearth_model_options *o, uint64_t more,
                                      hth_memory_division *d, hearth_error *err)
 {

@@ -25,7 +25,7 @@ static bool is_zero(const void *bytes, size_t n)
     return n == 0;
 }
 
-/* Of the caller's struct; SIZE_MAX: it is none. */
+/* The size of the caller's struct by its first member; SIZE_MAX: no version has that size. */
 static size_t given_size(const hth_sized_struct *type, const void *given)
 {
     size_t size;

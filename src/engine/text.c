@@ -112,7 +112,7 @@ struct hearth_detokenizer {
     hth_in_use in_use;
     const hearth_model *model;
     hth_detok detok;
-    int32_t n_vocab; /* of the model; ids past the tokens of the vocabulary are padding */
+    int32_t n_vocab; /* the model's n_vocab; ids past the tokens of the vocabulary are padding */
     char *bytes;
 };
 
