@@ -8,13 +8,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HTH_ATOMIC_PART ".hearth-part" /* of the name of a file that is being written */
+#define HTH_ATOMIC_PART ".hearth-part" /* suffix of the name of a file that is being written */
 
 enum { HTH_PATH_MAX = 4096 }; /* bytes of a path with its NUL, as on Linux */
 
 typedef struct hth_atomic_writer {
     char *path, *part_path, *given; /* owned; given: the path before links were followed */
-    const char *label;              /* of given, for messages */
+    const char *label;              /* part of given that error messages print */
     int fd;                         /* -1: not open */
     bool exists;                    /* part_path was created by us and is on disk */
     unsigned char *buffer;
@@ -46,7 +46,7 @@ bool hth_atomic_writer_target(const char *path, char target[HTH_PATH_MAX]);
 /* Checks that a file can be written at path, before any work is done for it. Leaves nothing behind. IO, MEMORY. */
 hearth_status hth_atomic_writer_check(const char *path, hearth_error *err);
 
-/* For tests: the n-th write from now on (counted from 1) fails with ENOSPC; 0 disables that. Syncs and renames
+/* Makes the n-th write from now on (counted from 1) fail with ENOSPC, for tests; 0 disables that. Syncs and renames
  * count as writes. */
 void hth_atomic_writer_fail_write_at(uint64_t n);
 

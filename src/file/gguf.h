@@ -79,7 +79,7 @@ static inline int hth_str_compare(hth_str a, hth_str b)
 typedef struct hth_gguf_value {
     hth_str key;
     hth_gguf_type type;
-    uint64_t offset; /* of the key in the file, for messages */
+    uint64_t offset; /* offset of the key in the file, for error messages */
     union {
         uint64_t u; /* U8..U64 and BOOL */
         int64_t i;  /* I8..I64 */
@@ -99,8 +99,8 @@ typedef struct hth_gguf_tensor {
     uint64_t dim[4];  /* dim[0] is contiguous; unused ones are 1 */
     uint64_t size;    /* bytes */
     uint32_t i_part;  /* 0 for files of one part */
-    uint64_t offset;  /* of the data in that part's file, absolute */
-    uint64_t info_at; /* of the directory entry in that file, for messages */
+    uint64_t offset;  /* absolute offset of the data in that part's file */
+    uint64_t info_at; /* offset of the directory entry in that file, for error messages */
 } hth_gguf_tensor;
 
 /* Opens path. If its metadata say that it is split, opens all other parts too (path may be any part). Errors: IO,
@@ -125,7 +125,7 @@ uint32_t hth_gguf_version(const hth_gguf *file);
 bool hth_gguf_is_powerinfer(const hth_gguf *file);
 uint32_t hth_gguf_n_part(const hth_gguf *file);
 uint64_t hth_gguf_size(const hth_gguf *file);      /* all parts together */
-uint64_t hth_gguf_alignment(const hth_gguf *file); /* of the first part */
+uint64_t hth_gguf_alignment(const hth_gguf *file); /* alignment of the first part */
 uint64_t hth_gguf_trailing(const hth_gguf *file);  /* bytes after the last tensor */
 
 /* Metadata of the first part, in file order. */
@@ -170,8 +170,8 @@ const hth_gguf_tensor *hth_gguf_find_tensor(const hth_gguf *file, const char *na
 hearth_status hth_gguf_read(const hth_gguf *file, const hth_gguf_tensor *tensor, uint64_t from, size_t size,
                             void *dst, hearth_error *err);
 
-/* What was read so far, and what hth_gguf_read reads from now on, does not stay in the page cache, whose memory counts
- * for the process in some places (control groups). The system reads nothing ahead. */
+/* Drops the file's pages from the page cache, and keeps later reads of hth_gguf_read out of it, because control groups
+ * count the page cache as memory of the process. Turns off read-ahead. */
 void hth_gguf_read_uncached(hth_gguf *file);
 /* The descriptor of a part, which stays the file's; -1 for files opened from memory. */
 int hth_gguf_part_fd(const hth_gguf *file, uint32_t i_part);
@@ -186,7 +186,7 @@ const void *hth_gguf_mapped(const hth_gguf *file, const hth_gguf_tensor *tensor)
  * invalid. */
 hearth_status hth_gguf_check_map(const hth_gguf *file, hearth_error *err);
 
-/* For tests: the fault of the n-th read from now on (counted from 1); n 0 disables that. */
+/* The fault that tests give the n-th read from now on (counted from 1); n 0 disables that. */
 typedef enum hth_read_fault {
     HTH_READ_FAILS,       /* ENODEV, which is not tried again */
     HTH_READ_FAILS_ONCE,  /* EIO */

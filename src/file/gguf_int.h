@@ -15,14 +15,14 @@
 enum {
     HTH_GGUF_VERSION = 3, /* the newest, which is written */
     HTH_GGUF_MAX_PAIR = 65536,
-    HTH_GGUF_MAX_KEY = 65535, /* of the format */
+    HTH_GGUF_MAX_KEY = 65535, /* the format's limit */
     HTH_GGUF_MAX_TEXT = 16 << 20,
     HTH_GGUF_MAX_ELEMENT = 1 << 24,
-    HTH_GGUF_MAX_DEPTH = 4, /* of nested arrays */
+    HTH_GGUF_MAX_DEPTH = 4, /* levels of nested arrays */
     HTH_GGUF_MAX_TENSOR = 1 << 20,
     HTH_GGUF_MAX_NAME = 63, /* ggml rejects 64 */
     HTH_GGUF_MAX_DIM = 4,
-    HTH_GGUF_MIN_ALIGNMENT = 8, /* of the format */
+    HTH_GGUF_MIN_ALIGNMENT = 8, /* the format's limit */
     HTH_GGUF_MAX_ALIGNMENT = 65536,
     HTH_GGUF_ALIGNMENT = 32, /* default without metadata */
     HTH_GGUF_MAX_PART = 1024,
@@ -116,7 +116,7 @@ typedef struct hth_gguf_cursor {
     size_t capacity;
     uint64_t base; /* offset of the window in the source */
     size_t n;      /* bytes in the window */
-    uint64_t offset;   /* of the next byte to read */
+    uint64_t offset;   /* offset of the next byte to read */
     uint64_t mark;
     hth_gguf_context context;
     hearth_error *err;

@@ -10,8 +10,8 @@
 
 static const struct {
     const char *name;
-    uint8_t size;     /* of a scalar */
-    uint8_t min_size; /* of an array element, in the file */
+    uint8_t size;     /* bytes of a scalar */
+    uint8_t min_size; /* least bytes of an array element in the file */
 } kinds[] = {
     [HTH_GGUF_U8] = {"u8", 1, 1},        [HTH_GGUF_I8] = {"i8", 1, 1},     [HTH_GGUF_U16] = {"u16", 2, 2},
     [HTH_GGUF_I16] = {"i16", 2, 2},      [HTH_GGUF_U32] = {"u32", 4, 4},   [HTH_GGUF_I32] = {"i32", 4, 4},

@@ -138,7 +138,7 @@ hearth_status hth_gguf_override(hth_gguf *file, const char *text, hearth_error *
     if (st != HEARTH_OK) return st;
     const hth_gguf_value *there = hth_gguf_part_find(part, o.key.bytes);
     hth_gguf_value v = there ? *there : (hth_gguf_value){.key = o.key};
-    size_t size = strlen(o.value) + 9; /* of a text, with its length and a NUL; scalars need 8 */
+    size_t size = strlen(o.value) + 9; /* bytes of a text with its length and a NUL; a scalar has 8 */
     char *raw = hth_arena_alloc(&file->arena, size, 1, 1);
     if (!raw) return hth_fail_memory(err, size, "a metadata value");
     st = fail(text, "the type before : is one of int, float, bool, str", err);

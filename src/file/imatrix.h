@@ -24,7 +24,7 @@ typedef struct hth_imatrix {
     size_t n_entry, capacity;
     hth_str *datasets; /* [n_dataset] names of the texts */
     size_t n_dataset;
-    uint64_t n_chunk; /* of the texts */
+    uint64_t n_chunk; /* chunks of the texts */
     uint32_t chunk_size; /* tokens of a chunk; 0: unknown, and counts are chunks (.dat) */
     hth_arena arena;
 } hth_imatrix;

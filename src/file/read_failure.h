@@ -1,5 +1,5 @@
-/* What a failed read of a model's file means: of weights that are loaded (gguf_source.c), and of those that are read
- * when they are needed (store/reader.c). */
+/* Error messages for a failed read of a model's file: while weights are loaded (gguf_source.c), and when single weights
+ * are read on demand (store/reader.c). */
 #ifndef HTH_FILE_READ_FAILURE_H
 #define HTH_FILE_READ_FAILURE_H
 

@@ -16,7 +16,7 @@ void hth_sigbus_guard_remove(int index);
 /* True if a page of the range was found missing. */
 bool hth_sigbus_guard_broken(int index);
 
-/* For signal handlers: false if the address is in no range of the list. */
+/* Handles a fault at the address; a signal handler may call it. False: the address is in no range of the list. */
 bool hth_sigbus_guard_handle(const void *address);
 
 #endif
