@@ -43,7 +43,7 @@ typedef struct attention_job {
     const float *q;              /* [n_tok][q_stride], of which [n_head][d_head] are queries */
     float *y;                    /* [n_tok][n_head][d_head] */
     size_t q_stride;
-    size_t first_split, n_split; /* of the wave */
+    size_t first_split, n_split; /* splits of the wave */
     bool is_first, is_last;
 } attention_job;
 
@@ -182,7 +182,8 @@ hearth_status hth_fwd_heads(hth_step *s, const hth_op *op, hearth_error *err)
 
 /* ---- attention -------------------------------------------------------------------------------------- */
 
-/* Where the chunk of a token begins: what comes before does not exist for it. Groups lie within chunks. */
+/* The first position that a token attends to in chunked attention: the beginning of its chunk. A group lies within one
+ * chunk. */
 static uint32_t first_position(const hth_attention *a, const hth_batch_token *token)
 {
     return a->chunk > 0 ? token->position / a->chunk * a->chunk : 0;

@@ -63,7 +63,7 @@ static void prepare_token(void *arg, size_t t, uint32_t i_thread)
 
 /* ---- blocks -------------------------------------------------------------------------------------------- */
 
-/* What a block is made of so far (hth_compressed_state): [d] each. sum 0: nothing. */
+/* Running softmax sums of an incomplete block (hth_compressed_state): [d] each. sum 0: the block is empty. */
 typedef struct partial_block {
     float *largest, *sum, *values;
 } partial_block;

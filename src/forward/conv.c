@@ -30,9 +30,8 @@ void *hth_fwd_state_after(const hth_step *s, uint32_t i_layer, size_t i_row)
 typedef struct conv_rows {
     const hth_conv *conv;
     const hth_row_group *run;
-    const float *x,
-        *now; /* of the run's first token, and stride floats on; of the d_conv - 1 tokens before it */
-    size_t stride;
+    const float *x, *now; /* x: input of the run's first token; now: inputs of the d_conv - 1 tokens before it */
+    size_t stride; /* floats of x from token to token */
 } conv_rows;
 
 /* The input at token `at` of the run; below 0: before its first one. */

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* What the heads of one head of keys keep: keys[d][HTH_CHUNK], transposed; then for each head its part. */
+/* The state of one key head: keys[d][HTH_CHUNK], transposed, and then a part for each of its heads. */
 typedef struct head_part {
     float *state; /* [d][d]: keys, values */
     float *u;     /* [HTH_CHUNK][d] */
@@ -64,7 +64,7 @@ typedef struct piece {
     const hth_op *op;
     const hth_delta_net *net;
     size_t first, at, n, i_key;
-    float *keys;                    /* of the chunk, with the heads' parts */
+    float *keys;                    /* keys of the chunk, followed by the heads' parts */
     float *by_key, *by_query;       /* [n][HTH_CHUNK] products with the chunk's keys */
     float *state_key, *state_query; /* [n][d] products with the state */
     float *factors;                 /* [HTH_CHUNK] */

@@ -164,7 +164,7 @@ static void join_unit(void *arg, size_t i_unit, uint32_t i_thread)
     }
 }
 
-/* What a wave computes: slices of three matrices, or two. */
+/* The computation of a wave: slices of three matrices, or two. */
 typedef struct network {
     const float *x;                     /* [n_tok][d_model], or is_weighed: [n_tok][n_used][d_model] */
     int64_t *sums;                      /* [n_tok][d_model + 1] */
@@ -176,10 +176,10 @@ typedef struct network {
     bool is_weighed;
     float limit; /* hth_experts */
     bool streamed;
-    const uint8_t *data[HTH_N_EXPERT_PART]; /* of the expert that is added next, if it is streamed */
+    const uint8_t *data[HTH_N_EXPERT_PART]; /* weights of the expert that is added next, if it is streamed */
 } network;
 
-/* Where the slices of a wave lie; NULL: in the matrix. */
+/* The addresses of a wave's slices; NULL: they are in the matrix. */
 static const uint8_t *const *data_of(const hth_step *s, const network *net, int part)
 {
     return net->streamed ? s->experts.data[part] : NULL;
@@ -289,8 +289,8 @@ static const hth_op *route_of(const hth_step *s, uint32_t i_layer)
     return op;
 }
 
-/* Names the experts that the next layer would choose if this one added nothing to the residual stream. */
-static void guess_next(hth_step *s, uint32_t i_layer)
+/* Prefetches the experts that the next layer would choose if this one added nothing to the residual stream. */
+static void prefetch_experts(hth_step *s, uint32_t i_layer)
 {
     const hth_streamed *from = s->streamed;
     hth_expert_buffers *b = &s->experts;
@@ -306,7 +306,7 @@ static void guess_next(hth_step *s, uint32_t i_layer)
     hth_store_prefetch(from->store, b->guess, r->n_used);
 }
 
-/* Computes experts in waves as the store has them: what is in memory while the others are read. */
+/* Computes experts in waves as the store has them: those in memory first, while the others are read. */
 static hearth_status run_streamed(hth_step *s, uint32_t i_layer, network *net, hearth_error *err)
 {
     hth_store *store = s->streamed->store;
@@ -314,7 +314,7 @@ static hearth_status run_streamed(hth_step *s, uint32_t i_layer, network *net, h
     hearth_status st = HEARTH_OK;
     size_t n_held = 0;
     ask_for_chosen(s, i_layer);
-    guess_next(s, i_layer);
+    prefetch_experts(s, i_layer);
     while (b->n_wanted + n_held > 0) {
         hth_store_view view;
         size_t before = b->n_wanted;

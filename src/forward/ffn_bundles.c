@@ -20,14 +20,14 @@ enum { DENSE_MIN_TOKENS = 17 };
 /* The smallest magnitude above zero. */
 static const float MIN_MAGNITUDE = 0x1p-149f;
 
-/* What an item holds: rows of the first half (or of both), of the second half, of down. */
+/* The rows that an item contains: of the first half (or of both), of the second half, or of down. */
 typedef enum item_kind { ITEM_FIRST, ITEM_SECOND, ITEM_DOWN, N_ITEM_KIND } item_kind;
 
 struct hth_bundle_buffers {
     uint32_t *asked;                   /* [n_item] not taken yet */
     uint32_t *guesses;                 /* [n_item] */
     float *guess_x;                    /* [d_model] the input of the next layer's predictor */
-    const uint8_t **rows[N_ITEM_KIND]; /* [n_bundle] of gate, up and down in this round */
+    const uint8_t **rows[N_ITEM_KIND]; /* [n_bundle] rows of gate, up and down in this round */
     uint32_t *position;                /* [n_bundle] entries before its own in the list of a round */
     uint16_t *n_active;                /* [n_bundle][n_tok] */
     uint32_t *n_pending;               /* [n_cluster] bundles whose hidden values are not known */
@@ -221,7 +221,7 @@ static size_t list_all(const network *n, const arrived *a)
     return k;
 }
 
-/* Those that are marked for a token. */
+/* Lists the neurons that are marked for a token; returns their number. */
 static size_t list_marked(const network *n, const arrived *a, size_t t)
 {
     const uint8_t *marked = n->b->marked + t * n->f.d_ff;
@@ -408,7 +408,7 @@ static void finish_bundle(network *n, uint32_t i_bundle)
     if (--n->b->n_pending[i_cluster] == 0) finish_cluster(n, i_cluster);
 }
 
-/* What bundles need next. */
+/* Asks for the second half of active bundles whose first half was computed, and finishes the inactive ones. */
 static void follow_first(network *n, const arrived *a)
 {
     size_t n_new = 0;
@@ -445,7 +445,7 @@ static uint32_t guess_first(network *n, uint32_t n_guess)
 
 /* Once in a layer, before it waits: the other rows of the bundles that are named, and what the next layer needs. Without
  * names all is read in its order; behind the last layer comes the first of the next token. */
-static void guess_next(network *n)
+static void prefetch_bundles(network *n)
 {
     hth_store *store = n->s->streamed->store;
     uint32_t n_guess = 0;
@@ -546,7 +546,7 @@ static void run_round(network *n)
 }
 
 /* Takes what has arrived. Waits if nothing has, and nothing is held; in turn, as long as something is being read. */
-static hearth_status take(network *n, hearth_error *err)
+static hearth_status acquire_items(network *n, hearth_error *err)
 {
     hth_store *store = n->s->streamed->store;
     hearth_status st = HEARTH_OK;
@@ -557,7 +557,7 @@ static hearth_status take(network *n, hearth_error *err)
         st = hth_store_acquire(store, n->b->asked, &n->n_asked, wait, &view, err);
         if (st == HEARTH_OK && n->n_asked == before) {
             if (n->n_held > 0) break;
-            guess_next(n);
+            prefetch_bundles(n);
             st = hth_store_acquire(store, n->b->asked, &n->n_asked, true, &view, err);
         }
         if (st == HEARTH_OK) hold(n, &view);
@@ -571,7 +571,7 @@ static hearth_status run_bundles(network *n, hearth_error *err)
     hearth_status st = HEARTH_OK;
     while (n->n_asked > 0 && st == HEARTH_OK) {
         if (hth_pool_is_cancelled(s->pool)) st = hth_fail_cancelled(err);
-        else if ((st = take(n, err)) == HEARTH_OK) run_round(n);
+        else if ((st = acquire_items(n, err)) == HEARTH_OK) run_round(n);
     }
     give_back(n);
     hth_store_cancel(s->streamed->store, n->b->asked, n->n_asked);

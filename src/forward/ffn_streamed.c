@@ -4,7 +4,7 @@
 #include "forward/forward_int.h"
 
 typedef struct held_pieces {
-    hth_matrix matrices[2 * HTH_MAX_HELD_PIECES]; /* that products point to */
+    hth_matrix matrices[2 * HTH_MAX_HELD_PIECES]; /* queued products point to them */
     uint32_t items[HTH_MAX_HELD_PIECES], n;
 } held_pieces;
 

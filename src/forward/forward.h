@@ -47,7 +47,7 @@ typedef hth_neuron_list hth_selector_fn(void *user, uint32_t i_layer, const floa
 typedef struct hth_batch_token {
     hth_sequence *seq; /* prepared for this step */
     int32_t token;     /* below n_vocab */
-    uint32_t position; /* of the first one: the sequence's n_tok */
+    uint32_t position; /* the sequence's n_tok for the first token */
     bool want_logits;
     /* Before a token of a draft: where the states after this token go, of all layers (HTH_STATE_STEP, in the order of
      * the sequence's own); NULL: they are not kept. */
@@ -70,9 +70,9 @@ void hth_step_use_gpu(hth_step *step, hth_gpu *gpu);
 /* From now on steps keep the normed outputs of the last layer, of all tokens. Not with a device that computes the
  * head. */
 void hth_step_keep_hidden(hth_step *step, bool on);
-/* For tests: from now on no operation waits for another one, nor becomes a part of it. The bits are the same. */
+/* Turns off the fusion of operations, for tests. The bits are the same. */
 void hth_step_unfuse(hth_step *step);
-/* [n_row][d_model] those of the last step, until the next one. */
+/* The kept outputs [n_row][d_model] of the last step, valid until the next one. */
 const float *hth_step_hidden(const hth_step *step);
 /* Bytes of that workspace. */
 bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
@@ -88,7 +88,7 @@ void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user); /* NULL: 
  * router has run. Called from several threads. */
 typedef void hth_route_fn(void *user, uint32_t i_layer, uint64_t i_tok, bool is_guess, uint32_t *chosen);
 void hth_step_set_route(hth_step *step, hth_route_fn *fn, void *user);
-/* What these functions have set for another step, which ends: this one takes its place. */
+/* Copies the probes, the selector function and the route function of another step, which this one replaces. */
 void hth_step_copy_probes(hth_step *step, const hth_step *from);
 
 /* ---- weights from storage (experts.c, ffn_streamed.c, ffn_bundles.c) ----------------------------------- */
@@ -96,7 +96,7 @@ void hth_step_copy_probes(hth_step *step, const hth_step *from);
 /* Pieces of a dense network: rows of gate and up together, then rows of down. Items follow one another, in
  * the order of layers; the last piece of either kind may have fewer rows. */
 enum { HTH_DEFAULT_BATCH = 256 };                            /* prompt tokens of a step */
-enum { HTH_MAX_PIECE = HTH_MAX_D_FF / HTH_CLUSTER_NEURONS }; /* of a layer */
+enum { HTH_MAX_PIECE = HTH_MAX_D_FF / HTH_CLUSTER_NEURONS }; /* pieces of a layer */
 typedef struct hth_ffn_pieces {
     uint32_t first_item, n_half, n_down; /* n_half 0: the network is in memory, or in bundles */
     uint32_t half_rows, down_rows;
@@ -123,7 +123,7 @@ static inline uint32_t hth_bundles_ahead(const hth_ffn_bundles *b)
 
 /* Weights that a store reads when they are needed. An item has those of gate, up and down that an expert,
  * a piece or a bundle has, in this order; a joined gate and up is one extent. */
-enum { HTH_TABLE_EMBEDDING, HTH_TABLE_LAYER_EMBEDDING, HTH_N_TABLE }; /* of which tokens read rows */
+enum { HTH_TABLE_EMBEDDING, HTH_TABLE_LAYER_EMBEDDING, HTH_N_TABLE }; /* tables of which tokens read single rows */
 /* Pieces, and items of bundles, that are computed together; items that are guessed ahead. Plans count with them. */
 enum { HTH_MAX_HELD_PIECES = 8, HTH_MAX_HELD_BUNDLES = 256, HTH_MAX_AHEAD = 32 };
 typedef struct hth_streamed {
@@ -135,7 +135,7 @@ typedef struct hth_streamed {
     const uint32_t *first_expert;
     const hth_ffn_pieces *pieces;   /* [n_layer]; NULL: dense networks are in memory, or in bundles */
     const hth_ffn_bundles *bundles; /* [n_layer]; NULL: they are in memory, or in pieces */
-    bool in_turn; /* for measurements: bundles are read, then computed, and none is guessed; by one session */
+    bool in_turn; /* bundles are read, then computed, and none is prefetched: for measurements with one session */
 } hth_streamed;
 /* From now on these weights come from the store, which must outlive the step. Call it once. MEMORY. */
 hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, hearth_error *err);
@@ -145,10 +145,10 @@ bool hth_step_store_size(const hth_model *model, uint32_t n_row, const hth_row_t
 
 /* ---- masks of a selector's decisions (ffn.c) ------------------------------------------- */
 
-/* For the tokens that the probe of another step of the same model saw: marked[n_tok][d_ff] = 1 where this step's
- * selector marks the neuron, else 0. Dense: all; gate: where the first half does not rule the neuron out;
- * predictor: what it marks, before the gate decides; threshold: values at or above the threshold. Uses the
- * workspace of a step that is not running, for at most as many tokens as its capacity. */
+/* Applies this step's selector to the tokens that the probe of another step of the same model saw:
+ * marked[n_tok][d_ff] is 1 where it marks the neuron, else 0. Dense marks all; gate marks neurons that the first half
+ * does not rule out; predictor marks its own choice, before the gate decides; threshold marks values at or above the
+ * threshold. Uses the workspace of a step that is not running, for at most as many tokens as its capacity. */
 void hth_step_selector_mask(hth_step *step, const hth_ffn_probe *seen, uint8_t *marked);
 
 /* [n_tok][d_model]: the down projection of hidden[n_tok][d_ff] in one layer, without bias. Same requirements;

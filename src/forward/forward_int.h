@@ -22,7 +22,7 @@ typedef struct hth_expert_pair {
     uint32_t x;     /* row of the inputs */
     float weight;
 } hth_expert_pair;
-/* What a store gives of an expert, in this order. */
+/* The parts of an expert in a store's item, in this order. */
 enum { HTH_EXPERT_GATE, HTH_EXPERT_UP, HTH_EXPERT_DOWN, HTH_N_EXPERT_PART };
 typedef struct hth_expert_buffers {
     float *scores;                           /* [n_thread][n_expert] */
@@ -32,7 +32,7 @@ typedef struct hth_expert_buffers {
     uint32_t *slice_of;                      /* [max_row] */
     hth_submatrix *slices;                   /* [max_row] */
     float *x, *hidden, *out;                 /* [max_row][d_model], [max_row][d_ff], [max_row][d_model] */
-    uint32_t max_row, n_row, n_slice;        /* n_row, n_slice: of the wave */
+    uint32_t max_row, n_row, n_slice;        /* n_row, n_slice: rows and slices of the wave */
     int32_t *list;                           /* [max_row][d_ff] the active neurons, and */
     uint32_t *n_list;                        /* [max_row] their numbers; NULL: down is not transposed */
     float *scales;                           /* [max_row][hth_n_cluster(d_ff) + 1] of their clusters */
@@ -58,7 +58,7 @@ typedef struct hth_by_head {
     hth_submatrix *slices; /* [n_head] */
     uint32_t *slice_of;    /* [max_row] */
     uint32_t n_head, max_row;
-    uint32_t n_tok, height, n_wave; /* of the step: rows of a head in a wave, heads of a wave */
+    uint32_t n_tok, height, n_wave; /* tokens of the step; rows of a head in a wave; heads of a wave */
     struct {
         float *x, *y; /* [max_row][d_in], [max_row][d_out]: of a wave */
         hth_submatrices *waves; /* [n_head] */
@@ -105,7 +105,7 @@ struct hth_step {
     hth_pool *pool;
     uint32_t n_tok_max;
     bool keeps_hidden; /* hth_step_keep_hidden */
-    hth_op keep_norm;  /* what computes them */
+    hth_op keep_norm;  /* the operation that computes the kept outputs */
     bool unfused;      /* hth_step_unfuse */
     hth_ffn_probe_fn *probe;
     void *probe_user;
@@ -117,19 +117,19 @@ struct hth_step {
     uint64_t n_tok_done; /* tokens of all steps before */
 
     const hth_streamed *streamed;      /* weights that are not in memory; NULL: all are */
-    hth_table_rows *rows[HTH_N_TABLE]; /* of the step's tokens, from tables that are not in memory */
+    hth_table_rows *rows[HTH_N_TABLE]; /* rows of the step's tokens from tables that are not in memory */
     uint32_t *pieces;                  /* [HTH_MAX_PIECE] items of the layer that is computed */
-    hth_bundle_buffers *bundles;       /* of networks that come in bundles; NULL: none does */
+    hth_bundle_buffers *bundles;       /* buffers of networks in bundles; NULL: there are none */
     hth_gpu *gpu;                      /* NULL: the CPU computes all layers */
     bool device_failed;                /* hth_step_device_failed */
-    const hth_batch_token *tokens;     /* of the current step */
+    const hth_batch_token *tokens;     /* tokens of the current step */
     uint32_t n_tok;
     uint32_t *wanted, n_wanted; /* [head_rows] tokens whose logits are computed, of those that want them */
     uint32_t head_rows;         /* tokens that the head computes at once */
     hth_row_group *groups;      /* [n_group], at most n_tok */
     uint32_t n_group;
     size_t group_rows; /* maximum tokens of a group */
-    hth_fwd_run run;   /* of the caller's thread; n 0: none waits */
+    hth_fwd_run run;   /* operations that wait to be fused; n 0: none */
 
     uint8_t *values[HTH_N_ROW_DOMAIN]; /* memory of all values */
     int32_t *list;                 /* [d_ff] candidates of the current token */
@@ -144,7 +144,7 @@ struct hth_step {
     hth_recurrent_buffers recurrent;
     hth_by_head by_head;
     float *stream_scratch; /* [n_thread][n_stream * d_model] */
-    struct {               /* of rows of the layers' embedding table */
+    struct {               /* the layers' embedding table */
         float *rows;       /* [n_thread][n_layer * d_layer_embd] */
         uint8_t *bytes;    /* [n_thread][row_size of the table] */
         float root, inverse_root_model; /* sqrt(d_layer_embd), 1 / sqrt(d_model) */
@@ -157,7 +157,7 @@ struct hth_step {
     float rope_scale;  /* factor of cosine and sine */
     float *scratch;    /* [n_thread][n_scratch] attention scratch memory */
     size_t n_scratch;
-    int8_t *q_q8;                     /* for Q8_0 caches: queries quantised to 8 bits, rows as wide as their value */
+    int8_t *q_q8;                     /* queries quantised to 8 bits for Q8_0 caches, rows as wide as their value */
     float *q_d;                       /* one scale per 32 values */
     int32_t *q_sum;                   /* one sum per 32 values */
     float *split_values;              /* [HTH_SPLIT_SCRATCH][n_head][d_head] results of single splits */
@@ -174,7 +174,7 @@ struct hth_step {
 
 static inline bool hth_fwd_has(hth_view v) { return v.value != HTH_NO_VALUE; }
 static inline uint32_t hth_fwd_width(const hth_step *s, hth_view v) { return s->program->values[v.value].width; }
-/* Where a view's elements of row 0 are. */
+/* The address of row 0 of a view. */
 static inline void *hth_fwd_value(const hth_step *s, hth_view v)
 {
     const hth_value *i = &s->program->values[v.value];
@@ -231,8 +231,8 @@ typedef struct hth_rope_row {
 hth_rope_row hth_fwd_rope_row_of(const hth_step *s, uint32_t i_table, size_t t);
 /* conv.c: finds the runs of tokens of the step. */
 void hth_fwd_find_runs(hth_step *s);
-/* Where the state of a layer after row i goes: `next` after the last row of a run, a copy before a token of a draft;
- * NULL: nowhere. */
+/* The destination of a layer's state after row i: `next` after the last row of a run, a copy before a draft token.
+ * NULL: the state is not stored. */
 void *hth_fwd_state_after(const hth_step *s, uint32_t i_layer, size_t i_row);
 size_t hth_fwd_delta_net_scratch(const hth_delta_net *net); /* floats per thread */
 /* After a step that failed: clears its tokens in the states of chunks. */
@@ -284,9 +284,9 @@ void hth_fwd_finish_hidden(hth_step *s, const hth_op *op);
 /* scores[n_tok][d_ff] of the predictor; residual and input are the FFN's, before and after the norm. */
 void hth_fwd_predict(hth_step *s, const hth_ffn *f, const float *residual, const float *input, size_t n_tok,
                      float *scores);
-/* For n_row tokens with normed inputs in the network's value and, with a predictor, scores in s->scores,
- * [n_row][cold->d_ff]: the contribution of the neurons of `cold` to all outputs, as integers or as fixed-point
- * parts of floats. The queue is finished on return. */
+/* The contribution of the neurons of `cold` to all outputs of n_row tokens, as integers or as fixed-point parts of
+ * floats. The normed inputs are in the network's value and, with a predictor, scores are in s->scores,
+ * [n_row][cold->d_ff]. The queue is finished on return. */
 typedef struct hth_cold_sums {
     int64_t *sums;     /* [n_tok][d_model] */
     bool more;         /* accumulate onto sums */

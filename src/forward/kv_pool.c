@@ -358,7 +358,7 @@ static void set_n_ref(hth_kv_page *page, uint32_t n) { __atomic_store_n(&page->n
 bool hth_kv_page_is_shared(const hth_kv_page *page) { return __atomic_load_n(&page->n_ref, __ATOMIC_ACQUIRE) > 1; }
 
 /* The lock is held here and in drop. */
-static hth_kv_page *take(hth_kv_pool *p, hth_kv_class class, hth_kv_budget *budget)
+static hth_kv_page *take_page(hth_kv_pool *p, hth_kv_class class, hth_kv_budget *budget)
 {
     page_class *c = &p->classes[class];
     hth_kv_slab *s = c->slabs;
@@ -390,7 +390,7 @@ static void drop(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
 hth_kv_page *hth_kv_page_take(hth_kv_pool *p, hth_kv_class class, hth_kv_budget *budget)
 {
     pthread_mutex_lock(&p->lock);
-    hth_kv_page *page = take(p, class, budget);
+    hth_kv_page *page = take_page(p, class, budget);
     pthread_mutex_unlock(&p->lock);
     return page;
 }
@@ -416,7 +416,7 @@ static hth_kv_page *replace_shared(hth_kv_pool *p, hth_kv_class class, hth_kv_pa
     hth_kv_page *own = page;
     pthread_mutex_lock(&p->lock);
     if (page->n_ref > 1) {
-        own = take(p, class, page->budget);
+        own = take_page(p, class, page->budget);
         if (copies) memcpy(own->data, page->data, c->page_size);
         if (copies && c->limit > 0) {
             assert(c->n_copy < c->n_index);

@@ -21,10 +21,10 @@
 typedef enum hth_kv_class {
     HTH_KV_FULL,
     HTH_KV_WINDOW,
-    HTH_N_KV_POSITION_CLASS,                  /* of positions, which devices have too */
-    HTH_KV_BLOCKS = HTH_N_KV_POSITION_CLASS, /* of blocks of hth_hparams.compressed.n_tok[0], [1], ... positions */
+    HTH_N_KV_POSITION_CLASS,                 /* classes whose entries are positions; devices have only these */
+    HTH_KV_BLOCKS = HTH_N_KV_POSITION_CLASS, /* an entry is a block of hth_hparams.compressed.n_tok[0] positions, ... */
     HTH_N_KV_CLASS = HTH_KV_BLOCKS + HTH_N_BLOCK_SIZE,
-    HTH_KV_STATES = HTH_N_KV_CLASS, /* and on: a page is the states (hth_state_kind) of all layers of a sequence */
+    HTH_KV_STATES = HTH_N_KV_CLASS, /* a page is a copy of the states of one kind (hth_state_kind), in its order */
     HTH_N_PAGE_CLASS = HTH_KV_STATES + HTH_N_STATE
 } hth_kv_class;
 
@@ -35,7 +35,7 @@ typedef struct hth_kv_budget hth_kv_budget;
 
 typedef struct hth_kv_page {
     uint8_t *data;
-    hth_kv_budget *budget; /* that counts it; NULL: its sequence reserved it */
+    hth_kv_budget *budget; /* the budget that counts it; NULL: its sequence reserved it */
     uint32_t n_ref; /* sequences that hold it; 0: free */
     uint32_t index; /* while it is held: unique in its class, less than the largest number of reserved pages */
     bool is_zero;   /* of states: nothing has been written to it */
@@ -43,7 +43,7 @@ typedef struct hth_kv_page {
     struct hth_kv_page *next; /* in the slab's list of free pages */
 } hth_kv_page;
 
-/* Where a layer's keys and values lie in a page of its class. */
+/* The layout of a layer's keys and values in a page of its class. */
 typedef struct hth_kv_layer {
     hth_kv_class class;
     uint32_t n_head_kv; /* 0: the layer has no keys and values */
@@ -101,7 +101,7 @@ struct hth_kv_budget {
     hth_kv_pool *pool;
     uint32_t n_page[HTH_N_PAGE_CLASS], n_used[HTH_N_PAGE_CLASS]; /* n_used: under the pool's lock; none of states */
 };
-/* For n_position positions; all sequences of the budget must be closed before it is. */
+/* Opens a budget for n_position positions. All its sequences must be closed before it is. */
 hth_kv_reserved hth_kv_budget_open(hth_kv_budget *budget, hth_kv_pool *pool, uint32_t n_position);
 void hth_kv_budget_close(hth_kv_budget *budget);
 /* Whether so many more pages of each class can be taken. */

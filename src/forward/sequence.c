@@ -171,7 +171,8 @@ static hearth_status open_sequence(hth_sequence *s, hth_kv_pool *pool, const hth
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         hth_page_table *t = &s->tables[c];
         bool used = hth_kv_pool_page_size(pool, (hth_kv_class)c) > 0;
-        uint32_t n_shared = from && used ? n_page_of(from, (hth_kv_class)c, from->n_tok) : 0; /* those before t->first included */
+        /* It counts pages before t->first, too. */
+        uint32_t n_shared = from && used ? n_page_of(from, (hth_kv_class)c, from->n_tok) : 0;
         if (from) t->first = from->tables[c].first;
         if (from && options->budget) t->n_held = n_shared > t->first ? n_shared - t->first : 0;
         for (uint32_t i = t->first; i < t->first + t->n_held; i++) {

@@ -1,4 +1,4 @@
-/* What a sequence remembers between steps: pages of keys and values, and the state of recurrent layers. The engine
+/* The state of a sequence between steps: pages of keys and values, and the states of recurrent layers. The engine
  * prepares it before a step, and commits the step's tokens after it; a step that failed leaves it unchanged. Copies
  * share pages; a shared page is copied before it is written. */
 #ifndef HTH_FORWARD_SEQUENCE_H
@@ -27,7 +27,7 @@ typedef struct hth_sequence_options {
      * before them, except to 0. */
     bool release_window;
     uint32_t n_step; /* tokens of a step at most, which bounds the pages held then; 0: n_ctx */
-    hth_kv_budget *budget; /* of which it takes pages when a step needs them; NULL: it reserves all */
+    hth_kv_budget *budget; /* budget that gives pages when a step needs them; NULL: the sequence reserves all */
 } hth_sequence_options;
 
 /* Pages of a class: page i holds entries [HTH_KV_PAGE * i, HTH_KV_PAGE * (i + 1)). The sequence holds n_held pages
@@ -56,7 +56,7 @@ typedef struct hth_sequence {
         hth_kv_page *now, *next;
         size_t size;
     } states[HTH_N_STATE];
-    size_t state_size; /* of all */
+    size_t state_size; /* sum of the sizes */
     /* The last n tokens are a draft. states[n][size of HTH_STATE_STEP]: before each of them; hth_sequence_set_ahead. */
     struct {
         uint32_t n;

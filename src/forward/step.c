@@ -213,7 +213,7 @@ static hearth_status multiply(hth_step *s, const hth_op *op, hearth_error *err)
 
 bool hth_step_device_failed(const hth_step *step) { return step->device_failed; }
 
-/* What is not in the host's memory cannot be probed. */
+/* UNSUPPORTED: a probe, or a selector function, needs neurons whose weights are not in the host's memory. */
 static hearth_status check_probe(const hth_step *s, hearth_error *err)
 {
     bool selects = s->select && (s->gpu || !s->bundles);
@@ -297,14 +297,14 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     if (st == HEARTH_OK && !(head_done && n_done == n_layer))
         st = hth_fwd_ops(step, p->first_of_layer[n_done], p->output_norm - 1, err);
     if (st == HEARTH_OK && !head_done) st = hth_fwd_head(step, &to, err);
-    step->run.n = 0; /* of a step that failed */
+    step->run.n = 0; /* drops operations of a failed step */
     hth_pool_finish(step->pool);
     if (hth_pool_take_cancelled(step->pool)) {
         st = hth_fail_cancelled(err);
         clear_sums(step);
     }
     if (st != HEARTH_OK) hth_fwd_delta_net_undo(step);
-    hth_fwd_drop_wanted(step); /* of a layer that was not reached */
+    hth_fwd_drop_wanted(step); /* cancels reads for a layer that was not reached */
     if (step->streamed && step->streamed->store) hth_store_advance(step->streamed->store, n_row);
     step->n_tok_done += n_row;
     if (st == HEARTH_OK && step->gpu) hth_gpu_sim_host_cost_rest(step->gpu, step, to.n_given > 0);

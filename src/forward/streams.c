@@ -43,8 +43,8 @@ static void make_mixture(const hth_kernels *k, const hth_hparams *h, float *m)
     }
 }
 
-/* Of the inputs [n], of the block's output [n], of streams in new streams [n][n]; at the head, of the
- * inputs alone. */
+/* Computes the weights w: of the inputs [n], of the block's output [n], and of old streams in new streams [n][n]; at
+ * the head, of the inputs alone. */
 static void make_weights(const stream_job *job, const float *x, float *normed, float *w)
 {
     const hth_step *s = job->s;
