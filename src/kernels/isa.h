@@ -1,11 +1,11 @@
-/* What each file of an ISA level adds to the kernel table. Only dispatch.c calls these functions, from the
- * reference upward. A level overrides the kernels it makes faster and keeps the others. */
+/* The functions with which each file of an ISA level adds its kernels to the table. Only dispatch.c calls them, from
+ * the reference upward. A level overrides the kernels it makes faster and keeps the others. */
 #ifndef HTH_KERNELS_ISA_H
 #define HTH_KERNELS_ISA_H
 
 #include "kernels/kernels.h"
 
-/* For helpers that must be inlined into the loop of a kernel. */
+/* Declares a helper that must be inlined into the loop of a kernel. */
 #define HTH_INLINE static inline __attribute__((always_inline))
 
 /* Placed before a loop of up to sixteen iterations whose body needs its counter as a constant. Off with

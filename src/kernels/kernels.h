@@ -61,7 +61,7 @@ typedef struct hth_rows {
     size_t n_tok;
     float *y;
     size_t y_stride;
-    void *work; /* for several tokens in panels: HTH_PANEL_WORK bytes per thread, 64-aligned */
+    void *work; /* workspace for several tokens in panels: HTH_PANEL_WORK bytes per thread, 64-aligned */
 } hth_rows;
 typedef void hth_rows_fn(const hth_rows *job);
 
@@ -146,7 +146,7 @@ typedef enum hth_activation {
     HTH_ACTIVATION_RELU,     /* ReGLU */
     HTH_ACTIVATION_RELU2,
     HTH_ACTIVATION_DRELU, /* max(0, gate) * max(0, up); needs a gate */
-    HTH_ACTIVATION_SWIGLU_OAI, /* of gpt-oss: g sigmoid(1.702 g) (u + 1), g and u limited to 7; needs a gate */
+    HTH_ACTIVATION_SWIGLU_OAI, /* gpt-oss: g sigmoid(1.702 g) (u + 1), g and u limited to 7; needs a gate */
     HTH_N_ACTIVATION,
 } hth_activation;
 typedef void hth_activate_fn(const float *gate, const float *up, size_t n, float *h);
@@ -198,7 +198,7 @@ typedef struct hth_attn {
     const float *q;         /* read for F16 and F32 caches */
     hth_act q_q8;        /* read for Q8_0 caches (q, d and sum): all tokens of q, quantised by quant_act */
     size_t q_stride;        /* floats from token to token; a multiple of 32 with Q8_0 */
-    float scale;            /* of the scores */
+    float scale;            /* factor of the scores */
     float cap, inverse_cap; /* soft cap of the scaled scores; 0: none */
     const float *slopes;    /* [n_head] or NULL: scores fall by this times the distance of positions */
     const float *sinks;     /* [n_head] or NULL; hth_attn_finalize */
@@ -222,11 +222,11 @@ typedef void hth_map_fn(const float *x, size_t n, float *y);
 
 typedef struct hth_kernels {
     hth_cpu level;
-    hth_rows_fn *rows[HTH_TYPE_LIMIT];   /* for the layout ROWS; NULL: type not supported */
+    hth_rows_fn *rows[HTH_TYPE_LIMIT];   /* products in the layout ROWS; NULL: type not supported */
     hth_rows_fn *panels[HTH_TYPE_LIMIT]; /* NULL: the ISA level has none, and no matrix is stored in panels */
     hth_layout layout[HTH_TYPE_LIMIT];   /* layout in which the product of one token is fastest */
     hth_prefetch_mode prefetch;                     /* best mode for this CPU */
-    hth_axpy_fn *axpy[HTH_TYPE_LIMIT];   /* for neuron-major matrices (axpy.h) */
+    hth_axpy_fn *axpy[HTH_TYPE_LIMIT];   /* products of neuron-major matrices (axpy.h) */
     hth_axpy_flush_fn *axpy_flush;
     hth_axpy_flush_chain_fn *axpy_flush_chain;
     hth_quant_act_fn *quant_act;

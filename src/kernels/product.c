@@ -20,7 +20,7 @@ typedef struct product_job {
     const hth_kernels *k;
     const hth_act_q8 *quantised;
     const float *x;
-    uint64_t number; /* of the shared input; 0: threads read the inputs directly */
+    uint64_t number; /* number of the shared input; 0: threads read the inputs directly */
     const hth_submatrices *slices; /* NULL: all rows of x times whole matrices */
     hth_output outputs[HTH_PRODUCT_MAX];
     uint32_t n_tok, n_unit_row[HTH_PRODUCT_MAX], unit_end[HTH_PRODUCT_MAX], n_unit, n_thread;
@@ -94,7 +94,7 @@ static void quantize_token(void *arg, size_t t, uint32_t i_thread)
 
 /* A thread's copy of a shared input: the forms that a job needs, one after another. */
 typedef struct input_copy {
-    uint64_t *number; /* of the product that the copy belongs to */
+    uint64_t *number; /* number of the product that the copy belongs to */
     uint8_t *bytes;
     size_t size;
     float *x, *tile_x, *d, *d_256;
@@ -514,7 +514,7 @@ void hth_product_slices_add(const hth_kernels *k, hth_pool *pool, const hth_act_
                             const hth_submatrices *slices, const hth_output *outputs, size_t n_output,
                             const hth_fusion *fusion)
 {
-    size_t n_tok = 0; /* of the largest slice: chooses the forms of the inputs */
+    size_t n_tok = 0; /* tokens of the largest slice, which choose the forms of the inputs */
     for (uint32_t i = 0; i < slices->n_slice; i++)
         n_tok = slices->slices[i].n > n_tok ? slices->slices[i].n : n_tok;
     add_product(k, pool, act_q8, x, n_tok, slices, outputs, n_output, fusion);

@@ -12,9 +12,9 @@ typedef struct hth_matrix {
     hth_type type;
     size_t n_row, n_col, row_size;
     const uint8_t *data;
-    hth_row_runs runs; /* where the rows lie, in place of data; then products take lists of them */
+    hth_row_runs runs; /* addresses of the rows, instead of data; then products take lists of them */
     hth_layout layout; /* layout of the rows in data */
-    size_t n_slice;    /* of experts, in each n_row / n_slice rows; 0: the rows are one matrix */
+    size_t n_slice;    /* number of experts, each of n_row / n_slice rows; 0: the rows are one matrix */
 } hth_matrix;
 
 /* Row i as in the file, for tables that are read by row. Rows stored in panels are unpacked to scratch, of
@@ -69,7 +69,7 @@ typedef struct hth_output {
     float *y;
     float *add_to; /* shape of y; NULL: none; the results are added to it, and y is scratch memory */
     size_t n_y;    /* 0: n_row; else the matrix is some rows of one that has n_y */
-    uint32_t slice_step, first_slice; /* of matrices with slices: slice i is first_slice + i max(slice_step, 1) */
+    uint32_t slice_step, first_slice; /* slice i of the output is slice first_slice + i max(slice_step, 1) */
     const uint8_t *const *slice_data; /* [hth_submatrices.n_slice] row 0 of each slice, which may lie anywhere, in the
                                          matrix' layout; NULL: in the matrix */
 } hth_output;
@@ -110,7 +110,7 @@ typedef struct hth_fusion {
     /* The outputs are gate and up, or up alone. Only hidden[n_tok][n_row] = activate(gate, up) is kept, if
      * hth_product_fits_scratch. */
     hth_activate_fn *activate;
-    float limit; /* of gate, and of up on both sides, before it; 0: none */
+    float limit; /* upper limit of gate, and limit of |up|, before the activation; 0: none */
     float *hidden;
     bool reuses_input; /* the product before has quantised x, for matrices of the same types */
 } hth_fusion;

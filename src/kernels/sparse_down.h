@@ -24,7 +24,7 @@ typedef struct hth_active_set {
 
 /* State of the sums of one token. */
 typedef struct hth_axpy_state {
-    float scale;         /* of the neurons since the last flush */
+    float scale;         /* scale of the neurons since the last flush */
     uint32_t n_pending;  /* number of them */
     bool used, overflow; /* overflow: a cluster has no scale, or a chain was out of bounds */
 } hth_axpy_state;
@@ -44,7 +44,7 @@ typedef struct hth_axpy_scratch {
     float *chain;          /* [n_thread][hth_axpy_width] */
     hth_axpy_state *state; /* [n_thread] */
     float *scale;          /* [n_tok][n_cluster] 2^k; 0: none */
-    size_t n_cluster;      /* of the widest layer */
+    size_t n_cluster;      /* clusters of the widest layer */
 } hth_axpy_scratch;
 
 /* Outputs that a thread holds at once: all of one token, or a tile of several tokens. */

@@ -61,7 +61,7 @@ HTH_INLINE vec load_any(const uint8_t *p, size_t i, size_t size)
     return size == sizeof(uint16_t) ? vec_of_f16(p + 2 * i) : vec_load((const float *)(const void *)p + i);
 }
 
-/* For keys and values of a group; n is a multiple of 16. */
+/* Converts n F16 keys or values of a group to floats; n is a multiple of 16. */
 static void widen_f16(const uint8_t *from, size_t n, float *to)
 {
     for (size_t i = 0; i < n; i += LANES) vec_store(to + i, vec_of_f16(from + 2 * i));

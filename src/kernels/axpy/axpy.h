@@ -31,7 +31,7 @@ typedef struct hth_axpy_job {
     int32_t *offsets;       /* [n_out / hth_axpy_sub_block], quantised */
     float *chain;           /* [n_out], floats: accumulated */
     size_t skip;            /* bytes of each row before the first output */
-    hth_row_runs runs;      /* where rows lie, in place of w */
+    hth_row_runs runs;      /* addresses of rows, instead of w */
 } hth_axpy_job;
 typedef void hth_axpy_fn(const hth_axpy_job *job);
 

@@ -6,7 +6,8 @@
 #include "kernels/axpy/axpy_x86.h"
 #include "kernels/quant/x86/x86_512.h"
 
-/* For rows of Q4_0 with 4096 outputs, 18 KiB are in flight, less than the L1 cache holds. */
+/* Rows computed together, and the prefetch distance in rows. With Q4_0 and 4096 outputs 18 KiB are in flight, less than
+ * the L1 cache holds. */
 enum { AXPY_ROWS = 8, AXPY_PREFETCH_DIST = 8 };
 
 /* Byte indices 16i + j of the first row and of the second, twice each, in 32 bits. */

@@ -4,7 +4,8 @@
 
 #include <arm_neon.h>
 
-/* For rows of Q4_0 with 4096 outputs, 18 KiB are in flight, less than the L1 cache holds. */
+/* Rows computed together, and the prefetch distance in rows. With Q4_0 and 4096 outputs 18 KiB are in flight, less than
+ * the L1 cache holds. */
 enum { AXPY_ROWS = 4, AXPY_PREFETCH_DIST = 8 };
 
 typedef struct sixteen_sums {

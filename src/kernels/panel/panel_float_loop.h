@@ -11,7 +11,7 @@
  * This file defines panels(job, size, type, load). */
 typedef struct panel_work {
     floats w[PANEL_CHUNK][N_PANEL];
-    uint8_t raw[PANEL_CHUNK * HTH_PANEL_ROW * sizeof(float)]; /* for rows that are not stored in panels */
+    uint8_t raw[PANEL_CHUNK * HTH_PANEL_ROW * sizeof(float)]; /* copy of rows that are not stored in panels */
     floats half[N_LEVEL + 1][PANEL_TOK][N_PANEL];             /* as in panel_loop.h */
     hth_prefetch_cursor next;
 } panel_work;

@@ -72,7 +72,7 @@ HTH_INLINE void one_token(const hth_rows *job, hth_prefetch_mode prefetch)
 
 typedef struct panel_work {
     chunk chunk;
-    uint8_t raw[PANEL_CHUNK * PANEL_BLOCK_SIZE]; /* for rows that are not stored in panels */
+    uint8_t raw[PANEL_CHUNK * PANEL_BLOCK_SIZE]; /* copy of rows that are not stored in panels */
     /* Partial reductions, each of which waits for its other half. The last level holds the partial sum whose
      * chunk is finished, and the result at the end. */
     sums half[N_LEVEL + 1][PANEL_TOK][N_PANEL];

@@ -1,5 +1,5 @@
-/* What TYPE/type.h of a type with a grid (grids.h) needs before it describes its blocks: the parts of a block, and
- * helpers. After it, the file includes grid_kernels.h. */
+/* Definitions for TYPE/type.h of a type with a grid (grids.h): the parts of a block, and helpers. The file includes
+ * this header before it describes its blocks, and grid_kernels.h after that. */
 #ifndef HTH_KERNELS_QUANT_GRID_H
 #define HTH_KERNELS_QUANT_GRID_H
 
@@ -15,7 +15,7 @@
 
 /* A block without its scale. */
 typedef struct grid_parts {
-    uint16_t index[64]; /* of entries, in the order of the weights */
+    uint16_t index[64]; /* indices of entries, in the order of the weights */
     uint8_t sign[32];   /* IQ2, IQ3: bit j of byte i: weight 8i + j is negative */
     int16_t scale[16];  /* 1, 3, 5, ...: the format stores s for 2 s + 1 */
 } grid_parts;

@@ -16,7 +16,7 @@ typedef struct hth_pack_grid {
     int n_entry, width;  /* weights of an entry: 8, of three values each, or 4, of eight */
     int digit_shift;     /* byte >> digit_shift is the number of a value */
     int zero;            /* byte - zero is the value */
-    float value[8];      /* of a digit */
+    float value[8];      /* value of each digit */
 } hth_pack_grid;
 
 /* A lower half is a number with the base HTH_LOWER, which leaves room for whole registers. */

@@ -12,7 +12,7 @@
 
 enum { BLOCK = 256, N_EIGHT = BLOCK / 8, MAX_SUB = 16, MAX_RATIO = 7 };
 
-/* What a shift of IQ1 is shared by. */
+/* The weights that share one shift of IQ1. */
 typedef enum sharing { NO_SHIFT, BY_SUB_BLOCK, BY_EIGHT } sharing;
 
 /* Weight = d * unit * (2 * scale + 1) * (value + shift), with a sign. */

@@ -68,7 +68,7 @@ static void pack_iq4_nl(const float *x, size_t n_col, uint8_t *row) { iq4_nl_by(
 
 /* ---- two hundred and fifty-six ------------------------------------------------------------ */
 
-enum { LOW = -32, TOP = 31, ROUNDS = 2 }; /* of the scales of sub-blocks */
+enum { LOW = -32, TOP = 31, ROUNDS = 2 }; /* range of the scales of sub-blocks; rounds of the search for them */
 
 typedef struct iq4_block {
     float d;

@@ -61,7 +61,7 @@ HTH_INLINE void hth_prefetch_part(const uint8_t *p, size_t size, size_t i, size_
 typedef struct hth_tile {
     size_t n_whole, n_tail; /* blocks (or floats) in whole groups, and after them */
     size_t n_col, n_block;  /* strides between tokens */
-    hth_act act;            /* of the first token */
+    hth_act act;            /* activations of the first token */
     _Alignas(64) int8_t tail_q[HTH_TILE][HTH_GROUP * HTH_ACT_BLOCK];
     _Alignas(32) float tail_d[HTH_TILE][HTH_GROUP];
     _Alignas(32) int32_t tail_sum[HTH_TILE][HTH_GROUP];

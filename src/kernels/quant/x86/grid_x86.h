@@ -8,7 +8,7 @@
 
 #define HIGH_BITS grid_codes
 typedef struct grid_codes {
-    _Alignas(64) uint16_t index[N_INDEX]; /* of entries, or their codes; 1 where indices are bytes of the block */
+    _Alignas(64) uint16_t index[N_INDEX]; /* indices of entries, or codes; [1] if indices are bytes of the block */
     uint8_t sign[32]; /* bit j of byte i: weight 8i + j is negative */
 } grid_codes;
 #include "kernels/quant/x86/x86_wide.h"
