@@ -11,7 +11,7 @@ struct hth_act_trace {
     size_t *first; /* [n_tok * n_layer + 1] offsets in lists */
     int32_t *lists;
     size_t capacity;
-    uint64_t n_neuron; /* of all layers and tokens, active or not */
+    uint64_t n_neuron; /* neurons summed over layers and tokens, active or not */
 };
 
 /* ---- the distribution ------------------------------------------------------------------------- */

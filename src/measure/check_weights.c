@@ -23,7 +23,7 @@ typedef struct work {
     const hth_gguf_tensor *tensor;
     uint8_t *raw;
     float *x;                   /* [n_thread][UNIT_WEIGHTS] */
-    uint64_t n_weight;          /* of the current chunk */
+    uint64_t n_weight;          /* weights of the current chunk */
     _Atomic uint64_t first_bad; /* in the chunk; UINT64_MAX: none */
 } work;
 

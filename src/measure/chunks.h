@@ -7,10 +7,10 @@
 #include <hearth/hearth.h>
 
 typedef struct hth_chunks {
-    int32_t *ids; /* of the whole text, with BOS first */
+    int32_t *ids; /* ids of the whole text, with BOS first */
     size_t n_id;
     size_t n_ctx, n_chunk;
-    int32_t bos; /* that begins each chunk; -1: none */
+    int32_t bos; /* the token that begins each chunk; -1: none */
 } hth_chunks;
 
 /* Default tokens of a chunk: 512, or the training context of the model if that is smaller. */

@@ -32,7 +32,7 @@ typedef struct tally {
 
 struct hth_compare {
     hth_compare_side reference, mode;
-    hth_pool *pool; /* for scores */
+    hth_pool *pool; /* computes scores */
     size_t n_vocab, n_chunk;
     uint32_t n_layer; /* 0: layers are not compared */
     tally done, now;
@@ -44,7 +44,7 @@ struct hth_compare {
     uint8_t *marked;                             /* [n_chunk][d_ff] */
     float *lost;                                 /* [n_chunk][d_ff] */
     double *whole, *part;                        /* [n_chunk] squared norms of outputs, and of their lost parts */
-    hth_arena arena; /* of the arrays but kl */
+    hth_arena arena; /* holds all arrays but kl */
 };
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -282,7 +282,7 @@ static hearth_status eval_batch(hth_compare *c, hearth_session *session, const i
 
 /* ---- one sequence of ids -------------------------------------------------------------------------- */
 
-static hearth_status begin(hth_compare *c, size_t n, hearth_error *err)
+static hearth_status begin_sequence(hth_compare *c, size_t n, hearth_error *err)
 {
     hearth_status st = hearth_session_truncate(c->reference.session, 0, err);
     if (st == HEARTH_OK) st = hearth_session_truncate(c->mode.session, 0, err);
@@ -324,7 +324,7 @@ static hearth_status compare_batch(hth_compare *c, const int32_t *ids, size_t at
 hearth_status hth_compare_ids(hth_compare *c, const int32_t *ids, size_t n, size_t first,
                               const hth_compare_progress *watch, hearth_error *err)
 {
-    hearth_status st = begin(c, n, err);
+    hearth_status st = begin_sequence(c, n, err);
     if (st != HEARTH_OK) return st;
     watch_layers(c, true);
     for (size_t at = 0, n_chunk; st == HEARTH_OK && at < n; at += n_chunk) {

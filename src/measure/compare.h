@@ -36,7 +36,7 @@ typedef struct hth_comparison {
     uint64_t n_agree;          /* of those, positions with the same most likely token */
     uint64_t n_identical;      /* of those, positions with bit-identical logits */
     hth_perplexity reference, mode;
-    double ratio, ratio_error;    /* of the perplexities; ratio_error: from the differences per position */
+    double ratio, ratio_error;    /* ratio of the perplexities; its error, from the differences per position */
     double kl, kl_99, kl_largest; /* divergence of the mode from the reference, nats; kl: mean, kl_99: 99th
                                    * percentile */
     uint32_t n_layer;             /* 0: of two models, and of mixtures of experts, layers are not compared */

@@ -21,7 +21,7 @@ void hth_output_squares(hth_step *step, uint32_t i_layer, const float *hidden, s
 /* Tokens for which some neurons are left out. The size of a neuron at a token is |score| times its weight. */
 enum { HTH_ABLATION_ROWS = 32 };
 typedef struct hth_ablation {
-    hth_step *step; /* for HTH_ABLATION_ROWS tokens, not running */
+    hth_step *step; /* workspace for HTH_ABLATION_ROWS tokens, not running */
     uint32_t i_layer;
     size_t n_tok, d_ff, d_model;
     const float *hidden, *scores; /* [n_tok][d_ff]; may be the same */

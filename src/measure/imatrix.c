@@ -15,7 +15,7 @@ enum { STRIPE = 256 };
 typedef struct target {
     const hth_matrix *matrix;
     uint32_t i_entry;
-    uint32_t n_slice; /* of the entry; 1: those of the matrix, if it has any, are summed up */
+    uint32_t n_slice; /* slices of the entry; 1: the matrix' slices, if it has any, are summed up */
     bool by_expert;   /* each slice has a count */
 } target;
 
@@ -23,8 +23,8 @@ typedef struct collector {
     const hth_model *model;
     target *targets; /* [n_target] by address of the matrix */
     size_t n_target;
-    hth_imatrix *now;  /* of the current chunk */
-    hth_imatrix *done; /* of chunks before it */
+    hth_imatrix *now;  /* sums of the current chunk */
+    hth_imatrix *done; /* sums of the chunks before it */
 } collector;
 
 /* ---- the probe --------------------------------------------------------------------------------- */

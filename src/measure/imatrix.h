@@ -6,10 +6,10 @@
 #include "file/imatrix.h"
 
 typedef struct hth_imatrix_options {
-    uint64_t first_chunk; /* of the text; those before it are left out */
+    uint64_t first_chunk; /* chunks of the text before it are left out */
     uint64_t n_chunk;     /* at most; 0: all */
     bool with_output;     /* also the matrix of the logits */
-    hearth_progress_fn *progress; /* of chunks; may be NULL; false: stop */
+    hearth_progress_fn *progress; /* counts chunks; may be NULL; false: stop */
     void *progress_user;
 } hth_imatrix_options;
 

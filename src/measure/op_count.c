@@ -25,7 +25,7 @@ hth_op_count hth_op_count_prompt(const hearth_model *model, uint64_t n_token)
     work.int8 *= n_token;
     work.f32 *= n_token;
     for (uint32_t i = end; i < p->n_op && n_token > 0; i++)
-        add_op(&work, m, &p->ops[i]); /* of the last token alone */
+        add_op(&work, m, &p->ops[i]); /* computed for the last token alone */
     return work;
 }
 

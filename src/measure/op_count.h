@@ -9,7 +9,7 @@ typedef struct hth_op_count {
     uint64_t int8, f32; /* with quantised weights, with floats */
 } hth_op_count;
 
-/* For n_token tokens of a prompt; logits are computed for the last one only. */
+/* The operations for n_token tokens of a prompt; logits are computed for the last one only. */
 hth_op_count hth_op_count_prompt(const hearth_model *model, uint64_t n_token);
 
 /* Bytes of keys and values that a token at a position reads: its own and all before it; fewer in layers with a

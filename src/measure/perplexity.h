@@ -7,7 +7,7 @@
 #include <hearth/hearth.h>
 
 typedef struct hth_perplexity {
-    uint64_t n_token;  /* of the text, with BOS */
+    uint64_t n_token;  /* tokens of the text, with BOS */
     uint64_t n_chunk; /* chunks of the text; n_done of them were scored */
     uint64_t n_done, n_scored;
     double nll; /* mean negative log-likelihood, nats per token */

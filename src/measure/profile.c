@@ -277,8 +277,8 @@ static hearth_status stop(job *j, hearth_error *err)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static hearth_status begin(job *j, const hearth_model *model, const hearth_session *session, const char *text,
-                           size_t n, hearth_error *err)
+static hearth_status begin_profile(job *j, const hearth_model *model, const hearth_session *session, const char *text,
+                                   size_t n, hearth_error *err)
 {
     const hth_profile_options *o = j->o;
     const size_t n_ctx = hearth_session_n_ctx(session);
@@ -393,7 +393,7 @@ hearth_status hth_measure_profile(const hearth_model *model, hearth_session *ses
     if (!j.resume_path) return hth_fail_memory(err, n_path, "a profile");
     memcpy(j.resume_path, o->out, n_path);
     memcpy(j.resume_path + n_path, ".resume", sizeof ".resume");
-    if ((st = begin(&j, model, session, text, n, err)) != HEARTH_OK) goto done;
+    if ((st = begin_profile(&j, model, session, text, n, err)) != HEARTH_OK) goto done;
     if ((st = hth_profile_new(model->model, j.p->n_sample, true, &j.before, err)) != HEARTH_OK) goto done;
     if ((st = run_all(&j, session, err)) != HEARTH_OK) goto done;
     take_means(j.p);

@@ -13,7 +13,7 @@ typedef struct hth_profile_options {
     const char *settings; /* session settings that may change a bit: at most 63 bytes */
     uint64_t save_ns;     /* time between two saves of the state */
     hearth_progress_fn
-        *progress; /* of tokens, including those of an earlier run; may be NULL; false: stop */
+        *progress; /* counts tokens, including those of an earlier run; may be NULL; false: stop */
     void *progress_user;
 } hth_profile_options;
 

@@ -20,12 +20,12 @@ static uint16_t *list_of(const hth_route_trace *t, uint16_t *lists, uint64_t i_t
 
 /* ---- lists --------------------------------------------------------------------------------------- */
 
-/* What one layer draws from. */
+/* The experts of one layer, from which lists are drawn. */
 typedef struct urn {
     const hth_route_trace_spec *spec;
     const hth_router *router;
     double *frequency;       /* [n_expert] */
-    bool *taken;             /* [n_expert] of the token */
+    bool *taken;             /* [n_expert] the token has drawn the expert */
     hth_sample_random random;
 } urn;
 

@@ -1,5 +1,5 @@
-/* What is computed for a token, and at which rate: matrices that stay in memory in the layout that the CPU prefers,
- * items of a store in that of the file. */
+/* The compute time of a token, from the bytes of its matrices and the measured rates. Matrices that stay in memory have
+ * the layout that the CPU prefers, items of a store that of the file. */
 #include "measure/storage_cost.h"
 
 #include "base/alloc.h"
@@ -24,7 +24,7 @@ static const hth_calibration *rates_of(const hth_storage_machine *machine, hth_t
 {
     for (size_t i = 0; i < machine->n_rate; i++)
         if (machine->rates[i].type == type) return &machine->rates[i];
-    return &machine->rates[0]; /* of a type with few bytes */
+    return &machine->rates[0]; /* a type with few bytes was not measured */
 }
 
 /* Seconds of a byte in the order of the file. */

@@ -6,25 +6,25 @@
 #include "measure/storage_plan.h"
 
 typedef struct hth_layer_cost {
-    double always;                  /* all but the items of a store */
-    double position;                /* of attention to a position, of a token of a prompt */
+    double always;                  /* seconds of all but the items of a store */
+    double position;                /* seconds of attention to one position, for a prompt token */
     uint32_t window;                /* positions that it attends to; 0: all */
-    double network;                 /* of the items, if they stayed in memory: of those that a token uses */
-    double of_byte[HTH_MAX_EXTENT]; /* of an extent of an item */
-    double of_down;                 /* the same of items from first_down on, which have one */
+    double network;                 /* seconds of the items that a token uses, if they stayed in memory */
+    double of_byte[HTH_MAX_EXTENT]; /* seconds of a byte of each extent of an item */
+    double of_down;                 /* seconds of a byte of items from first_down on, which have one extent */
     uint32_t first_down;
-    /* Of bundles (hth_ffn_bundles), or NULL. */
+    /* The layer's bundles (hth_ffn_bundles), or NULL. */
     const hth_ffn_bundles *bundles;
     double *live;   /* [n] share of the neurons that is active */
     double *wanted; /* [n] the chance that any neuron is */
     bool names;     /* a predictor names bundles; else the first half of each is read */
-    double of_live; /* of a byte of rows that are computed one by one */
+    double of_live; /* seconds of a byte of rows that are computed one by one */
 } hth_layer_cost;
 
 typedef struct hth_storage_cost {
     hth_layer_cost *layers; /* [n_layer] */
     double head;
-    double *numbers; /* of the layers */
+    double *numbers; /* memory of live and wanted of all layers */
 } hth_storage_cost;
 
 /* hth_storage_cost_free frees it, also on failure. MEMORY. */
@@ -33,11 +33,11 @@ hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *
                                     const hth_storage_tokens *tokens, hearth_error *err);
 void hth_storage_cost_free(hth_storage_cost *cost);
 
-/* Of an item of the layer. */
+/* Seconds of an item of the layer. */
 double hth_layer_cost_item(const hth_layer_cost *layer, const hth_weight_items *items, uint32_t i_item);
-/* Of attention, of n_tok tokens from a position on. */
+/* Seconds of attention of n_tok tokens from a position on. */
 double hth_layer_cost_attention(const hth_layer_cost *layer, uint64_t position, uint32_t n_tok);
-/* Of each of n_tok tokens, if all is in memory. */
+/* Seconds of each of n_tok tokens, if all weights are in memory. */
 double hth_storage_cost_resident(const hth_storage_cost *cost, uint32_t n_layer, uint32_t n_tok);
 
 #endif

@@ -17,7 +17,7 @@ static const double ROUND_SECONDS = 0.1, SHORT_SECONDS = 0.05;
 enum { MAX_EXTENT_SIZE = 1 << 20, LEAST_SIZE = 4096, QUEUED_SIZE = 48 << 20 };
 /* Types with less than this part of the matrices' bytes count as the most frequent one. */
 enum { MIN_PART = 64 };
-/* Of an NVMe disk: as the simulated ones (store/disk_simulated.c). */
+/* Seconds of a read of an NVMe disk, as that of the simulated disks (store/disk_simulated.c). */
 #define NVME_LATENCY 70e-6
 
 /* ---- the disk --------------------------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ static hearth_status measure_disk(const hearth_model *m, const hth_memory_divisi
     uint32_t n_file = hth_gguf_n_part(m->file);
     uint64_t *sizes = hth_alloc(n_file, sizeof *sizes);
     if (!sizes) return hth_fail_memory(err, n_file * sizeof *sizes, "sizes of files");
-    for (uint32_t i = 0; i < d->items.n; i++) { /* what is read lies before the end of the last item */
+    for (uint32_t i = 0; i < d->items.n; i++) { /* reads lie before the end of the last item */
         for (uint32_t k = 0; k < d->items.items[i].n_extent; k++) {
             const hth_extent *e = &d->items.items[i].extents[k];
             if (e->offset + e->size > sizes[e->i_file]) sizes[e->i_file] = e->offset + e->size;

@@ -28,19 +28,19 @@ typedef struct replay {
     hth_route_trace *trace; /* NULL: the model has no experts */
     hth_sample_random random;
     hth_disk_model disk_model;
-    hth_disk *timer; /* of the reader */
+    hth_disk *timer; /* the reader's disk, which only has times */
     hth_reader *reader;
     hth_store *store;
     item_range *ranges; /* [n_range], by file and place */
     size_t n_range;
     uint64_t *arrival;         /* [n_item] ns; 0: it was never read */
-    uint32_t *wanted, *chosen; /* of a layer: items; experts */
+    uint32_t *wanted, *chosen; /* items, and experts, of the current layer */
     uint32_t *active;          /* bundles */
     uint32_t *n_users;         /* [n_item] tokens of the step that use an item */
-    uint32_t n_tok;            /* of the step */
+    uint32_t n_tok;            /* tokens of the step */
     uint32_t *guess, n_guess;
     uint64_t guessed_at;
-    double contention; /* what reading adds to the time of products */
+    double contention; /* share of time that reading adds to products */
     uint64_t now_ns;
     double compute; /* seconds so far */
 } replay;
@@ -175,7 +175,7 @@ static uint32_t get_experts(replay *p, uint32_t i_layer, uint64_t i_tok)
     return n;
 }
 
-static void guess_next(replay *p, uint32_t i_layer, uint64_t i_tok)
+static void guess_experts(replay *p, uint32_t i_layer, uint64_t i_tok)
 {
     uint32_t next = i_layer + 1;
     p->guessed_at = p->now_ns;
@@ -194,7 +194,7 @@ static hearth_status replay_experts(replay *p, uint32_t i_layer, uint64_t i_tok,
     if (early) ask(p, p->wanted, n);
     compute_always(p, layer, i_tok);
     if (!early) ask(p, p->wanted, n);
-    guess_next(p, i_layer, i_tok);
+    guess_experts(p, i_layer, i_tok);
     return compute_items(p, layer, p->wanted, n, HTH_MAX_PIECE, err);
 }
 
@@ -339,7 +339,7 @@ static hearth_status open_trace(replay *p, hearth_error *err)
 }
 
 /* Pinned items were read while the model was opened. */
-static void begin(replay *p)
+static void start_clock(replay *p)
 {
     p->now_ns = hth_disk_timer_free(p->timer);
     set_clock(p);
@@ -404,7 +404,7 @@ hearth_status hth_storage_predict(const hearth_model *model, const hth_memory_di
         st = open_trace(&p, err);
         if (st == HEARTH_OK) st = open_disk(&p, err);
         if (st == HEARTH_OK) st = open_store(&p, err);
-        if (st == HEARTH_OK) begin(&p);
+        if (st == HEARTH_OK) start_clock(&p);
         if (st == HEARTH_OK) st = replay_tokens(&p, out, err);
     }
     close_replay(&p);

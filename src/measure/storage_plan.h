@@ -1,6 +1,6 @@
-/* What speed to expect of a model that is larger than a limit of memory. Tokens are replayed through the store that a
- * run has (store/store.h), over a disk that only tells times: what is read and what stays is decided by the same code;
- * the times of reads and of products are those that were measured. hearth plan, run and bench call it. */
+/* Predicts the speed of a model that is larger than a limit of memory. Tokens are replayed through the store of a run
+ * (store/store.h), over a simulated disk that only has times, so that the same code decides what is read and what
+ * stays. The times of reads and of products are measured. hearth plan, run and bench call it. */
 #ifndef HTH_MEASURE_STORAGE_PLAN_H
 #define HTH_MEASURE_STORAGE_PLAN_H
 
@@ -13,12 +13,12 @@
 /* Figures of this machine, for a model. */
 typedef struct hth_storage_machine {
     hth_sample_stats read_rate; /* bytes per second of extents as large as the model's, at random places */
-    double sequential_rate;     /* of extents that follow one another */
-    double latency;             /* seconds of a read, beside those of its bytes: the median */
-    double latency_least, latency_most; /* of the quickest quarter, and the mean, in which stalls count in full */
-    double reading_cores;       /* that reading at read_rate takes */
+    double sequential_rate;     /* the same of extents that follow one another */
+    double latency;             /* median seconds of a read, without those of its bytes */
+    double latency_least, latency_most; /* latency of the quickest quarter, and the mean, with all stalls */
+    double reading_cores;       /* cores that reading at read_rate takes */
     char reader[40];
-    hth_calibration rates[HTH_TYPE_LIMIT]; /* of the types of its matrices */
+    hth_calibration rates[HTH_TYPE_LIMIT]; /* [n_rate] rates for the types of its matrices */
     size_t n_rate;
     double job; /* seconds of a job of the thread pool without work */
     uint32_t n_thread, n_core;
@@ -36,8 +36,8 @@ hearth_status hth_storage_machine_measure(const hearth_model *model, const hth_m
 typedef struct hth_storage_reads {
     const hth_gguf *file;
     const uint64_t *sizes; /* [parts of the file] bytes before which extents lie; 0: none do */
-    uint64_t size;         /* of an extent */
-    uint64_t memory;       /* for what is queued */
+    uint64_t size;         /* bytes of an extent */
+    uint64_t memory;       /* bytes for queued reads */
 } hth_storage_reads;
 /* Only the disk: sets read_rate, sequential_rate, latency with its range, reading_cores and reader. */
 hearth_status hth_storage_machine_measure_disk(const hth_storage_reads *reads, const char *io,
@@ -53,16 +53,16 @@ typedef struct hth_storage_tokens {
     const hth_route_trace_spec *route; /* experts; NULL: those of hth_storage_usual_route */
     uint32_t n;                        /* from an empty store, and as many again */
     uint32_t n_together;               /* computed in a step, as of a prompt; 0 or 1: one by one */
-    uint64_t seed;                     /* of neurons that are active */
+    uint64_t seed;                     /* seed of the active neurons */
     const hth_profile *profile;        /* how often neurons are active; NULL: as the file says */
 } hth_storage_tokens;
 
 /* Per token. */
 typedef struct hth_storage_speed {
-    double first_seconds, first_read_bytes; /* of the first n tokens */
-    double seconds;                         /* of the next n; the members below are of these */
+    double first_seconds, first_read_bytes; /* mean of the first n tokens */
+    double seconds;                         /* mean of the next n tokens, as the members below */
     double compute_seconds;
-    double disk_seconds; /* that the disk takes for what was read */
+    double disk_seconds; /* time of the disk for read_bytes */
     double read_bytes;
     double hits; /* share of the items that were in memory when they were asked for */
 } hth_storage_speed;

@@ -8,7 +8,7 @@ typedef struct state {
     uint64_t n_tok, i_tok; /* tokens of the text; tokens of earlier steps */
     uint32_t n_layer;
     uint32_t n_kept;      /* kept in earlier steps */
-    hearth_error failure; /* of keep, because a probe cannot end a step */
+    hearth_error failure; /* error of keep; a probe cannot end a step */
 } state;
 
 static void on_probe(void *user, const hth_ffn_probe *seen)

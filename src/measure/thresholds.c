@@ -42,13 +42,13 @@ typedef struct finder {
     uint64_t n_chunk;
     hth_pool *pool;
     hth_step *step;
-    /* of the current layer */
+    /* The current layer. */
     float *weights;         /* [d_ff] norm at the output per unit of score */
     double *squares;        /* [d_ff] */
     float *weighted_scores; /* [n_sample * d_ff] scores times weights, sorted */
     float *scratch;         /* [HTH_ABLATION_ROWS][d_ff] scratch memory */
     double *whole, *part;   /* [n_sample] */
-    hth_arena arena;        /* of the arrays */
+    hth_arena arena;        /* holds the arrays */
 } finder;
 
 /* ---- a pass over the text ------------------------------------------------------------------------ */

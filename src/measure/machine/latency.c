@@ -48,7 +48,7 @@ double hth_latency_measure(hth_latency_probe *p)
 
 /* Eight dependent instructions of CYCLES each. No CPU of the level executes them faster. */
 #if defined(__x86_64__)
-enum { CYCLES = 3 }; /* of a 64-bit multiplication, on every x86-64 core since 2008 */
+enum { CYCLES = 3 }; /* latency of a 64-bit multiplication, on every x86-64 core since 2008 */
 static inline uint64_t eight(uint64_t x)
 {
     __asm__ volatile("imul %0, %0\n\timul %0, %0\n\timul %0, %0\n\timul %0, %0\n\t"

@@ -22,7 +22,7 @@ const char *hth_bandwidth_name(hth_bandwidth_loop loop);
 typedef struct hth_bandwidth_probe {
     uint8_t *memory;
     size_t size;
-    uint64_t sum; /* of the data: keeps compilers from removing the reads */
+    uint64_t sum; /* sum of the data, which keeps compilers from removing the reads */
 } hth_bandwidth_probe;
 
 /* size is rounded down to whole MiB, at least one. */

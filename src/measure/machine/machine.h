@@ -1,5 +1,5 @@
-/* What the system reports about the machine and this process: cores, memory, huge pages, limits, and the load
- * of other processes. Read from /proc and /sys; missing values are 0. hearth doctor calls it. */
+/* Reads what the system reports about the machine and this process: cores, memory, huge pages, limits, and the load
+ * of other processes. The values come from /proc and /sys; missing ones are 0. hearth doctor calls it. */
 #ifndef HTH_MEASURE_MACHINE_H
 #define HTH_MEASURE_MACHINE_H
 

@@ -26,7 +26,8 @@ typedef struct loads {
     uint8_t *memory;
     size_t memory_size;
     uint64_t total; /* bytes at which an extent can begin, in all files */
-    uint64_t seed, first_seed, next, first; /* of the next extent, and of the first one, at random and sequentially */
+    /* The places of the next extent and of the first one: seeds of random places; bytes of sequential places. */
+    uint64_t seed, first_seed, next, first;
     uint64_t n_started, n_place; /* n_place: after so many the same places follow again */
     double times[MAX_TIME], time_sum; /* seconds of reads that are alone */
     uint64_t start_ns, n_time;
@@ -179,7 +180,7 @@ static void tell_times(const loads *l, hth_read_rate *out)
 
 hearth_status hth_read_rate_measure(const hth_read_rate_options *o, hth_read_rate *out, hearth_error *err)
 {
-    static const double warm_up = 0.2; /* of a round: then the queue is full */
+    static const double warm_up = 0.2; /* part of a round after which the queue is full */
     loads l;
     hearth_status st = open_loads(&l, o, err);
     if (st != HEARTH_OK) return st;

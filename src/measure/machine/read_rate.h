@@ -10,12 +10,12 @@ typedef struct hth_read_rate_options {
     hth_reader *reader;        /* nothing else uses it */
     const uint64_t *file_size; /* [n_file] of the reader's files */
     uint32_t n_file;
-    uint64_t size;   /* of an extent */
+    uint64_t size;   /* bytes of an extent */
     bool sequential; /* each behind the one before; else at random places */
     bool alone;      /* one at a time */
-    uint64_t seed;   /* of the places; 0: others each time */
-    uint64_t memory; /* for what is queued; at least four extents are */
-    double seconds;  /* for each of HTH_READ_ROUNDS */
+    uint64_t seed;   /* seed of the places; 0: different places each time */
+    uint64_t memory; /* bytes for queued reads, of which there are at least four */
+    double seconds;  /* time of each of HTH_READ_ROUNDS rounds */
 } hth_read_rate_options;
 
 enum { HTH_READ_ROUNDS = 3 };
@@ -23,8 +23,8 @@ enum { HTH_READ_ROUNDS = 3 };
 typedef struct hth_read_rate {
     hth_sample_stats rate;  /* bytes per second, of the rounds; of places that were read before, if the disk may have a cache
                                as large as a model's */
-    hth_sample_stats first; /* of places that were not */
-    double cores;          /* of which the process used so many */
+    hth_sample_stats first; /* the rate of places that were not read before */
+    double cores;          /* cores that the process used for it */
     uint32_t depth;        /* reads that ran at once, at the end */
     /* Only of reads that are alone: seconds of one. Of the quickest quarter at most; median; mean, in which a stall of
      * the disk counts in full. */
