@@ -1,5 +1,5 @@
-/* What of a model a token uses. inspect and the engine report it; commands about single neurons refuse mixtures of
- * experts, and layers without a network, by hth_model_check_dense. */
+/* Counts the weights of a model that a token uses. inspect and the engine report them. Commands about single neurons
+ * refuse mixtures of experts, and layers without a network, by hth_model_check_dense. */
 #include "model/model.h"
 
 /* Weights and bytes of the experts of a layer that a token does not use. */

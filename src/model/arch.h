@@ -6,8 +6,8 @@
 #include "file/gguf.h"
 #include "kernels/kernels.h"
 
-/* What mixes the tokens of a sequence in a layer. A kind has its parameters in hth_layer (model.h), its file in
- * forward/ and its row in a table of forward/step.c. */
+/* The operator that mixes the tokens of a sequence in a layer. A kind has its parameters in hth_layer (model.h), its
+ * file in forward/ and its row in a table of forward/step.c. */
 typedef enum hth_mixer_kind {
     HTH_MIXER_ATTENTION,
     HTH_MIXER_LATENT, /* attention over latent vectors (MLA) */
@@ -148,13 +148,13 @@ typedef struct hth_expert_rule {
     bool dense_residual_optional;       /* but for those without its tensors */
     bool dense_residual_normed;         /* then each network has norms of its own */
     bool dense_residual_square;         /* the dense one has d_model neurons */
-    double dense_residual_scale;        /* of their sum; 0: 1 */
+    double dense_residual_scale;        /* factor of their sum; 0: 1 */
     bool reads_stream_before;   /* experts and router read the residual stream before the mixer, normalised by
                                    ffn_norm_exps */
     bool router_normed;         /* the router reads the residual stream before the network, normalised, times
                                    ffn_gate_inp.scale / sqrt(d_model) */
     bool reads_leading;         /* the first leading_dense_block_count layers are dense */
-    bool reads_step;            /* of the others, layer i has experts if (i + 1) mod interleave_moe_layer_step = 0 */
+    bool reads_step;            /* behind them layer i has experts if (i + 1) mod interleave_moe_layer_step = 0 */
     bool apply_router_weight_on_input;          /* hth_router */
     bool down_by_shape;         /* down may be transposed (hth_experts.down_t); not with biases or shared experts */
     bool reads_hashed;          /* the first hash_layer_count layers choose experts by the token */
@@ -162,7 +162,7 @@ typedef struct hth_expert_rule {
     bool ignored;               /* expert_count means nothing */
 } hth_expert_rule;
 
-/* Where a state space has its steps, B and C from, and what decays at one rate. */
+/* The tensors that make a state space's steps, B and C, and the unit that has one decay rate. */
 typedef enum hth_ssm_form {
     HTH_SSM_HEADS,     /* Mamba-2: ssm_in has rows of gates, of x, B and C, and of the steps of heads; each head decays at
                           one rate, and the heads of a group share B and C */
@@ -188,7 +188,7 @@ typedef struct hth_recurrent_rule {
     bool all;              /* all layers are, and counts of heads mean nothing */
     bool parallel_mixer;           /* all layers are, and have attention too: both read the same residual stream */
     hth_ssm_form ssm;
-    bool ssm_norm_optional; /* of the outputs of HTH_SSM_HEADS */
+    bool ssm_norm_optional; /* outputs of HTH_SSM_HEADS may have no norm */
     bool norms_low;         /* ssm_dt_norm, ssm_b_norm and ssm_c_norm */
     bool reads_low_norm;    /* ssm.dt_b_c_rms: the same without weights */
 } hth_recurrent_rule;
@@ -226,7 +226,7 @@ typedef struct hth_arch {
     hth_norm_params norm_params;
     bool no_pre_norms;         /* mixer and network read the residual stream itself */
     hth_embedding_norm embedding_norm;
-    double post_norm_eps;      /* of post-norms; 0: as of the others */
+    double post_norm_eps;      /* epsilon of post-norms; 0: that of the others */
     const char *ffn_norm;      /* name of the network's norm; NULL: ffn_norm */
     hth_parallel_rule parallel;
     hth_qk_norm qk_norm;
@@ -253,8 +253,8 @@ typedef struct hth_arch {
     double score_scale;        /* multiplies scores; 0: as d_head says */
     bool narrow_values;        /* attention.value_length may be below attention.key_length */
     bool reads_value_scale;    /* attention.value_scale, if it is not 0, multiplies values */
-    bool norms_values;         /* of each head, without weights */
-    bool values_are_keys;      /* where a layer has no attn_v: its keys before they are normalised */
+    bool norms_values;         /* values of each head are normalised, without weights */
+    bool values_are_keys;      /* in a layer without attn_v values are the keys before they are normalised */
     bool reads_window_head;    /* layers with a window have heads of attention.key_length_swa, which rotate by
                                   rope.dimension_count_swa */
     bool reads_window_rotation; /* rope.dimension_count_swa: of layers with a window, whose heads have the usual size */
@@ -271,7 +271,7 @@ typedef struct hth_arch {
     bool leading_rotate;       /* but for the first leading_dense_block_count layers, which do */
     uint32_t no_rope_layer_step;   /* layers i with i mod step = phase do not rotate; 0: all do */
     uint32_t no_rope_layer_phase;
-    bool no_rope_layer_by_window;  /* that holds only if any layer has a window */
+    bool no_rope_layer_by_window;  /* the two fields above apply only if any layer has a window */
     uint32_t rope_layers;      /* only models of this many layers rotate; 0: all */
     uint32_t alibi_layers;     /* only models of this many layers have alibi; 0: all */
     bool fixed_rope;           /* all of each head rotates by base 10000, whatever the keys */
@@ -306,7 +306,7 @@ typedef struct hth_arch {
     bool positions_optional;   /* if the file has the table */
     uint32_t position_offset;
     hth_swa_pattern swa;
-    double window_rope_base;       /* of sliding-window layers, unscaled; 0: as in the other layers */
+    double window_rope_base;       /* unscaled base in sliding-window layers; 0: as in the other layers */
     double attn_softcap, logit_softcap;   /* default if the file states none; x becomes cap tanh(x / cap); 0: none */
     bool reads_attn_softcap, reads_logit_softcap; /* the file may state them */
     uint32_t wide_scale_layers;    /* models of this many layers divide scores by sqrt(d_model / n_head) */

@@ -388,7 +388,7 @@ static hearth_status bind_layer_embeddings(hth_binder *b)
     return hth_bind_vector(b, hth_bind_find(b, "per_layer_proj_norm.weight"), d, &m->layer_proj_norm);
 }
 
-/* What follows the network. */
+/* Binds the tensors that apply after the network: the layer's embedding, and a scale. */
 static hearth_status bind_end_of_layer(hth_binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;

@@ -60,7 +60,8 @@ static hearth_status bind_gate_up(hth_binder *b, uint32_t i, hth_layer *l)
 /* True if layer 0 has a tensor. Then all layers must have it. */
 static bool first_has(hth_binder *b, const char *name) { return hth_bind_find_in_layer(b, 0, name) != NULL; }
 
-/* What precedes the binding of t [n_neuron] as rows of neurons, of which a token uses n_summed clusters. */
+/* Checks t before it is bound as n_neuron rows of neurons, and allocates the scales of its clusters. A token uses
+ * n_summed clusters. */
 static hearth_status start_neuron_rows(hth_binder *b, const hth_gguf_tensor *t, size_t n_neuron, size_t n_summed,
                                        hth_transposed_down *down)
 {

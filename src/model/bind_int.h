@@ -1,4 +1,4 @@
-/* What the files that bind tensors share: finding a tensor by name, checking its type and shape, and noting where its
+/* Functions of the files that bind tensors: they find a tensor by name, check its type and shape, and note where its
  * weights go. FORMAT: a tensor is missing or has another shape; UNSUPPORTED: its type. */
 #ifndef HTH_MODEL_BIND_INT_H
 #define HTH_MODEL_BIND_INT_H
@@ -11,10 +11,10 @@ enum { HTH_BINDINGS_PER_LAYER = 48, HTH_BINDINGS_BESIDES = 12 };
 typedef struct hth_binder {
     hth_model *model;
     hearth_error *err;
-    uint32_t first_block; /* of the file: layer 0 */
-    uint32_t layer;       /* that is bound; n_layer: none */
-    uint32_t d_head;      /* of layers without a window */
-    char name[64]; /* of the tensor that was last looked for, for messages */
+    uint32_t first_block; /* block of the file that is layer 0 */
+    uint32_t layer;       /* the layer that is bound; n_layer: none */
+    uint32_t d_head;      /* d_head of layers without a window */
+    char name[64]; /* name of the tensor that was last looked for, for error messages */
 } hth_binder;
 
 /* bind.c: space for the layers and their bindings; all of a layer. */

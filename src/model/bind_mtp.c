@@ -14,7 +14,7 @@ bool hth_model_has_mtp(const hth_model *m)
            hth_gguf_find_tensor(m->file, name) && !hth_gguf_find(m->file, HTH_KEY_STORAGE_VERSION);
 }
 
-/* What the block has from the model, unless the file has it for the block. */
+/* Takes the tensors and hyperparameters that the block shares with the model, unless the file has its own. */
 static void share(hth_model *m, const hth_model *of)
 {
     m->token_embd = of->token_embd, m->embedding_norm = of->embedding_norm;
@@ -47,7 +47,8 @@ static hearth_status bind_ends(hth_binder *b)
     return hth_bind_norm(b, 0, "nextn.shared_head_norm", &m->output_norm);
 }
 
-/* What was guessed of a block that arrays by layer leave out may be why its tensors do not fit. */
+/* Adds to an error that an array by layer has no entry for the block: its tensors may not fit because a value was
+ * guessed. */
 static hearth_status add_lacking(const char *lacking, hearth_error *err)
 {
     if (!err || !lacking[0]) return err ? err->status : HEARTH_ERROR_FORMAT;

@@ -67,7 +67,7 @@ static hearth_status read_neurons(hth_binder *b, uint32_t i, const hth_layer *l,
                     dense ? "a power of two from 16 to 256" : "0: the layer has no neurons in rows of down");
 }
 
-/* Where a matrix that is read in parts begins. */
+/* FORMAT: a matrix that is read in parts does not begin at a page. */
 static hearth_status check_place(const hth_binder *b, const hth_matrix *m)
 {
     for (size_t k = 0; k < b->model->n_binding; k++) {
@@ -94,7 +94,7 @@ hearth_status hth_bind_storage(hth_binder *b, uint32_t i, hth_layer *l)
         st = check_place(b, all[k]);
     }
     const hth_gguf_tensor *t = hth_bind_find_in_layer(b, i, "ffn_checksum");
-    if (l->n_bundle_neuron > 0) n_unit++; /* of the scales (engine/load.c) */
+    if (l->n_bundle_neuron > 0) n_unit++; /* the checksum of the scales (engine/load.c) */
     if (st == HEARTH_OK) st = hth_bind_check_indices(b, t, 2, n_unit);
     if (st != HEARTH_OK) return st;
     l->checksums = t;

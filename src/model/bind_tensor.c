@@ -206,7 +206,7 @@ hearth_status hth_bind_bias_parts(hth_binder *b, const hth_gguf_tensor *t, const
     for (size_t i = 0; i < n_part; i++) all += n[i];
     hearth_status st = t ? check_vector(b, t, all) : HEARTH_OK;
     if (!t || st != HEARTH_OK) return st;
-    uint64_t at = 0, size = t->size / all; /* of one value: no float type has blocks */
+    uint64_t at = 0, size = t->size / all; /* size: bytes of a value, as no float type has blocks */
     for (size_t i = 0; i < n_part; at += n[i] * size, i++)
         remember(b, (hth_binding){
                         .tensor = t, .vector = vectors[i], .n = n[i], .offset = at, .size = n[i] * size});

@@ -515,7 +515,7 @@ static hearth_status read_indexer(hth_hparams_reader *r, hth_hparams *h)
     return HEARTH_OK;
 }
 
-/* What changes scores, and limits queries, keys and values. */
+/* Reads the factors of scores, and the limit of queries, keys and values. */
 static hearth_status read_attention(hth_hparams_reader *r, hth_hparams *h)
 {
     const hth_arch *a = h->arch;

@@ -1,4 +1,4 @@
-/* What the files that read hyper-parameters share: keys of an architecture, and their ranges. */
+/* Functions of the files that read hyper-parameters: they read an architecture's keys and check their ranges. */
 #ifndef HTH_MODEL_HPARAMS_INT_H
 #define HTH_MODEL_HPARAMS_INT_H
 

@@ -21,8 +21,8 @@ typedef struct hth_rope {
     hth_rope_kind kind;
     uint32_t n_rot; /* rotated dimensions of a head, the others are unchanged; 0: none */
     double base;
-    double window_base;    /* of layers with a window, unscaled; 0: as in the other layers */
-    uint32_t window_n_rot; /* of layers with a window */
+    double window_base;    /* unscaled base in layers with a window; 0: as in the other layers */
+    uint32_t window_n_rot; /* n_rot in layers with a window */
     hth_rope_scaling scaling;
     double factor;
     uint32_t n_ctx_original; /* YaRN, longrope */
@@ -48,8 +48,8 @@ typedef struct hth_latent_sizes {
 enum { HTH_N_BLOCK_SIZE = 2 };
 typedef struct hth_compressed_sizes {
     uint32_t q_rank;
-    uint32_t n_group, out_rank;       /* of heads, for the output */
-    uint32_t n_tok[HTH_N_BLOCK_SIZE]; /* of a block; 0: no layer has such blocks */
+    uint32_t n_group, out_rank;       /* groups of heads, and the rank of each, in the output matrices */
+    uint32_t n_tok[HTH_N_BLOCK_SIZE]; /* positions of a block; 0: no layer has such blocks */
 } hth_compressed_sizes;
 
 /* Sizes of all recurrent layers. */
@@ -65,14 +65,14 @@ typedef struct hth_recurrent_sizes {
 typedef struct hth_expert_sizes {
     uint32_t n_expert, n_used; /* 0: all layers are dense */
     uint32_t n_group, n_group_used;
-    uint32_t d_ff, d_ff_shared; /* of an expert, of the shared one (0: none) */
+    uint32_t d_ff, d_ff_shared; /* neurons of an expert, and of the shared one (0: none) */
     uint32_t n_leading; /* the first layers, which are dense */
-    uint32_t step;      /* of the others, layer i has experts if (i + 1) mod step = 0 */
+    uint32_t step;      /* behind them layer i has experts if (i + 1) mod step = 0 */
     uint32_t n_hashed;  /* the first layers, which choose experts by the token */
     hth_router_score score;
     bool normalise;
     float scale;
-    float shared_weight; /* of the shared expert */
+    float shared_weight; /* weight of the shared expert */
 } hth_expert_sizes;
 
 typedef struct hth_hparams {
@@ -83,30 +83,30 @@ typedef struct hth_hparams {
     uint32_t n_ctx_train;
     uint32_t n_position; /* limit of the context: learned positions, or as many keys as an indexer keeps; 0: none */
     /* The largest values over the layers, which may differ. */
-    uint32_t d_head; /* of keys and of values */
-    uint32_t d_value;          /* of values where these are narrower; 0: d_head */
+    uint32_t d_head; /* width of keys and of values */
+    uint32_t d_value;          /* width of values where these are narrower; 0: d_head */
     float value_scale;         /* factor of values; 0: 1 */
     uint32_t n_head, n_head_kv, d_ff; /* d_ff: of dense networks */
     uint32_t d_head_window;    /* d_head of layers with a window */
     uint32_t n_layer_kv;       /* the layers from this one on read keys and values of earlier ones */
     uint32_t d_layer_embd;     /* hth_layer_embedding; 0: none */
-    uint32_t rank; /* of predictors; 0: none */
+    uint32_t rank; /* rank of predictors; 0: none */
     hth_expert_sizes experts;
     hth_recurrent_sizes recurrent;
     hth_latent_sizes latent;
     hth_compressed_sizes compressed;
-    uint32_t n_stream;          /* of the residual stream (hth_hyper_connection); 0: it is one */
+    uint32_t n_stream;          /* parallel residual streams (hth_hyper_connection); 0: there is one */
     uint32_t n_sinkhorn;
     float stream_eps;
     hth_norm_kind norm;
     float norm_eps;
     uint32_t score_width;
-    double score_factor;        /* of queries and of keys, for scores only; 0: 1 */
-    float score_scale;          /* of queries times keys; by default score_factor^2 / sqrt(score_width) */
+    double score_factor;        /* factor of queries and of keys, for scores only; 0: 1 */
+    float score_scale;          /* factor of queries times keys; default: score_factor^2 / sqrt(score_width) */
     float alibi;                /* largest exponent of the slopes by which scores fall with distance; 0: none */
     float temperature_scale;    /* hth_temperature; 0: none */
     uint32_t temperature_length, temperature_offset; /* offset: added to the position */
-    float qkv_limit;            /* of queries, keys and values; 0: none */
+    float qkv_limit;            /* limit of queries, keys and values; 0: none */
     float embedding_scale, residual_scale, logit_scale; /* factors of embeddings, of blocks' outputs, of logits */
     bool parallel;              /* mixer and network of a layer read the same residual stream */
     bool parallel_mixer;        /* layers have attention beside a recurrent mixer */
@@ -116,13 +116,13 @@ typedef struct hth_hparams {
     bool adds_embedding;        /* the normalised embedding, times layer_output_scale, is added after a layer */
     bool no_pre_norms;          /* mixer and network read the residual stream itself */
     bool norm_bias;             /* norms have weights and biases */
-    double post_norm_eps;       /* of post-norms; 0: as of the others */
+    double post_norm_eps;       /* epsilon of post-norms; 0: that of the others */
     hth_qk_norm qk_norm;
     bool qk_norm_after;         /* after rotation, else before it */
     bool norms_values;          /* values of each head, without weights */
     hth_attn_gate attn_gate;
-    bool gate_softplus;         /* of attention; else sigmoid */
-    uint32_t position_offset;   /* of rows of learned positions */
+    bool gate_softplus;         /* attention's gate has a softplus; else a sigmoid */
+    uint32_t position_offset;   /* row of learned position 0 */
     float attn_softcap, logit_softcap; /* 0: none */
     hth_rope rope;
     hth_activation activation;
@@ -160,7 +160,7 @@ typedef struct hth_attention {
     uint32_t n_head, n_head_kv, d_head;
     uint32_t d_value; /* values of v and of columns of o; the cache has zeros behind them; 0: d_head */
     uint32_t
-        kv_layer; /* whose keys and values are read: this layer's own, or an earlier one's; then k and v are absent */
+        kv_layer; /* the layer whose keys and values are read: this one, or an earlier one; then k and v are absent */
     uint32_t window;    /* positions that a token attends to, including itself; 0: all */
     uint32_t chunk;     /* a token attends to the positions of its chunk of so many, a multiple of 256; 0: to all */
     hth_matrix q, k, v; /* [n_head * d_head], [n_head_kv * d_head] rows of d_model */
@@ -178,11 +178,12 @@ typedef struct hth_attention {
     const float *o_bias;
 } hth_attention;
 
-/* What a recurrent mixer keeps per sequence. A step reads one copy and writes another, so that it can be done again. */
+/* The state that a recurrent mixer keeps per sequence. A step reads one copy and writes another, so that it can be
+ * repeated. */
 typedef enum hth_state_kind {
-    HTH_STATE_STEP,  /* of all tokens: each step writes a new one */
-    HTH_STATE_CHUNK, /* of the tokens up to the last multiple of HTH_CHUNK, and those since: a step adds to these, and
-                        writes another copy only if it reaches the next multiple */
+    HTH_STATE_STEP,  /* state after all tokens: each step writes a new one */
+    HTH_STATE_CHUNK, /* state after the last multiple of HTH_CHUNK tokens, and the tokens since then: a step adds to
+                        these, and writes another copy only if it reaches the next multiple */
     HTH_N_STATE,
 } hth_state_kind;
 enum { HTH_CHUNK = 32 };
@@ -209,7 +210,7 @@ typedef struct hth_compressed {
     hth_matrix kv;             /* d_head rows of d_model */
     const float *kv_norm;      /* [d_head] */
     hth_matrix o_a;            /* slices, one for each group of heads: out_rank rows of its d_head values */
-    uint32_t n_tok;            /* of a block; 0: the layer has none */
+    uint32_t n_tok;            /* positions of a block; 0: the layer has no blocks */
     bool overlaps;
     hth_matrix values, scores; /* d_head rows of d_model, or twice that */
     const float *position;     /* [n_tok][rows] added to scores */
@@ -243,7 +244,7 @@ typedef struct hth_conv {
 
 /* A gated short convolution (Liquid AI, LFM2): in gives b, c and x, out reads c conv(b x). */
 typedef struct hth_short_conv {
-    hth_conv conv;  /* of d_model channels */
+    hth_conv conv;  /* d_model channels */
     hth_matrix in;  /* 3 * d_model rows of d_model */
     hth_matrix out; /* d_model rows of d_model */
 } hth_short_conv;
@@ -253,7 +254,7 @@ typedef struct hth_short_conv {
 typedef struct hth_delta_net {
     uint32_t n_head, n_head_key, d;
     bool key_head_interleaved;         /* head h has keys h mod n_head_key, else h / (n_head / n_head_key) */
-    hth_conv conv;           /* of queries, keys and values, then SiLU */
+    hth_conv conv;           /* applied to queries, keys and values, then SiLU */
     hth_matrix qkv;          /* 2 * n_head_key * d + n_head * d rows of d_model */
     hth_matrix gate;         /* n_head * d rows; its SiLU multiplies the normed outputs */
     hth_matrix beta, decay;  /* n_head rows; decay absent: beta holds, for each head of keys, the rows of beta of its
@@ -267,7 +268,7 @@ typedef struct hth_delta_net {
  * dt)); heads share nothing. The sigmoid of the gate multiplies the normed outputs. */
 typedef struct hth_kda {
     uint32_t n_head, d;
-    hth_conv conv[3];           /* of queries, keys and values, n_head * d channels each, then SiLU */
+    hth_conv conv[3];           /* applied to queries, keys and values, n_head * d channels each, then SiLU */
     hth_matrix q, k, v;         /* n_head * d rows of d_model */
     hth_matrix beta;            /* n_head rows of d_model */
     hth_matrix decay_a, decay_b; /* d rows of d_model, n_head * d rows of d */
@@ -295,7 +296,7 @@ typedef struct hth_ssm {
     uint32_t n_inner, d_state;
     uint32_t n_head;         /* 0: rates and steps are of channels */
     uint32_t n_group, dt_rank;
-    hth_conv conv;           /* of the rows of x, then SiLU */
+    hth_conv conv;           /* applied to the rows of x, then SiLU */
     hth_matrix gate;         /* n_inner rows of d_model; its SiLU multiplies the outputs; absent: x has for each head the
                                 rows of its gate, then its own */
     hth_matrix x;            /* n_inner rows of d_model, and, without b and c, those of B and of C of all groups */
@@ -342,30 +343,31 @@ typedef struct hth_router {
     uint32_t n_group, n_group_used; /* experts are chosen from the best groups; 1: all are one group */
     hth_router_score score;
     bool normalise;
-    float scale; /* of the weights */
+    float scale; /* factor of the weights */
     bool apply_router_weight_on_input;         /* weights multiply the inputs of experts, not their outputs */
     const float *expert_scale; /* [n_expert] of the weights, or NULL */
     const float *by_token;     /* [n_vocab][n_used] the experts of each token, in place of the best; NULL: none */
-    hth_norm norm;             /* of its input, the residual stream before the network; absent: the network's input */
+    hth_norm norm;             /* norm of its input, the residual stream before the network; absent: it reads the
+                                  network's input */
     bool reads_layer_input;
 } hth_router;
 
 /* A mixture of experts: networks of which a router chooses some for each token, and a shared one for all. */
 typedef struct hth_experts {
     hth_router router;
-    uint32_t d_ff;             /* of each expert */
+    uint32_t d_ff;             /* neurons of each expert */
     hth_transposed_down down_t; /* instead of down: rows of the neurons of all experts */
     hth_matrix gate, up, down; /* rows of all experts, one expert after another; up absent: gate holds the rows of gate
                                   and up of the first expert, then those of the second, ...; gate absent: none has one */
-    const float *gate_bias, *up_bias, *down_bias; /* of all experts, one after another; NULL: none */
+    const float *gate_bias, *up_bias, *down_bias; /* biases of all experts, one after another; NULL: none */
     hth_ffn shared;           /* d_ff 0: none */
-    hth_norm norm;            /* of the input; absent: hth_layer.ffn_norm */
+    hth_norm norm;            /* norm of the input; absent: hth_layer.ffn_norm */
     bool reads_stream_before; /* the input is the residual stream before the mixer */
     hth_norm post_norm, dense_post_norm; /* HTH_NETWORK_BOTH: of the outputs of both networks, before their sum; or
                                             absent */
-    float limit;              /* of gate, and of up on both sides, before the activation; 0: none */
+    float limit;              /* upper limit of gate, and limit of |up|, before the activation; 0: none */
     float shared_limit;       /* the same of the shared expert */
-    float shared_weight;      /* of the shared one, unless: */
+    float shared_weight;      /* weight of the shared expert, unless shared_gate is set */
     const float *shared_gate; /* [d_model] or NULL: its sigmoid is the weight */
 } hth_experts;
 
@@ -390,8 +392,8 @@ typedef enum hth_network_kind {
     HTH_N_NETWORK,
 } hth_network_kind;
 
-/* What a layer adds of a token's own embedding e[d] for it, after its network (Gemma 3n): norm(proj (gelu(gate x) e)).
- * gate absent: nothing. */
+/* A token's own embedding e[d] for a layer (Gemma 3n): the layer adds norm(proj (gelu(gate x) e)) after its network.
+ * gate absent: there is none. */
 typedef struct hth_layer_embedding {
     hth_matrix gate; /* d rows of d_model */
     hth_matrix proj; /* d_model rows of d */
@@ -426,8 +428,8 @@ typedef struct hth_layer {
     hth_layer_embedding embedding;
     const float *output_scale; /* [1] of the residual stream after the layer, or NULL */
     const float *embedding_scale; /* [1] of the embedding, which is then added to it, or NULL */
-    /* Of files that are packed for storage: neurons of a bundle (0: experts), and the checksums of the units of its
-     * matrices (hth_layer_checked_matrices), [2][n], the low half first; NULL: there are none. */
+    /* Only in files that are packed for storage: neurons of a bundle (0: experts), and the checksums of the units of
+     * the layer's matrices (hth_layer_checked_matrices), [2][n], the low half first; NULL: there are none. */
     uint32_t n_bundle_neuron;
     const hth_gguf_tensor *checksums;
     size_t state_sizes[HTH_N_STATE]; /* bytes that the mixer keeps per sequence, beside keys and values; 0: none */
@@ -457,9 +459,9 @@ typedef struct hth_binding {
     hth_matrix *matrix;
     const float **vector; /* n floats, converted */
     size_t n;
-    size_t n_row;          /* of a vector: the tensor is its transpose, which has so many rows; 0: it is not */
+    size_t n_row;          /* the tensor is the transpose of the vector and has n_row rows; 0: it is not */
     uint64_t offset, size; /* range of the tensor in bytes */
-    double factor;               /* of a vector; 0: 1 */
+    double factor;               /* factor of a vector; 0: 1 */
     bool must_be_nonzero;        /* no entry may be 0 */
     bool must_be_nonneg;      /* no entry may be negative */
     uint32_t n_index;            /* a vector of n_row rows of different integers, each below this; 0: of numbers */
@@ -473,7 +475,7 @@ typedef struct hth_model {
     hth_hparams hparams;
     hth_matrix token_embd;    /* n_vocab rows of d_model */
     hth_matrix position_embd; /* learned positions, rows of d_model, or absent */
-    hth_norm embedding_norm;  /* of the embeddings, or absent */
+    hth_norm embedding_norm;  /* norm of the embeddings, or absent */
     hth_mtp_input mtp;
     hth_matrix layer_embd; /* n_vocab rows of n_layer * d_layer_embd, or absent: embeddings for each layer */
     hth_matrix layer_proj;    /* n_layer * d_layer_embd rows of d_model: its product with the embedding is added to them */
@@ -491,7 +493,7 @@ typedef struct hth_model {
     bool expert_down_transposed;      /* experts have */
     bool has_predictors;         /* all layers */
     bool predicts_from_residual; /* their input is the input of the FFN's norm, not its output */
-    hearth_selector selector;    /* that the file requests; AUTO: none */
+    hearth_selector selector;    /* the selector that the file requests; AUTO: none */
     bool has_thresholds;             /* all layers */
     /* [n_rot / 2] or NULL: divisors of the rotation angles in contexts up to the original length, and in longer
      * ones. Equal if the file has one table. */

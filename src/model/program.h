@@ -1,6 +1,6 @@
-/* What a model computes for a token: a list of operations on values, made from the model alone
- * (program.c). Executors go through it and know no architecture: the CPU (forward/step.c), a device's
- * recorder, and what counts bytes.
+/* The program of a model: a list of the operations on values that compute a token. program.c makes it from the model
+ * alone. Executors run it and know no architecture: the CPU (forward/step.c), a device's recorder, and functions that
+ * count bytes.
  *
  * A value is a row of `width` elements for each token of a step, or for each token that wants logits. An
  * operation reads views of values and writes others. The same value may be written more than once (in
@@ -51,7 +51,7 @@ typedef struct hth_value {
     uint32_t width; /* elements of a row */
     hth_element element;
     hth_row_domain domain;
-    uint32_t first_op, last_op; /* that need its memory */
+    uint32_t first_op, last_op; /* first and last operation that need its memory */
     uint32_t at; /* words of 4 bytes before its own in a row of the workspace; a multiple of 16 */
 } hth_value;
 
@@ -178,7 +178,7 @@ struct hth_program {
     uint32_t width[HTH_N_ROW_DOMAIN]; /* words of a row of the workspace */
     hth_view x, logits;               /* the residual stream, which is one here; the result */
     hth_view
-        hidden; /* for the normed output of the last layer, of all tokens (hth_step_keep_hidden); no operation has it */
+        hidden; /* normed output of the last layer for all tokens (hth_step_keep_hidden); no operation uses it */
 };
 
 /* Whether the operation computes each row from that row of its inputs alone (GATHER, CONV: from others of

@@ -1,4 +1,4 @@
-/* What the files that build a program share: values and operations are added to it one by one. */
+/* Functions of the files that build a program: they add values and operations to it one by one. */
 #ifndef HTH_MODEL_PROGRAM_INT_H
 #define HTH_MODEL_PROGRAM_INT_H
 
@@ -28,7 +28,7 @@ hth_view hth_build_floats(hth_builder *b, size_t width);
 /* The next operation, without inputs and outputs. It stays in place until the one after it. */
 hth_op *hth_build_op(hth_builder *b, hth_op_kind kind);
 
-/* Where the result of a block goes: added to a value, or to one of its own. */
+/* The destination of a block's result: it is added to a value, or written to a value of its own. */
 typedef struct hth_build_target {
     hth_view to;
     bool adds;

@@ -13,7 +13,7 @@ static hth_view attend(hth_builder *b, const hth_attention *a, hth_view q)
     return y;
 }
 
-/* What multiplies the results of heads, in place. */
+/* Multiplies the results of heads by the gate, in place. */
 static void gate_heads(hth_builder *b, const hth_attention *a, hth_view gate, hth_view y)
 {
     size_t n = (size_t)a->n_head * a->d_head;
