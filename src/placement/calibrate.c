@@ -117,8 +117,8 @@ static hth_buffer_range at(const bench *b, uint64_t from, uint64_t bytes)
 /* The first n_row rows of the weights, for one token. */
 typedef struct rows {
     hth_type type;
-    uint64_t n_row, n_all; /* n_all: that `layout` is for */
-    uint64_t n_repeat;     /* for busy_rows */
+    uint64_t n_row, n_all; /* n_all: rows of `layout` */
+    uint64_t n_repeat;     /* repetitions of busy_rows */
     hth_soa_layout layout;
     const hth_pipeline *pipeline;
 } rows;
@@ -214,8 +214,9 @@ static hearth_status measure_rows(bench *b, const hth_kernels *k, hth_type type,
     return st;
 }
 
-/* What a small program of a step (a norm, a rotation, attention over few positions) takes longer than an empty one: its
- * loads wait for one another. On an NVIDIA H200 7.8 us with the barrier, two or three of them empty (docs/plan.md). */
+/* Seconds that a small dispatch of a step (a norm, a rotation, attention over few positions) takes longer than an empty
+ * one, because its loads wait for one another. On an NVIDIA H200 it takes 7.8 us with the barrier, and an empty one two
+ * or three (docs/plan.md). */
 static const double small_dispatch = 6e-6;
 
 static hearth_status measure_dispatch(bench *b, hth_calibration *out)
@@ -364,7 +365,7 @@ static hearth_status open_rows(cpu_rows *r, const hth_kernels *k, hth_type type,
     r->size = n_row * row_size;
     r->memory = hth_pages_alloc(r->size);
     float *f = hth_arena_alloc(&r->arena, 3 * widest + n_thread * HTH_PRODUCT_SCRATCH + 64, sizeof *f, 64);
-    r->act.tiles.x = hth_arena_alloc(&r->arena, N_COL, sizeof *r->act.tiles.x, 64); /* of float rows in panels */
+    r->act.tiles.x = hth_arena_alloc(&r->arena, N_COL, sizeof *r->act.tiles.x, 64); /* for float rows in panels */
     r->act.q = hth_arena_alloc(&r->arena, 2 * N_COL, 1, 64);
     r->act.d = hth_arena_alloc(&r->arena, 4 * N_COL, sizeof(float), 64);
     r->act.work = hth_arena_alloc(&r->arena, n_thread, HTH_PANEL_WORK, 64);
@@ -579,7 +580,7 @@ void hth_calibration_machine(const hth_calibration *c, hearth_selector selector,
         double share = hth_plan_knots[i], fires = whole < 1.0 ? (share - whole) / (1.0 - whole) : 1.0;
         if (fires < 0.0) fires = 0.0;
         double down = down_rate(c, fires) * cpu_rate / c->cpu_rate.median;
-        device->rates.at[i] = gpu_rate; /* of the rows that are read, including active rows alone */
+        device->rates.at[i] = gpu_rate; /* the same for single active rows: it counts rows that are read */
         double seconds = whole / cpu_rate + (share > whole ? (share - whole) / down : 0.0);
         host->rates.at[i] = whole < 1.0 ? share / seconds : cpu_rate;
     }

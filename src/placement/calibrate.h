@@ -13,7 +13,7 @@
 
 typedef struct hth_calibration {
     hth_type type;
-    uint64_t bytes; /* of device weights that were read repeatedly; larger than caches */
+    uint64_t bytes; /* bytes of device weights that were read repeatedly; larger than caches */
     hth_sample_stats
         device_rate; /* bytes per second of mul_mat_vec_q or mul_mat_vec_f for one token, over some rounds */
     hth_sample_stats cpu_rate; /* bytes per second of rows, all threads */
@@ -24,11 +24,12 @@ typedef struct hth_calibration {
     double sync_latency[2], sync_latency_99[2];
     double dispatch;           /* seconds: a small program, from an empty one, and the barrier after it */
     double h2d_rate, d2h_rate; /* bytes per second, host to device and back */
-    /* For prompts, quantised weights; else 0: bytes times tokens per second of rows on the device and on the CPU;
-     * bytes of host rows per second packed into the device layout. */
+    /* Rates of prompts with quantised weights, else 0: bytes times tokens per second of rows on the device and on the
+     * CPU; bytes of host rows per second that are packed into the device layout. */
     double device_prompt, cpu_prompt, pack_rate;
     double device_prompts[HTH_N_COOPMAT_LEVEL]; /* by level (hth_gpu_measure_prompts); device_prompt is the highest */
-    /* Only of a CPU alone: as cpu_prompt, of rows in the order of the file; multiply-adds per second of attention. */
+    /* Set only without a device: cpu_prompt for rows in the order of the file; multiply-adds per second of
+     * attention. */
     double cpu_prompt_rows, cpu_attention;
     int64_t measured_at; /* seconds since 1970, 0: nothing was measured; set by the functions of calibration_cache.c */
 } hth_calibration;

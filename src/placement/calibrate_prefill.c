@@ -100,7 +100,7 @@ static hearth_status open_host(host *h, const hth_kernels *k, hth_type type, hth
     return HEARTH_OK;
 }
 
-/* What a device needs of the rows. */
+/* Allocates the rows in the layout of a device. */
 static hearth_status open_planes(host *h, hearth_error *err)
 {
     if (!hth_soa_layout_init(h->m.type, h->m.n_row, N_COL, &h->at))

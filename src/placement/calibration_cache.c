@@ -142,7 +142,7 @@ typedef struct prompts {
     double rates[HTH_N_COOPMAT_LEVEL];
 } prompts;
 
-/* Of the device alone. */
+/* The file name and the key of prompt rates, which depend only on the device. */
 static uint64_t name_prompts(const hth_device_info *info, char name[HTH_DISKCACHE_NAME])
 {
     uint64_t numbers[] = {VERSION, sizeof(prompts), info->kind, info->features};

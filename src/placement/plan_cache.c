@@ -219,7 +219,7 @@ void hth_placement_set_rates(hth_placement_builder *c, const hth_kernels *kernel
 size_t hth_placement_find_integrated(const hth_device_info *infos, size_t n, const hth_kernels *kernels,
                                      uint32_t n_thread, hth_type type)
 {
-    const double gain = 1.2; /* what a device costs beside its rates: memory, handoffs, submissions */
+    const double gain = 1.2; /* least speed-up that pays for a device's memory, handoffs and submissions */
     n_thread = hth_pool_default_threads(n_thread);
     for (size_t i = 0; i < n; i++) {
         hth_calibration c;

@@ -5,10 +5,10 @@
 #include "placement/policy.h"
 #include "placement/plan_model.h"
 
-/* What concerns one device; homes of the machine have the same order, the host is behind them. */
+/* One device of a plan. The machine's homes have the same order, followed by the host. */
 typedef struct hth_plan_part {
     hth_calibration calibration;
-    uint64_t budget, fixed_bytes;                        /* that may be used; of a step's workspace */
+    uint64_t budget, fixed_bytes;                        /* bytes that may be used; bytes of a step's workspace */
     hth_placement_stream streams[HTH_PLACEMENT_STREAMS]; /* as in hth_offload_params */
 } hth_plan_part;
 
@@ -24,8 +24,8 @@ typedef struct hth_plan_context {
     bool uniform;     /* no activation frequencies are known */
 } hth_plan_context;
 
-/* For the builder's model, devices and budgets; profile: of this model, or NULL. ARGUMENT: a layer cannot be
- * offloaded. DEVICE, MEMORY. */
+/* Builds the inputs of a plan for the builder's model, devices and budgets, and solves it. profile: a profile of this
+ * model, or NULL. ARGUMENT: a layer cannot be offloaded. DEVICE, MEMORY. */
 hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_builder *c,
                                      const hth_profile *profile, const hth_kernels *kernels, hth_pool *pool,
                                      hearth_error *err);

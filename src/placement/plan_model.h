@@ -11,7 +11,7 @@ typedef struct hth_plan_source {
     const hth_model *model;
     const hth_offload_params *params; /* n_row, n_position, kv, selector */
     uint64_t max_binding_size;              /* bytes, of the device */
-    const hth_profile *profile; /* of this file, or NULL: the frequencies in the file, if any */
+    const hth_profile *profile; /* a profile of this file; NULL: frequencies in the file are used, if any */
 } hth_plan_source;
 
 /* The assumed active fraction of a layer's neurons where nothing is known. */
