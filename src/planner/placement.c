@@ -15,7 +15,7 @@
 #define KEY_DRIVER "hearth.placement.driver"
 #define KEY_STREAM "hearth.placement.stream"
 #define KEY_SECONDS "hearth.placement.seconds"
-#define KEY_ENDS "hearth.placement.ends" /* of several devices */
+#define KEY_ENDS "hearth.placement.ends" /* only with several devices */
 
 hth_placement_key hth_placement_key_of(const char *key, uint32_t i_device)
 {

@@ -14,10 +14,10 @@ enum { HTH_PLACEMENT_STREAMS = 4, HTH_PLACEMENT_PARTS = 64 };
 /* n_tok ascends, and is 0 after the last stream. */
 bool hth_placement_streams_valid(const hth_placement_stream streams[HTH_PLACEMENT_STREAMS]);
 
-/* What one of the devices has: the layers from the end of the device before it. */
+/* The part of one device: the layers from the end of the previous device to end_layer. */
 typedef struct hth_placement_device {
     char name[256], driver[256];
-    uint32_t end_layer;    /* of the only device: n_layer, and not in the file */
+    uint32_t end_layer;    /* for a single device n_layer, which is not in the file */
     bool submit_on_demand; /* submits each command list when the host is ready; else all at once */
     hth_placement_stream streams[HTH_PLACEMENT_STREAMS];
 } hth_placement_device;

@@ -1,7 +1,7 @@
-/* Where each cluster of a dense model is stored and computed: a list of homes, devices first, then the host, then
- * storage. A layer's clusters are divided among them at ascending boundaries; attention has a home of its own.
- * Numbers in, numbers out (docs/plan.md): callers fill the inputs from a model, a profile and a machine.
- * Seconds and bytes per second are doubles, bytes are integers; equal inputs give equal bits. */
+/* Decides where each cluster of a dense model is stored and computed. The homes are a list: devices first, then the
+ * host, then storage. A layer's clusters are divided among them at ascending boundaries; attention has a home of its
+ * own. The planner has only numbers as inputs and results (docs/plan.md): callers fill the inputs from a model, a
+ * profile and a machine. Seconds and bytes per second are doubles, bytes are integers; equal inputs give equal bits. */
 #ifndef HTH_PLANNER_PLAN_H
 #define HTH_PLANNER_PLAN_H
 
@@ -32,7 +32,7 @@ typedef enum hth_plan_kind {
 } hth_plan_kind;
 
 typedef struct hth_plan_tier {
-    const char *name; /* for messages */
+    const char *name; /* name in error messages */
     hth_plan_kind kind;
     uint64_t capacity;    /* bytes; UINT64_MAX: unlimited */
     uint64_t fixed_bytes; /* bytes of it used if anything of the model is there: workspace, vectors, buffers */
@@ -56,7 +56,7 @@ typedef struct hth_plan_layer {
     uint64_t attention_bytes; /* read for every token: attention weights, norms, predictor */
     uint64_t kv_bytes;        /* keys and values of one position */
     uint64_t cluster_bytes[HTH_PLAN_N_KIND]; /* rows of gate, up and down of a cluster, in the layout of each kind */
-    uint32_t n_cluster;      /* of HTH_CLUSTER_NEURONS */
+    uint32_t n_cluster;      /* clusters of HTH_CLUSTER_NEURONS neurons */
     uint32_t n_dispatch;     /* dispatches of a layer on a device before its neurons */
     uint32_t n_dispatch_hot; /* dispatches of its neurons on a device */
     const double *share;     /* [n_cluster] fraction of a cluster's bytes that a token reads: 0 to 1, in file order */
@@ -88,7 +88,7 @@ enum { HTH_PLAN_BOUND_SYNC = HTH_PLAN_MAX_HOME };
 
 /* Expected seconds of one layer for one token. */
 typedef struct hth_plan_time {
-    double home[HTH_PLAN_MAX_HOME]; /* of computation, including attention and dispatches; of storage: reads */
+    double home[HTH_PLAN_MAX_HOME]; /* computation with attention and dispatches; for storage: reads */
     double sync;                    /* synchronisation */
     double merge;
     double total;   /* less than the sum: devices and host run concurrently */

@@ -11,7 +11,7 @@
 typedef struct tail {
     bool known, head; /* head: i_device has all these layers, and the head */
     double seconds;
-    uint32_t end; /* of the layers of i_device */
+    uint32_t end; /* end of the layers of i_device */
 } tail;
 
 typedef struct search {

@@ -22,7 +22,7 @@ typedef struct hth_plan_table {
     uint64_t unit; /* bytes */
     hth_plan_curve *curves;
     double quantum;           /* seconds */
-    hth_plan_option *options; /* of all layers, ascending in units and descending in quanta */
+    hth_plan_option *options; /* options of all layers; a layer's ascend in units and descend in quanta */
     uint32_t *first;          /* [n_layer + 1] where a layer's options begin */
     uint64_t *reach; /* [n_layer + 1] units that the first l layers can use; reach[n_layer]: all layers */
     uint64_t *low;   /* [n_layer + 1] start of each row's window; it ends at min(reach, high) */
@@ -37,10 +37,10 @@ typedef struct hth_plan_answer {
     double seconds;
     uint32_t n_device;
     bool head;
-    uint64_t units; /* that its layers may use */
+    uint64_t units; /* limit of its layers in units */
 } hth_plan_answer;
 
-/* Of each number of layers, and of all with the head: at most n_layer + 2. */
+/* The answers for each number of layers, and for all layers with the head: at most n_layer + 2. */
 typedef struct hth_plan_answers {
     hth_plan_answer *all;
     uint32_t n;
@@ -49,7 +49,7 @@ typedef struct hth_plan_answers {
 hearth_status hth_plan_table_open(hth_plan_table *t, hearth_error *err);
 /* Also after a failure. */
 void hth_plan_table_close(hth_plan_table *t);
-/* For answers from the device's capacity to `high` bytes of it. */
+/* Fills the table for devices from the device's capacity to `high` bytes. */
 hearth_status hth_plan_table_fill(hth_plan_table *t, uint64_t high, hearth_error *err);
 /* The best answer for a device of that many bytes; c: NULL, or receives all that were compared. */
 hth_plan_answer hth_plan_table_best(const hth_plan_table *t, uint64_t vram, hth_plan_answers *c);

@@ -31,8 +31,8 @@ typedef struct search {
     hth_plan_division *now, *best; /* [n_layer] */
     hth_plan_answer *answers;      /* [n_layer + 2] */
     promotion *promotions;         /* [n_layer] */
-    double seconds, bound; /* of best, below 0: none fits yet; no placement takes less than the bound */
-    bool head;             /* of best */
+    double seconds, bound; /* seconds: time of best, below 0: none fits yet; no placement takes less than bound */
+    bool head;             /* best has the head on the device */
     double low, high;      /* prices of a bisection's end */
     uint64_t host, unit;   /* bytes of the last answer on the host; of the unit to begin with */
     uint64_t unit_used;    /* bytes of the last table's unit */
@@ -50,8 +50,7 @@ static double seconds_of(const search *s, uint32_t l, const hth_plan_division *d
     return hth_plan_layer_time(&s->model->layers[l], s->machine, s->options->context, d).total;
 }
 
-/* What layer l gains if its next cluster on storage that is ever read, and those before it, move to the
- * host. */
+/* Finds the gain of layer l from moving clusters from storage to the host, up to the next one that is ever read. */
 static void find_promotion(search *s, uint32_t l)
 {
     const hth_plan_layer *layer = &s->model->layers[l];
