@@ -7,7 +7,8 @@
 
 #include <hearth/sampler.h>
 
-/* Where no repetition goes across: a token, and the tokens that must follow it. Shared by samplers. */
+/* A sequence breaker of DRY, which ends repetitions: a token, and the tokens that must follow it. Samplers share
+ * them. */
 typedef struct hth_dry_breaker {
     int32_t token;
     uint32_t n_tail;

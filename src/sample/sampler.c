@@ -32,9 +32,9 @@ struct hearth_sampler {
     int32_t *last;   /* ring of repeat_last_n; NULL: all tokens count */
     size_t n_last, i_last;
     hth_dry *dry;    /* NULL: none */
-    double mu;       /* of mirostat: the surprise up to which tokens are drawn, in bits */
-    hth_arena arena; /* of the arrays */
-    hth_ref ref;     /* of the caller, and of sessions that follow it with drafts */
+    double mu;       /* mirostat's limit of the surprise of a token, in bits */
+    hth_arena arena; /* holds the arrays */
+    hth_ref ref;     /* references of the caller, and of sessions that follow it with drafts */
 };
 
 /* ---- opening ---------------------------------------------------------------- */
@@ -237,7 +237,7 @@ static float narrow(double x)
     return (float)(x > limit ? limit : x < -limit ? -limit : x);
 }
 
-/* whose: of whom messages say that a logit is none. */
+/* whose: prefix of the error message, which names whose logit is invalid. */
 static hearth_status check_logits(const float *logits, int32_t n, const char *whose, hearth_error *err)
 {
     for (int32_t i = 0; i < n; i++)
@@ -333,7 +333,7 @@ static void drop_below_sigma(hearth_sampler *s, int32_t best)
 {
     if (!(s->params.top_n_sigma > 0.0f) || s->params.mirostat > 0) return;
     const double n = (double)s->params.top_n_sigma;
-    const double most = n * n * hth_sample_variance(s->logit, (size_t)s->n_vocab); /* of a difference squared */
+    const double most = n * n * hth_sample_variance(s->logit, (size_t)s->n_vocab); /* limit of a squared difference */
     for (int32_t i = 0; i < s->n_vocab; i++) {
         const double below = (double)s->logit[best] - (double)s->logit[i];
         if (below * below > most) s->logit[i] = -INFINITY;

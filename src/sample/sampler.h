@@ -38,7 +38,7 @@ hearth_status hth_sampler_use_dry(hearth_sampler *sampler, size_t capacity, cons
 typedef struct hth_sample_choice {
     hth_sample_candidate *c; /* [n], best first, in the sampler's memory until its next call */
     size_t n;
-    double sum; /* of their p */
+    double sum; /* sum of their p */
 } hth_sample_choice;
 /* hearth_sampler_sample in two parts, between which it draws i: the candidates that all stages leave, and the token of one
  * of them, by which mirostat goes on. */
