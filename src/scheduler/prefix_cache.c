@@ -54,7 +54,7 @@ static bool is_before(const entry *e, uint64_t owner, const int32_t *tokens, siz
     return i == hearth_session_position(e->session) || hearth_session_tokens(e->session)[i] < tokens[i];
 }
 
-/* Where such tokens would be put. */
+/* The index at which an entry with these tokens is inserted. */
 static uint32_t place_of(const hth_prefix_cache *k, uint64_t owner, const int32_t *tokens, size_t n)
 {
     uint32_t low = 0, high = k->n;
@@ -81,7 +81,8 @@ void hth_prefix_cache_reverse_use(hth_prefix_cache *k)
     for (uint32_t i = 0; i < k->n; i++) k->entries[i].used = k->n_call - k->entries[i].used;
 }
 
-/* What is removed because it is continued; returns the file that then is of no use. */
+/* Removes an entry that the new one continues. Returns the file that is not needed any more once the new one is
+ * saved. */
 static uint64_t replace_at(hth_prefix_cache *k, uint32_t i, uint64_t older_file)
 {
     const entry *e = &k->entries[i];

@@ -15,7 +15,7 @@ typedef struct hth_prefix_cache {
     uint32_t n, n_max;
     uint64_t n_call;
     bool is_changed; /* one was put since all were saved */
-    /* What all of their files are bound to (hth_session_binding), in the names of them; valid if has_binding. */
+    /* hth_session_binding of all files, which is a part of their names; valid if has_binding. */
     uint64_t binding;
     bool has_binding;
 } hth_prefix_cache;

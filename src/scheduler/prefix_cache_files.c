@@ -123,7 +123,7 @@ static char *path_of(const char *folder, uint64_t owner, uint64_t hash)
     return join(folder, name);
 }
 
-/* What it continues is of no use beside it. */
+/* Deletes the file that the entry continues, which is not needed any more. */
 static void delete_older(const char *folder, struct hth_prefix_cache_entry *e)
 {
     char *path = e->older_file && e->older_file != e->file ? path_of(folder, e->owner, e->older_file) : NULL;

@@ -52,7 +52,7 @@ struct hearth_scheduler {
 void hth_request_append(hth_request **list, hth_request *r);
 void hth_request_unlink(hth_request **list, hth_request *r);
 void hth_request_free_all(hth_request *list);
-/* Of the request so far, in all of its sessions. */
+/* Draft statistics of the request so far, in all of its sessions. */
 hearth_draft_stats hth_request_drafts(const hth_request *r);
 /* Calls its function. False: it ends the request. */
 bool hth_request_tell(const hth_request *r, const hearth_request_event *event);

@@ -361,7 +361,7 @@ static uint32_t prompt_room(const hearth_scheduler *s, uint32_t n_generating)
 /* Tokens of a step. */
 typedef struct step_size {
     uint32_t n_generating, n_draft; /* n_generating: requests with one token each */
-    uint32_t n_prompt, n_other;     /* of prompts, and of texts that are evaluated again */
+    uint32_t n_prompt, n_other;     /* tokens of prompts, and of texts that are evaluated again */
 } step_size;
 
 /* Chooses the tokens of the step. Older requests come first, so that one which has to wait was not planned yet.
@@ -482,7 +482,7 @@ static hearth_status run_step(hearth_scheduler *s, step_size *size, hearth_error
 
 static void average(double *mean, double now) { *mean = *mean == 0.0 ? now : 0.75 * *mean + 0.25 * now; }
 
-/* What tokens of prompts add to a step, and how long one without them takes. */
+/* Updates the time that prompt tokens add to a step, and the time of a step without them. */
 static void measure(hearth_scheduler *s, double seconds, const step_size *size)
 {
     double more = size->n_generating > 0 ? seconds - s->step_seconds : seconds;

@@ -1,4 +1,4 @@
-/* For tests: which tokens share a step. */
+/* Test hook that chooses which tokens share a step. */
 #ifndef HTH_SCHEDULER_INT_H
 #define HTH_SCHEDULER_INT_H
 

@@ -1,4 +1,4 @@
-/* What is between runs of a program, and what a scheduler tells of itself. */
+/* Saves and restores the prefix cache between runs of a program, and reports the scheduler's statistics. */
 #include "base/fp_state.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -36,7 +36,7 @@ static hearth_status restore_one(hearth_scheduler *s, const hth_prefix_cache_fil
     return st;
 }
 
-/* Those that were written last are tried first, and then are the youngest. */
+/* The files that were written last are restored first, and are the most recently used afterwards. */
 hearth_status hearth_scheduler_restore(hearth_scheduler *s, const char *folder, hearth_error *err)
 {
     HTH_FP_SCOPE;
