@@ -28,8 +28,8 @@ typedef struct hth_profile_layer {
 
 typedef struct hth_profile {
     uint64_t model_hash; /* hth_model_hash */
-    uint64_t text_hash;  /* of the text's token ids */
-    uint64_t n_tok;      /* of the text, in whole chunks; below 2^31 */
+    uint64_t text_hash;  /* hash of the text's token ids */
+    uint64_t n_tok;      /* tokens of the text, in whole chunks; below 2^31 */
     uint64_t n_done;     /* tokens done; below n_tok: an unfinished state */
     uint32_t n_ctx;      /* tokens of a chunk */
     uint32_t n_sample, n_word;
