@@ -24,8 +24,8 @@ typedef struct faulty_disk {
     hth_disk_faults faults;
     uint64_t n_started, n_fault;
 
-    faulty_read reads[MAX_READ];     /* that the other disk runs */
-    hth_disk_result results[MAX_READ]; /* that are held back */
+    faulty_read reads[MAX_READ];     /* reads that the inner disk runs */
+    hth_disk_result results[MAX_READ]; /* results that are held back */
     uint32_t n_running, n_result;
 } faulty_disk;
 
@@ -56,7 +56,7 @@ static hth_disk_fault next_fault(faulty_disk *d, const hth_disk_read *read, int 
     return fault;
 }
 
-static bool start(hth_disk *disk, const hth_disk_read *read)
+static bool start_faults(hth_disk *disk, const hth_disk_read *read)
 {
     faulty_disk *d = (faulty_disk *)disk;
     int error;
@@ -133,7 +133,7 @@ static void close_faults(hth_disk *disk)
 
 hearth_status hth_disk_open_faults(hth_disk *inner, const hth_disk_faults *faults, hth_disk **out, hearth_error *err)
 {
-    static const hth_disk_ops ops = {start, wait_faults, wake, now, close_faults};
+    static const hth_disk_ops ops = {start_faults, wait_faults, wake, now, close_faults};
     *out = NULL;
     faulty_disk *d = hth_alloc(1, sizeof *d);
     if (!d) {

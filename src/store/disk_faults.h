@@ -1,4 +1,4 @@
-/* For tests: a disk that adds faults to the results of another one. */
+/* A disk for tests that adds faults to the results of another one. */
 #ifndef HTH_STORE_DISK_FAULTS_H
 #define HTH_STORE_DISK_FAULTS_H
 
@@ -27,7 +27,7 @@ typedef struct hth_disk_faults {
     hth_disk_fault fault;
     int error;
     hth_disk_order order;
-    uint64_t delay_ns; /* of each result */
+    uint64_t delay_ns; /* delay of each result */
 } hth_disk_faults;
 
 /* Takes over the disk, also on failure. MEMORY. */

@@ -58,7 +58,7 @@ static void *run_thread(void *disk)
     return NULL;
 }
 
-static bool start(hth_disk *disk, const hth_disk_read *read)
+static bool start_pread(hth_disk *disk, const hth_disk_read *read)
 {
     pread_disk *d = (pread_disk *)disk;
     pthread_mutex_lock(&d->lock);
@@ -128,7 +128,7 @@ static void close_pread(hth_disk *disk)
 
 hearth_status hth_disk_open_pread(uint32_t n_thread, hth_disk **out, hearth_error *err)
 {
-    static const hth_disk_ops ops = {start, wait_pread, wake, now, close_pread};
+    static const hth_disk_ops ops = {start_pread, wait_pread, wake, now, close_pread};
     *out = NULL;
     pread_disk *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "threads for reads");

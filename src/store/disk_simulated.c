@@ -71,8 +71,8 @@ typedef struct simulated_disk {
     bool virtual_clock;
     hth_disk_end_fn *ended; /* instead of reading; NULL: bytes are read */
     void *user;
-    uint64_t now_ns;             /* of the virtual clock */
-    simulated_read reads[MAX_READ]; /* that run, in the order of their ends */
+    uint64_t now_ns;             /* time of the virtual clock */
+    simulated_read reads[MAX_READ]; /* reads that run, in the order of their ends */
     uint32_t n_read;
     pthread_mutex_t lock; /* guards woken */
     pthread_cond_t changed;
@@ -85,7 +85,7 @@ static uint64_t now(hth_disk *disk)
     return d->virtual_clock ? d->now_ns : hth_clock_ns();
 }
 
-static bool start(hth_disk *disk, const hth_disk_read *read)
+static bool start_simulated(hth_disk *disk, const hth_disk_read *read)
 {
     simulated_disk *d = (simulated_disk *)disk;
     if (d->n_read == MAX_READ) return false;
@@ -144,7 +144,7 @@ static void close_simulated(hth_disk *disk)
 hearth_status hth_disk_open_simulated(const hth_disk_model *model, uint64_t seed, bool virtual_clock, hth_disk **out,
                                       hearth_error *err)
 {
-    static const hth_disk_ops ops = {start, wait_simulated, wake, now, close_simulated};
+    static const hth_disk_ops ops = {start_simulated, wait_simulated, wake, now, close_simulated};
     *out = NULL;
     simulated_disk *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "a simulated disk");

@@ -7,8 +7,8 @@
 
 typedef struct hth_disk_model {
     const char *name;
-    uint64_t latency_ns;   /* of a single read */
-    double bytes_per_ns;   /* of reads that do not follow one another; 1.0 is 1 GB/s */
+    uint64_t latency_ns;   /* time of a single read */
+    double bytes_per_ns;   /* rate of reads that do not follow one another; 1.0 is 1 GB/s */
     double sequential_bytes_per_ns;
     uint64_t gap_ns;       /* between the starts of two reads, within near_size bytes */
     uint64_t far_gap_ns;   /* the same over all of the disk */
@@ -25,10 +25,10 @@ const char *hth_disk_model_names(void);
 /* When each of a row of reads ends. */
 typedef struct hth_disk_timing {
     const hth_disk_model *model;
-    uint64_t seed;        /* of latencies, which vary by a quarter */
+    uint64_t seed;        /* seed of latencies, which vary by a quarter */
     uint64_t bus_free_ns, next_start_ns;
     uint64_t last_end;    /* byte */
-    uint64_t ends_ns[64]; /* of the last n_parallel reads */
+    uint64_t ends_ns[64]; /* ends of the last n_parallel reads */
     uint32_t i_end;
 } hth_disk_timing;
 /* The end of a read that is started at now_ns. */

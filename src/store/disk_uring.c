@@ -29,7 +29,7 @@ typedef struct uring_disk {
     uint32_t n_running;
 } uring_disk;
 
-static bool start(hth_disk *disk, const hth_disk_read *read)
+static bool start_uring(hth_disk *disk, const hth_disk_read *read)
 {
     uring_disk *d = (uring_disk *)disk;
     if (d->n_running == MAX_READ) return false;
@@ -179,7 +179,7 @@ static const char *remedy_for(int error)
 
 hearth_status hth_disk_open_uring(hth_disk **out, hearth_error *err)
 {
-    static const hth_disk_ops ops = {start, wait_uring, wake, now, close_uring};
+    static const hth_disk_ops ops = {start_uring, wait_uring, wake, now, close_uring};
     *out = NULL;
     uring_disk *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "a ring for reads");

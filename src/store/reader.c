@@ -35,8 +35,8 @@ typedef struct reader_file {
     int fd, direct_fd;
     bool direct;    /* it is read by direct_fd */
     bool stays;     /* the page cache keeps what was read */
-    uint32_t align; /* of direct reads */
-    uint64_t size;  /* when it was opened */
+    uint32_t align; /* alignment of direct reads */
+    uint64_t size;  /* bytes when it was opened */
     char *path;
 } reader_file;
 
@@ -47,9 +47,9 @@ typedef struct piece {
     piece_state state;
     bool direct, reported;
     uint32_t i_file;
-    uint64_t at, end; /* of the read: rounded out to the alignment */
+    uint64_t at, end; /* range of the read, rounded out to the alignment */
     uint64_t needed;  /* end of the bytes that the load wants */
-    uint8_t *to;      /* of byte `at` */
+    uint8_t *to;      /* destination of byte `at` */
     uint32_t n_again, n_failure;
     uint64_t start_ns, retry_at;
 } piece;
@@ -72,11 +72,11 @@ struct hth_reader {
     bool closing, cancels; /* cancels: once */
     hth_reader_stats stats;
 
-    /* Of the thread. */
+    /* Used by the thread. */
     load_queue needed, guesses, dropped;
     piece pieces[MAX_DEPTH];
     uint32_t n_running, n_delayed;
-    uint64_t running_size; /* of the reads that run */
+    uint64_t running_size; /* bytes of the reads that run */
     uint32_t depth, best_depth;
     uint64_t busy_since; /* while reads run: the time up to which stats.busy_ns counts */
     struct {

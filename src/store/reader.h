@@ -49,7 +49,7 @@ struct hth_load {
 /* An open file. fd stays the caller's, and open. */
 typedef struct hth_reader_file {
     int fd;
-    const char *path; /* for messages */
+    const char *path; /* path in error messages */
 } hth_reader_file;
 
 typedef struct hth_reader_options {
@@ -62,7 +62,7 @@ typedef struct hth_reader_options {
 
 typedef struct hth_reader_stats {
     uint64_t n_read, size;             /* reads that ended, and their bytes, rounded out to the alignment */
-    uint64_t busy_ns;                  /* of the disk's clock, while at least one read ran */
+    uint64_t busy_ns;                  /* time by the disk's clock in which at least one read ran */
     uint64_t n_short, n_again, n_failed; /* short reads, repeated ones, failures that were tried again */
     uint64_t n_buffered_file;          /* files that are not read directly */
     uint32_t depth;                    /* reads that run at once, now */

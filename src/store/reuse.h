@@ -12,7 +12,7 @@ enum { HTH_REUSE_AGES = 16, HTH_REUSE_CLASSES = 5 };
 /* Zeroed: nothing is known. */
 typedef struct hth_reuse {
     double n_use, rate;                                     /* uses, and the sum of their items' rates */
-    double n_again[HTH_REUSE_AGES], rate_again[HTH_REUSE_AGES]; /* of those, with the next use i + 1 steps later */
+    double n_again[HTH_REUSE_AGES], rate_again[HTH_REUSE_AGES]; /* the same of uses whose next is i + 1 steps later */
     float gain[HTH_REUSE_CLASSES];
 } hth_reuse;
 
@@ -22,10 +22,10 @@ void hth_reuse_add(hth_reuse *r, float rate_now, uint32_t age, float rate_before
 /* A step has passed. */
 void hth_reuse_advance(hth_reuse *r);
 
-/* What is added to the rate of an item of this age for the probability that it is needed in the next step. It changes
- * at the first age of each class. */
+/* The amount that is added to the rate of an item of this age, for the probability that the next step needs it. It
+ * changes at the first age of each class. */
 float hth_reuse_gain(const hth_reuse *r, uint32_t age);
-/* The first age of a class; i_class HTH_REUSE_CLASSES: of those that have no gain. */
+/* The first age of a class; i_class HTH_REUSE_CLASSES: the first age without a gain. */
 uint32_t hth_reuse_first_age(uint32_t i_class);
 
 #endif

@@ -131,8 +131,8 @@ bool hth_slots_least(const hth_slots *s, uint64_t *size)
     return sum <= SIZE_MAX;
 }
 
-/* What is left above the least: first for reading ahead, then for cached items, to each class in proportion to the
- * bytes of its items. */
+/* Divides the memory above the least: first for reading ahead, then for cached items, to each class in proportion to
+ * the bytes of its items. */
 void hth_slots_divide(hth_slots *s, uint64_t memory)
 {
     uint64_t least = 0;

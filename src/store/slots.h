@@ -25,7 +25,7 @@ typedef struct hth_slot_class {
     uint32_t n_on_device;      /* items that are not counted in n_item */
     uint32_t n_slot, first_slot;
     uint32_t n_open; /* slots that are used; those behind them are closed as soon as nothing needs their items */
-    uint32_t *heap, n_heap; /* of slots, the smallest key first */
+    uint32_t *heap, n_heap; /* heap of slots, the smallest key first */
     uint32_t *free, n_free;
 } hth_slot_class;
 

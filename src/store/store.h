@@ -13,7 +13,7 @@
 
 #include "store/reader.h"
 
-/* What is evicted first. */
+/* The order of eviction. */
 typedef enum hth_store_policy {
     /* the least likely to be needed: by frequency, where a use counts half after n_half_life tokens, and by the time
      * since the last use (reuse.h) */
@@ -40,7 +40,7 @@ typedef struct hth_store_item {
     hth_extent extents[HTH_MAX_EXTENT];
     hth_store_check checks[HTH_MAX_EXTENT]; /* when it is read for the first time */
     uint32_t n_extent;
-    uint32_t i_group; /* of counters: the layer */
+    uint32_t i_group; /* index of its group of counters: the layer */
     float weight;     /* uses before the first token, as a profile expects them */
     bool on_device;   /* it is not needed now, so no memory is meant for it: hth_store_move; not if it is pinned */
     hth_store_residence residence;
@@ -49,7 +49,7 @@ typedef struct hth_store_item {
 typedef struct hth_store_options {
     const hth_store_item *items; /* [n_item], copied */
     uint32_t n_item, n_group;
-    uint64_t memory;  /* for slots */
+    uint64_t memory;  /* bytes for slots */
     bool no_bytes;    /* slots have addresses, and no memory: the reader's disk brings nothing (hth_disk_open_timer) */
     bool pins;        /* as many streamed items as leave memory for reading ahead are pinned, spread evenly */
     hth_store_policy policy;

@@ -60,7 +60,7 @@ struct hth_store {
     bool pins;
     uint32_t n_streamed, n_pinned, max_pinned; /* items that were streamed when the store was opened, how many of them
                                                   are pinned, and were then; or when it was moved */
-    uint64_t max_memory;   /* of slots then */
+    uint64_t max_memory;   /* bytes of open slots then */
     uint32_t n_slot_then;
     hth_slots slots;
     hth_load *loads; /* [n_slot] */
@@ -69,11 +69,11 @@ struct hth_store {
     uint32_t n_loading;
     uint32_t guessed[HTH_STORE_MAX_GUESS], n_guessed; /* items that are being read as guesses */
     uint32_t guess_size; /* bytes of the queued ones that are read at once */
-    float use_weight, growth; /* of a use now; in one token */
-    float all_uses;           /* what `uses` is of an item that every step used */
+    float use_weight, growth; /* weight of a use now; its growth with each token */
+    float all_uses;           /* `uses` of an item that every step used */
     uint64_t i_step;          /* from 1 */
     hth_reuse reuse;
-    float n_guess, n_guess_used; /* of late */
+    float n_guess, n_guess_used; /* recent guesses, and those that were used; both decay */
     bool has_unused_guess;       /* perhaps */
     hth_store_group *groups; /* [n_group] */
     uint64_t *checksums;
@@ -103,7 +103,7 @@ void hth_store_count_guess(hth_store *s, const hth_item *i, bool made, bool used
 bool hth_store_may_guess(const hth_store *s);
 /* A guess evicts what is worth less. */
 float hth_store_guess_limit(const hth_store *s);
-/* What an item in a slot is worth: the least is evicted first. */
+/* The value of an item in a slot; the item with the least is evicted first. */
 float hth_store_key(const hth_store *s, const hth_item *i);
 
 /* ---- store_memory.c: with the lock held ------------------------------------------------------------------------- */
@@ -112,7 +112,7 @@ float hth_store_key(const hth_store *s, const hth_item *i);
 void hth_store_free_slot(hth_store *s, uint32_t i_slot);
 /* Closes a slot that is surplus, if nothing uses its item, which moves to the slot of one that is worth less. */
 void hth_store_vacate(hth_store *s, uint32_t i_slot);
-/* What slots were opened for is as much as there will be. */
+/* Notes the memory and the slots that are open now as the maximum. */
 void hth_store_note_memory(hth_store *s);
 /* Pins as many of the streamed items, max at most, as leave memory for reading ahead. */
 void hth_store_choose_pinned(hth_store *s, uint64_t memory, uint32_t max);

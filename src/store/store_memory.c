@@ -100,7 +100,8 @@ void hth_store_vacate(hth_store *s, uint32_t i_slot)
 
 /* ---- other memory --------------------------------------------------------------------------- */
 
-/* What is not pinned any more leaves its slot after its next use, as streamed items do; what nothing uses, now. */
+/* Holds the slots of pinned items, and releases those of items that are not pinned any more, if nothing uses them now.
+ * Items in use leave their slots after that use, as streamed items do. */
 static void release_unpinned(hth_store *s)
 {
     for (uint32_t i = 0; i < s->n_item; i++) {

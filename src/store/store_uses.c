@@ -126,7 +126,7 @@ void hth_store_begin_group(hth_store *s, hth_store_group *g)
         renew_keys(s, g, hth_reuse_first_age(c), c == HTH_REUSE_CLASSES);
 }
 
-/* What was guessed for the step that ended, and was not needed, is worth no more than others. */
+/* Ends the preference of items that were guessed for the last step and not needed. */
 static void release_guesses(hth_store *s)
 {
     for (uint32_t k = 0; s->has_unused_guess && k < s->slots.n_slot; k++) {

@@ -11,7 +11,7 @@ struct hth_table_rows {
     hth_reader *reader;
     const volatile int *cancel;
     hth_row_table table;
-    size_t buffer_size; /* of a row */
+    size_t buffer_size; /* bytes of a row's buffer */
     uint32_t n_max;
     uint8_t *memory;
     hth_load *loads; /* [n_max] */
