@@ -27,8 +27,8 @@ typedef struct activity {
     uint32_t n_mark, n_word;
     uint32_t *marks; /* [d_ff][n_word] */
     int32_t *order, *scratch;
-    double *closest, *mean; /* [d_ff] of a neuron's co-activations; -1: active too rarely */
-    hth_arena arena; /* of the arrays */
+    double *closest, *mean; /* [d_ff] largest and mean co-activation of a neuron; -1: active too rarely */
+    hth_arena arena; /* holds the arrays */
 } activity;
 
 /* Number of bits set in both. */

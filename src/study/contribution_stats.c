@@ -21,7 +21,7 @@ typedef struct size_study {
     float *limits;        /* [n_sample] */
     float *part;          /* [HTH_ABLATION_ROWS][d_ff] */
     double *whole, *lost; /* [n_sample] squared norms of the outputs of down, and of their lost parts */
-    hth_arena arena; /* of the arrays */
+    hth_arena arena; /* holds the arrays */
 } size_study;
 
 double hth_study_size_log2(size_t i) { return -12.0 + 0.5 * (double)i; }

@@ -24,7 +24,7 @@ typedef struct predict_state {
     uint8_t *active;       /* [n_tok][n_byte] */
     uint32_t *words;       /* [d_ff] scores as integers of the same order */
     hearth_error error;    /* why training ended */
-    hth_arena arena;       /* of the arrays */
+    hth_arena arena;       /* holds the arrays */
 } predict_state;
 
 static size_t d_of(const hth_study_state *s) { return s->model->model->hparams.d_model; }

@@ -28,7 +28,7 @@ typedef struct hth_study_options {
     uint64_t n_chunk;            /* chunks of the text, at most; 0: all */
     uint64_t n_scored;            /* chunks for perplexity, at most; 0: no perplexities */
     uint32_t n_trained;           /* layers with predictors, evenly spread; 0: none */
-    uint32_t n_step;              /* of training per predictor */
+    uint32_t n_step;              /* training steps for each predictor */
     double cett;                  /* bound that defines active neurons if no value is zero */
     uint64_t memory;              /* bytes of memory for the data kept of the text; the rest goes to files */
     const char *beside;           /* a path in the folder for these files */
@@ -44,7 +44,7 @@ hth_study_options hth_study_defaults(void);
 typedef struct hth_study_predictor {
     uint32_t rank;
     uint64_t size;                      /* bytes in Q8_0 */
-    double share_of_network;            /* of the bytes of gate, up and down in Q8_0 */
+    double share_of_network;            /* its bytes divided by those of gate, up and down in Q8_0 */
     double recall_top_20;               /* if a fifth of the neurons is marked for each token */
     double recall, precision, sparsity; /* if neurons are marked that are more likely active than not */
 } hth_study_predictor;
@@ -70,7 +70,7 @@ typedef struct hth_study {
     uint64_t n_chunk, n_tok; /* in the study */
     uint32_t n_ctx, n_sample, n_held;
     bool by_contribution; /* active means a contribution of at least limit; else: not zero */
-    double bound;         /* of CETT */
+    double bound;         /* bound of CETT */
     uint32_t n_layer;
     hth_study_layer *layers;
     uint32_t n_row; /* 0 or HTH_STUDY_N_ROW */

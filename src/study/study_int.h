@@ -15,10 +15,10 @@ typedef struct hth_study_state {
     hth_study *out;
     hth_chunks chunks;
     hth_pool *pool; /* the session's threads sleep while this pool works */
-    hth_step *step; /* for down only: HTH_ABLATION_ROWS tokens */
-    float **norms;  /* [n_layer][d_ff] of the columns of down */
+    hth_step *step; /* computes only down, for HTH_ABLATION_ROWS tokens */
+    float **norms;  /* [n_layer][d_ff] norms of the columns of down */
     uint8_t *bits;  /* scratch memory: bits of a token */
-    hth_arena arena; /* of norms and bits */
+    hth_arena arena; /* holds norms and bits */
     /* Streams per layer: hidden[n_sample][d_ff]; active neurons, [n_tok][n_byte]; input[n_tok][d_model] of the
      * layers that get predictors. */
     hth_spill *hidden, *active, *input;
