@@ -21,7 +21,7 @@ static uint32_t unit_at(const hth_charsmap *map, uint32_t i)
 
 static uint32_t label(uint32_t unit) { return unit & UINT32_C(0x800000FF); }
 static bool is_end(uint32_t unit) { return unit >> 8 & 1; }
-/* Where the children of unit i are: their indices are this one, exclusive or their bytes. */
+/* The base of the children of unit i: the index of a child is the base XOR the child's byte. */
 static uint32_t children(uint32_t i, uint32_t unit) { return i ^ (unit >> 10 << ((unit & 1u << 9) >> 6)); }
 
 /* ---- looking up ----------------------------------------------------------------------------------- */
@@ -56,7 +56,7 @@ typedef struct check {
     const hth_charsmap *map;
     const hth_gguf *file;
     uint64_t offset;
-    unsigned char *state; /* of each unit: 0, ON_PATH or DONE */
+    unsigned char *state; /* [n_unit] 0, ON_PATH or DONE */
     step *path;
     hearth_error *err;
 } check;

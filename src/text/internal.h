@@ -17,8 +17,8 @@ enum { HTH_TEXT_MAX_ENTRY = 1024, HTH_TEXT_MAX_VOCAB = 1 << 22 };
 /* Kinds of tokens in a vocabulary index, as bits. */
 enum {
     HTH_TEXT_WORDS = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_USER | 1 << HTH_TOKEN_UNUSED,
-    HTH_TEXT_BYTE_WORDS = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_UNUSED, /* of byte-level BPE */
-    HTH_TEXT_PIECES = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_USER,       /* of Unigram */
+    HTH_TEXT_BYTE_WORDS = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_UNUSED, /* byte-level BPE */
+    HTH_TEXT_PIECES = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_USER,       /* Unigram */
     HTH_TEXT_USERS = 1 << HTH_TOKEN_USER,
     HTH_TEXT_SPECIALS = 1 << HTH_TOKEN_UNKNOWN | 1 << HTH_TOKEN_CONTROL | 1 << HTH_TOKEN_USER,
 };
@@ -37,7 +37,7 @@ typedef struct hth_text_token {
     uint32_t n_chunk;
     union {
         uint32_t rank; /* by score: a higher score is a lower rank, equal scores are equal ranks */
-        float score;   /* of Unigram */
+        float score;   /* Unigram */
     };
     uint8_t kind;       /* hth_token_kind */
     bool is_eog;          /* end of generation */
@@ -89,13 +89,13 @@ struct hth_tokenizer {
     /* BPE only */
     bool drops_white;             /* white space is no part of the text */
     const hth_pretok_type *pretok_type;
-    unsigned flags;               /* of the pre-tokenizer's name: HTH_TEXT_WHOLE_WORDS and so on */
+    unsigned flags;               /* flags by the pre-tokenizer's name: HTH_TEXT_WHOLE_WORDS and so on */
     hth_pretokenizer *pretokenizer;
     hth_file_name_index word_index; /* words by text */
     int32_t *merge_id;             /* the word that the merge of a rank produces */
 
     int32_t special[HTH_N_SPECIAL]; /* by hearth_special_token, or -1 */
-    int32_t bos, eos, unknown;  /* of these */
+    int32_t bos, eos, unknown;  /* copies of entries of special */
     int32_t last;               /* added after a text: EOS, or the separator of WordPiece; or -1 */
     bool add_bos, add_space_prefix;
     bool drops_space;           /* a leading space of a decoded text is not in the text */
@@ -140,7 +140,7 @@ typedef struct hth_text_symbol {
 
 /* The best way to a place in a text of Unigram pieces. */
 typedef struct hth_text_node {
-    double score; /* of all pieces up to here */
+    double score; /* sum of the scores of all pieces up to here */
     uint32_t n;   /* bytes of the last piece; 0: no way is known */
     int32_t id;   /* the last piece, or -1: a character without a piece */
 } hth_text_node;
@@ -155,7 +155,7 @@ typedef struct hth_tokenize_scratch {
     hth_text_node *node;
     size_t n_node, node_capacity;
     bool after_unknown; /* the last id is the unknown token */
-    size_t n_char_byte, n_word_byte; /* of the input: of this character, and in the word that is collected */
+    size_t n_char_byte, n_word_byte; /* input bytes of this character, and of the word that is collected */
     size_t n_unencodable; /* bytes that the vocabulary cannot encode */
 } hth_tokenize_scratch;
 void hth_tokenize_scratch_free(hth_tokenize_scratch *work);

@@ -12,7 +12,7 @@
 #include <string.h>
 
 typedef enum hth_json_kind {
-    HTH_JSON_ABSENT, /* of NULL */
+    HTH_JSON_ABSENT, /* hth_json_kind_of(NULL) */
     HTH_JSON_NULL,
     HTH_JSON_BOOL,
     HTH_JSON_INTEGER, /* a whole number within int64_t, however it is written: 8, 8.0, 1e1 */
@@ -28,18 +28,18 @@ enum { HTH_JSON_MAX_DEPTH = 128 };
 typedef struct hth_json hth_json;
 struct hth_json {
     hth_json_kind kind;
-    uint32_t n, index; /* of its values; of itself in its parent */
-    hth_str key;       /* in its parent, if that is an object; terminated */
+    uint32_t n, index; /* number of its values; its index in its parent */
+    hth_str key;       /* its name in its parent, if that is an object; terminated */
     hth_str text;      /* TEXT: terminated, but a byte of it may be zero; numbers: as they are written */
     int64_t integer;   /* INTEGER; BOOL: 0 or 1 */
-    double real;       /* of numbers: the nearest, which may be infinite */
+    double real;       /* a number's nearest double, which may be infinite */
     hth_json *parent, *child, *next;
 };
 
-/* What a document may have; a field that is 0 has the default. */
+/* Limits of a document; a field that is 0 has the default. */
 typedef struct hth_json_limits {
     uint32_t max_depth; /* HTH_JSON_MAX_DEPTH */
-    uint64_t max_bytes; /* of memory for its values, beside its text: no limit */
+    uint64_t max_bytes; /* memory for its values, without its text; default: no limit */
 } hth_json_limits;
 
 /* Reads n bytes, all of them one value; the tree lies in the arena and needs the text no more. limits: NULL, or as

@@ -17,7 +17,7 @@ typedef struct reader {
     hth_json *last;   /* the last of its values; NULL: none yet */
     hth_json *root;
     uint32_t depth;
-    uint64_t n_byte; /* of memory for values */
+    uint64_t n_byte; /* bytes of memory for values */
     hearth_status st;
     hearth_error *err;
 } reader;

@@ -9,13 +9,13 @@ typedef struct writer {
     bool spaced;
 } writer;
 
-static void put(writer *w, const char *bytes, size_t n)
+static void put_bytes(writer *w, const char *bytes, size_t n)
 {
     if (w->to) memcpy(w->to + w->n, bytes, n);
     w->n += n;
 }
 
-static void put_char(writer *w, char c) { put(w, &c, 1); }
+static void put_char(writer *w, char c) { put_bytes(w, &c, 1); }
 
 static void put_text(writer *w, hth_str text)
 {
@@ -24,9 +24,9 @@ static void put_text(writer *w, hth_str text)
     for (size_t i = 0; i < text.n; i++) {
         unsigned char c = (unsigned char)text.bytes[i];
         const char *known = c ? strchr(from, c) : NULL;
-        if (known) put(w, (const char[]){'\\', escapes[known - from]}, 2);
+        if (known) put_bytes(w, (const char[]){'\\', escapes[known - from]}, 2);
         else if (c < 0x20 || c == 0x7f)
-            put(w, (const char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+            put_bytes(w, (const char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
         else put_char(w, (char)c);
     }
     put_char(w, '"');
@@ -36,17 +36,17 @@ static void put_value(writer *w, const hth_json *v)
 {
     static const char *const words[] = {"false", "true"};
     switch (v->kind) {
-    case HTH_JSON_BOOL: put(w, words[v->integer], strlen(words[v->integer])); break;
+    case HTH_JSON_BOOL: put_bytes(w, words[v->integer], strlen(words[v->integer])); break;
     case HTH_JSON_INTEGER:
-    case HTH_JSON_REAL: put(w, v->text.bytes, v->text.n); break;
+    case HTH_JSON_REAL: put_bytes(w, v->text.bytes, v->text.n); break;
     case HTH_JSON_TEXT: put_text(w, v->text); break;
     case HTH_JSON_ARRAY: put_char(w, '['); break;
     case HTH_JSON_OBJECT: put_char(w, '{'); break;
-    default: put(w, "null", 4);
+    default: put_bytes(w, "null", 4);
     }
 }
 
-static void put_mark(writer *w, char c) { put(w, (const char[]){c, ' '}, w->spaced ? 2 : 1); }
+static void put_mark(writer *w, char c) { put_bytes(w, (const char[]){c, ' '}, w->spaced ? 2 : 1); }
 
 static void put_closing(writer *w, const hth_json *v)
 {

@@ -10,7 +10,7 @@ typedef struct search {
     const hth_tokenizer *tok;
     const char *text;
     size_t n;
-    const hth_text_span *spans; /* where control tokens are recognised */
+    const hth_text_span *spans; /* [n_span] parts of the text in which control tokens are recognised */
     size_t n_span;
     hth_text_heap heap;
     unsigned char *taken; /* one bit per byte of the text */

@@ -35,8 +35,8 @@ static hearth_status emit_symbol(const hth_tokenizer *tok, hth_tokenize_scratch 
 }
 
 /* Merges the collected run, appends its ids and clears it. */
-static hearth_status finish_run(const hth_tokenizer *tok, hth_tokenize_scratch *work, hth_ids *ids,
-                                hearth_error *err)
+static hearth_status emit_merged_run(const hth_tokenizer *tok, hth_tokenize_scratch *work, hth_ids *ids,
+                                     hearth_error *err)
 {
     if (work->n == 0) return HEARTH_OK;
     hearth_status status = hth_text_merge_symbols(tok, work, err);
@@ -58,9 +58,9 @@ hearth_status hth_text_spm_encode(const hth_tokenizer *tok, hth_tokenize_scratch
         if (space) symbol = tok->space;
         if (work->n > 0 &&
             hth_merge_table_get(&tok->joins, work->symbol[work->n - 1].id, symbol) == NONE)
-            status = finish_run(tok, work, ids, err);
+            status = emit_merged_run(tok, work, ids, err);
         if (status == HEARTH_OK) status = hth_text_add_symbol(work, symbol, space ? 3 : used, err);
     }
-    if (status == HEARTH_OK) status = finish_run(tok, work, ids, err);
+    if (status == HEARTH_OK) status = emit_merged_run(tok, work, ids, err);
     return status;
 }

@@ -9,7 +9,8 @@ typedef struct hth_stop {
     size_t n;
 } hth_stop;
 
-/* Where the first stop text begins in text[n]; n: there is none. *which: its index; of several at one place, the first. */
+/* The offset of the first stop text in text[n]; n: there is none. *which: its index; the lowest, if several begin
+ * there. */
 size_t hth_stops_find(const hth_stop *stops, size_t n_stop, const char *text, size_t n, size_t *which);
 /* How many bytes at the end of text[n] a stop text may begin with: they are shown when more bytes say that none does. */
 size_t hth_stops_count_unsure(const hth_stop *stops, size_t n_stop, const char *text, size_t n);

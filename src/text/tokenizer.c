@@ -45,7 +45,7 @@ static hearth_status read_kind(const hth_gguf *file, const kind **out, hearth_er
                     hth_gguf_path(file), key, hth_escape(shown, sizeof shown, name.bytes, name.n), known);
 }
 
-/* What the algorithm needs beside the vocabulary. */
+/* Reads the tables that the algorithm needs beside the vocabulary. */
 static hearth_status read_tables(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
     switch (tok->algorithm) {

@@ -14,7 +14,7 @@
 
 /* ---- normalisation ---------------------------------------------------------------------------------- */
 
-static hearth_status put(hth_tokenize_scratch *work, const char *bytes, size_t n, hearth_error *err)
+static hearth_status append_text(hth_tokenize_scratch *work, const char *bytes, size_t n, hearth_error *err)
 {
     void *text = work->text;
     hearth_status status = hth_text_grow(&text, &work->text_capacity, work->n_text + n, 1, err);
@@ -41,13 +41,13 @@ static hearth_status put_escaped(const hth_tokenizer *tok, hth_tokenize_scratch 
         if (n == 0) { /* a space */
             n = 1;
             s->in_word = false;
-            if (!tok->merges_spaces) status = put(work, space, 3, err);
+            if (!tok->merges_spaces) status = append_text(work, space, 3, err);
             continue;
         }
         const bool first = !s->any_word, begins = !s->in_word;
         s->in_word = s->any_word = true;
-        if (first ? tok->add_space_prefix : begins && tok->merges_spaces) status = put(work, space, 3, err);
-        if (status == HEARTH_OK) status = put(work, bytes.bytes + i, n, err);
+        if (first ? tok->add_space_prefix : begins && tok->merges_spaces) status = append_text(work, space, 3, err);
+        if (status == HEARTH_OK) status = append_text(work, bytes.bytes + i, n, err);
     }
     return status;
 }
@@ -90,8 +90,8 @@ static hearth_status emit_unknown(const hth_tokenizer *tok, hth_tokenize_scratch
 }
 
 /* Appends the ids of the best way to the end of a run of n bytes. Nodes on the way get the length of the next piece. */
-static hearth_status finish_run(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *run,
-                                size_t n, hth_ids *ids, hearth_error *err)
+static hearth_status emit_best_path(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *run,
+                                    size_t n, hth_ids *ids, hearth_error *err)
 {
     hth_text_node *node = work->node;
     uint32_t next = 0;
@@ -181,7 +181,7 @@ hearth_status hth_text_unigram_encode(const hth_tokenizer *tok, hth_tokenize_scr
         if (status == HEARTH_OK) status = add_pieces(tok, work, at - begin, bytes, left, used, err);
         at += used;
         if (status != HEARTH_OK || at - begin + 1 < work->n_node) continue;
-        status = finish_run(tok, work, work->text + begin, at - begin, ids, err);
+        status = emit_best_path(tok, work, work->text + begin, at - begin, ids, err);
         begin = at;
     }
     return status;

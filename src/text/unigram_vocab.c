@@ -1,7 +1,7 @@
 /* Unigram: what encoding needs beside the vocabulary. Called once by hth_tokenizer_open. */
 #include "text/internal.h"
 
-/* What a character without a piece costs below the worst piece, as in SentencePiece. */
+/* How far the score of a character without a piece is below that of the worst piece, as in SentencePiece. */
 static const double unknown_penalty = 10.0;
 
 static hearth_status set_unknown_score(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)

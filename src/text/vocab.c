@@ -237,7 +237,7 @@ hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_er
     size_t n_word = 0, n_user = 0, n_special = 0;
     hearth_status status = HEARTH_OK;
     const unsigned words = tok->algorithm == HTH_TEXT_UNIGRAM ? HTH_TEXT_PIECES : HTH_TEXT_WORDS;
-    if (tok->algorithm != HTH_TEXT_BPE || tok->flags & HTH_TEXT_CHARACTERS) /* those of byte-level BPE: by hash */
+    if (tok->algorithm != HTH_TEXT_BPE || tok->flags & HTH_TEXT_CHARACTERS) /* byte-level BPE finds words by hash */
         status = hth_vocab_index_build(&tok->words, tok->token, tok->n_vocab, words, &n_word, err);
     if (status == HEARTH_OK)
         status = hth_vocab_index_build(&tok->users, tok->token, tok->n_vocab, HTH_TEXT_USERS,

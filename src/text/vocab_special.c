@@ -184,7 +184,7 @@ static void warn_of_odd_ids(const hth_tokenizer *tok, const hth_gguf *file)
 
 /* ---- flags ---------------------------------------------------------------------- */
 
-/* What the name of the kind says where the file does not. add_last: whether a token ends a text. */
+/* Reads the flags of the file, with defaults by the kind of tokenizer. add_last: whether a token ends a text. */
 static hearth_status read_flags(hth_tokenizer *tok, const hth_gguf *file, bool *add_last, hearth_error *err)
 {
     const hth_text_algorithm a = tok->algorithm;

@@ -130,7 +130,7 @@ static bool is_chinese(uint32_t cp)
            (cp >= 0xF900 && cp <= 0xFAFF) || (cp >= 0x2F800 && cp <= 0x2FA1F);
 }
 
-/* Of ASCII, symbols count too. */
+/* ASCII symbols count as punctuation, too. */
 static bool is_punctuation(uint32_t cp)
 {
     return cp < 0x80 ? cp > 0x20 && cp < 0x7F && !(cp >= '0' && cp <= '9') &&

@@ -75,7 +75,7 @@ static int32_t find_word(const hth_tokenizer *tok, hth_str text)
     return id == HTH_FILE_NAME_NONE ? -1 : (int32_t)id;
 }
 
-/* Of equal texts the lowest id is used. */
+/* Indexes the words by text. If several words have the same text, the one with the lowest id is used. */
 static hearth_status index_words(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
     const unsigned kinds = tok->flags & HTH_TEXT_CHARACTERS ? HTH_TEXT_WORDS : HTH_TEXT_BYTE_WORDS;
