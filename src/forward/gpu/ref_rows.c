@@ -84,7 +84,7 @@ static bool is_skipped(const outputs *out, uint32_t row)
     return out->mask && (out->mask[i / 32] >> i % 32 & 1) == 0;
 }
 
-static void put(const outputs *out, uint32_t token, uint32_t row, float value)
+static void put_value(const outputs *out, uint32_t token, uint32_t row, float value)
 {
     float *y = out->y + (size_t)token * out->y_stride + out->y_first + row;
     if (out->bias) value = value + out->bias[(out->is_sliced ? 0 : out->row_first) + row];
@@ -171,7 +171,7 @@ static void multiply_q(const matrix *a, const outputs *out, const inputs in[TILE
             hth_soa_layout_unpack(&a->desc, &a->push.at, a->planes, a->push.n_block, out->row_first + row, b, &k);
             for (uint32_t t = 0; t < n; t++) add_block(a, &k, &in[t], b, &p[t][b % 8], &m[t][b % 8]);
         }
-        for (uint32_t t = 0; t < n; t++) put(out, first + t, row, end_row(&a->desc, p[t], m[t]));
+        for (uint32_t t = 0; t < n; t++) put_value(out, first + t, row, end_row(&a->desc, p[t], m[t]));
     }
 }
 
@@ -228,7 +228,7 @@ static void multiply_f(const hth_dispatch_args *c, const hth_push_mul_mat_vec_f 
             float weight = hth_gpu_float_at(type, w, push->n_col, i);
             for (uint32_t t = 0; t < n; t++) p[t][i % 16] += weight * x[t * push->n_col + i];
         }
-        for (uint32_t t = 0; t < n; t++) put(out, first + t, row, hth_reduce16(p[t]));
+        for (uint32_t t = 0; t < n; t++) put_value(out, first + t, row, hth_reduce16(p[t]));
     }
 }
 

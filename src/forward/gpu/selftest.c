@@ -33,7 +33,7 @@ typedef struct session {
 
 /* ---- one round ---------------------------------------------------------------------------------------- */
 
-static void add(session *s, const hth_pipeline *pipeline, const hth_gpu_testcase *what)
+static void add_case(session *s, const hth_pipeline *pipeline, const hth_gpu_testcase *what)
 {
     test_run *t = &s->runs[s->n++];
     uint8_t *bind[HTH_SHADER_MAX_BIND];
@@ -147,7 +147,7 @@ static hearth_status run_all(session *s, hearth_error *err)
                             hth_device_get_info(s->device)->name, hth_shader_infos[id].name,
                             (unsigned long long)bytes, (unsigned long long)s->capacity);
         if (bytes > s->capacity - s->used || s->n == MAX_RUNS) st = run_round(s, err);
-        if (st == HEARTH_OK) add(s, p, &what);
+        if (st == HEARTH_OK) add_case(s, p, &what);
     }
     return st == HEARTH_OK ? run_round(s, err) : st;
 }
