@@ -164,6 +164,31 @@ def old_words_do_not_come_back():
     assert_none(old_words(sources("src", "apps", "include")))
 
 
+# Names that do not say what a function does. Two of them in one folder also make a search and a stack trace ambiguous.
+VAGUE_NAMES = {"run", "take", "begin", "put", "start", "add", "finish"}
+
+
+def shared_vague_names(files):
+    """Vague names of static functions that more than one file of a folder has."""
+    users = {}
+    for path, text in files.items():
+        for name in set(re.findall(r"^static\b[^;{}()=]*?\b(\w+)\(", without_comments(text), re.M)) & VAGUE_NAMES:
+            users.setdefault((os.path.dirname(path), name), []).append(os.path.basename(path))
+    return [f"{folder}: '{name}' is a static function of {', '.join(sorted(paths))}; name each after what it does"
+            for (folder, name), paths in sorted(users.items()) if len(paths) > 1]
+
+
+@case
+def static_functions_of_a_folder_share_no_vague_name():
+    f, g = "static int run(const args *a)\n{\n}\n", "static const char *\nrun(void)\n{\n}\n"
+    assert len(shared_vague_names({"src/a/a.c": f, "src/a/b.c": g, "src/a/c.h": "static inline void run(int x) {}\n"})) == 1
+    for good in ({"src/a/a.c": f + f, "src/b/b.c": g}, {"src/a/a.c": f, "src/a/b.c": "static int run_b(int run)\n{\n    run(1);\n}\n"},
+                 {"src/a/a.c": f, "src/a/b.c": "/*\nstatic int run(void)\n*/ static run_fn *run = NULL;\nint run(int);\n"},
+                 {"src/a/a.c": f.replace("run", "add_file"), "src/a/b.c": g.replace("run", "add_file")}):
+        assert not shared_vague_names(good), (good, shared_vague_names(good))
+    assert_none(shared_vague_names(sources("src", "apps")))
+
+
 @case
 def modules_include_only_modules_above_them():
     assert len(wrong_includes({"src/base/a.c": '#include "file/gguf.h"'})) == 1
