@@ -21,7 +21,7 @@
 typedef enum hth_kv_class {
     HTH_KV_FULL,
     HTH_KV_WINDOW,
-    HTH_N_KV_POSITION_CLASS,                 /* classes whose entries are positions; devices have only these */
+    HTH_N_KV_POSITION_CLASS,                 /* classes whose entries are positions; devices have them */
     HTH_KV_BLOCKS = HTH_N_KV_POSITION_CLASS, /* an entry is a block of hth_hparams.compressed.n_tok[0] positions, ... */
     HTH_N_KV_CLASS = HTH_KV_BLOCKS + HTH_N_BLOCK_SIZE,
     HTH_KV_STATES = HTH_N_KV_CLASS, /* a page is a copy of the states of one kind (hth_state_kind), in its order */
