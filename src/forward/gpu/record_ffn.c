@@ -102,127 +102,11 @@ static void add_other(hth_recorder *r, const network *net)
     if (net->to->add != HTH_NO_VALUE) hth_rec_add(r, net->op->in[1].value, net->to->add);
 }
 
-/* Hidden values of n neurons of a token; `first` is that of row 0 of the matrix; n_split: splits in a token's sums;
- * sparse: most are zero. */
-typedef struct values {
-    hth_buffer_range at;
-    uint32_t n, first, n_split;
-    bool sparse;
-} values;
-
-static bool is_sparse(const hth_recorder *r)
-{
-    hearth_selector selector = r->g->params.selector;
-    return hth_activation_is_sparse(r->g->model->hparams.activation) || selector == HEARTH_SELECTOR_PREDICTOR ||
-           selector == HEARTH_SELECTOR_THRESHOLD;
-}
-
-/* How down_q divides its work: tokens that an invocation computes, with 16 to 64 sums of each in registers, and groups
- * of invocations that divide the neurons of a split. */
-typedef struct down_shape {
-    uint32_t cols, groups;
-} down_shape;
-
-/* A neuron's weights serve two tokens, unless few neurons fire: then most would be computed for one in vain. Few tokens
- * have too few workgroups to fill a GPU, which waits for memory then: groups load more rows at a time. */
-static down_shape down_shape_of(const hth_recorder *r, bool sparse, uint32_t n_tok)
-{
-    const hth_device_info *info = hth_device_get_info(r->g->device);
-    down_shape s = {sparse || n_tok == 1 ? 1 : 2, n_tok <= 8 ? 4 : 1};
-    for (; s.groups > 1; s.groups /= 2) {
-        /* The shader's shared memory: sixteen sums of each lane and group; the split's neurons; a table of values. */
-        uint32_t words = 16 * s.groups * (HTH_REC_LOCAL + 1) + 3 * HTH_DOWN_SPLIT + 32;
-        if (s.groups * HTH_REC_LOCAL <= info->max_workgroup_size && 4 * words <= info->max_shared_memory) break;
-    }
-    return s;
-}
-
-/* The contribution of some neurons to tokens [first_tok, first_tok + n): integers, or float chains. */
-static void run_down(hth_recorder *r, const values *from, const hth_gpu_matrix *p, uint32_t first_tok, uint32_t n)
-{
-    const hth_gpu_workspace *ws = &r->g->workspace;
-    hth_buffer_range weights = {p->weights, p->offset, p->layout.size};
-    uint32_t n_out = r->g->model->hparams.d_model;
-    down_shape shape = down_shape_of(r, from->sparse, n);
-    hth_quant_desc desc;
-    if (hth_quant_desc_of(p->type, &desc)) {
-        hth_push_down push = {.n_neuron = p->n_row,
-                              .n_block = n_out / desc.block,
-                              .stride = from->n,
-                              .n_split = from->n_split,
-                              .n_cluster = (uint32_t)hth_n_cluster(from->n),
-                              .first = from->first + p->first,
-                              .first_split = p->first / HTH_DOWN_SPLIT,
-                              .first_tok = first_tok,
-                              .at = p->layout.offsets};
-        uint32_t consts[HTH_DOWN_N_CONST] = {shape.groups * HTH_REC_LOCAL, shape.cols, shape.groups};
-        memcpy(consts + HTH_DOWN_FORMAT, &desc, sizeof desc);
-        const hth_buffer_range bind[] = {ws->step, weights, from->at, ws->down_scales, ws->sums};
-        hth_rec_dispatch_3d(r, HTH_SHADER_down_q, consts, bind, &push,
-                      hth_div_ceil((uint64_t)n_out * desc.low_bits / 128, HTH_REC_LOCAL),
-                      hth_div_ceil(p->n_row, HTH_DOWN_SPLIT), hth_div_ceil(n, shape.cols));
-        return;
-    }
-    hth_push_down_f push = {p->n_row, n_out, from->n, from->n_split, p->first, first_tok};
-    const hth_buffer_range bind[] = {ws->step, weights, from->at, ws->sums};
-    hth_rec_dispatch_3d(r, HTH_SHADER_down_f, (const uint32_t[]){HTH_REC_LOCAL, (uint32_t)p->type}, bind, &push,
-                  hth_div_ceil(hth_div_ceil(hth_type_row_size(p->type, n_out), 4), HTH_REC_LOCAL),
-                  hth_div_ceil(p->n_row, HTH_CLUSTER_NEURONS), n);
-}
-
-/* The same for all neurons of a matrix, in dispatches of whole splits and groups. */
-static void down_of_part(hth_recorder *r, const values *from, const hth_gpu_matrix *p, uint32_t first_tok, uint32_t n)
-{
-    uint32_t n_out = r->g->model->hparams.d_model;
-    uint64_t work = hth_rec_row_work(n_out, n, HTH_DOT_SCALAR);
-    uint32_t step = hth_rec_rows_per_dispatch(r, p->n_row, work, HTH_CLUSTER_NEURONS);
-    for (uint32_t i = 0, k; i < p->n_row; i += k) {
-        k = p->n_row - i < step ? p->n_row - i : step;
-        const hth_gpu_matrix some = hth_rec_rows_of(p, n_out, i, k);
-        hth_rec_reserve_work(r, k * work);
-        run_down(r, from, &some, first_tok, n);
-        hth_rec_hint_bytes(r, p, &(hth_row_range){i, k, p->first + i, r->has_active_mask, NULL});
-    }
-}
-
-void hth_rec_reduce_sums(hth_recorder *r, const hth_rec_sums *p, uint32_t first_tok, uint32_t n, hth_buffer_range y,
-                         bool accumulate)
-{
-    const hth_gpu_workspace *ws = &r->g->workspace;
-    uint32_t n_out = r->g->model->hparams.d_model;
-    hth_push_down_reduce push = {n_out, p->n_part, p->bias.n > 0, first_tok,
-                                 p->floats ? 0 : (uint32_t)hth_n_cluster(p->n_neuron)};
-    hth_buffer_range acc64 = p->has_acc64 ? p->acc64 : hth_rec_vector(r, p->bias);
-    const hth_buffer_range bind[] = {ws->step, p->parts, ws->down_scales, acc64, hth_rec_vector(r, p->bias), y};
-    enum { OUTPUTS = 32, MAX_GROUPS = 8 }; /* of a workgroup */
-    uint32_t groups = MAX_GROUPS;
-    while (groups * OUTPUTS > hth_device_get_info(r->g->device)->max_workgroup_size) groups /= 2;
-    hth_rec_dispatch(r, accumulate ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
-                     (const uint32_t[]){groups * OUTPUTS, p->floats, p->has_acc64, groups}, bind, &push,
-                     hth_div_ceil(n_out, OUTPUTS), n);
-    hth_rec_mark_dirty(r, y);
-    hth_rec_barrier(r);
-}
-
 /* Commands after this need the host's sums. */
 static void await_host(hth_recorder *r)
 {
     hth_rec_host_op(r, HTH_HOST_OP_COLD_FFN, r->n_split_layer++, r->n_d2h);
     hth_rec_split(r);
-}
-
-/* Computes the scales of the clusters of n_neuron neurons. */
-static void choose_scales(hth_recorder *r, const network *net, uint32_t n_neuron)
-{
-    const hth_gpu_workspace *ws = &r->g->workspace;
-    const hth_transposed_down *down = &net->ffn->down_t;
-    hth_push_down_scale push = {n_neuron, n_neuron, hth_axpy_safe_exponent(down->rows.type, down->n_summed)};
-    const hth_buffer_range bind[] = {ws->step, net->hidden, hth_rec_vector(r, net->layer->scale_max), ws->down_scales};
-    if (n_neuron == 0) return;
-    hth_rec_dispatch(r, HTH_SHADER_down_scale, (const uint32_t[]){HTH_REC_LOCAL}, bind, &push,
-                     (uint32_t)hth_n_cluster(n_neuron), r->n_row);
-    hth_rec_mark_dirty(r, ws->down_scales);
-    hth_rec_barrier(r);
 }
 
 /* Down of the hidden values, for as many tokens at once as the sums have capacity. With several stages it waits for the
@@ -234,16 +118,15 @@ static void down_by_neurons(hth_recorder *r, const network *net)
     const hth_gpu_fused_matrix *down = &net->weights->fused[HTH_GPU_DOWN];
     bool split_layer = to->n_hot < net->ffn->d_ff, in_stages = r->n_row > ws->n_stage;
     bool floats = hth_type_act_block(net->ffn->down_t.rows.type) == 0;
-    values from = {.at = net->hidden,
-                   .n = to->n_hot,
-                   .n_split = hth_div_ceil(to->n_hot, floats ? HTH_CLUSTER_NEURONS : HTH_DOWN_SPLIT),
-                   .sparse = is_sparse(r)};
-    const hth_rec_sums both = {ws->sums, from.n_split, from.n, floats, split_layer, ws->host_sums, to->down_bias};
-    if (!floats) choose_scales(r, net, to->n_hot);
+    hth_rec_neurons from = hth_rec_neurons_of(net->hidden, to->n_hot);
+    from.n_split = hth_div_ceil(to->n_hot, floats ? HTH_CLUSTER_NEURONS : HTH_DOWN_SPLIT);
+    const hth_rec_sums both = {
+        ws->sums, from.n_split, from.n_cluster, floats, split_layer, ws->host_sums, to->down_bias};
+    if (!floats) hth_rec_down_scales(r, net->op->layer, &from);
     if (split_layer && in_stages) await_host(r);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < ws->n_stage ? r->n_row - first : ws->n_stage;
-        for (uint32_t i = 0; i < down->n_matrix; i++) down_of_part(r, &from, &down->matrices[i], first, n);
+        for (uint32_t i = 0; i < down->n_matrix; i++) hth_rec_down(r, &from, &down->matrices[i], first, n);
         if (from.n > 0) hth_rec_mark_dirty(r, ws->sums);
         hth_rec_barrier(r);
         if (split_layer && !in_stages) await_host(r);
@@ -371,12 +254,13 @@ static void accumulate_matrix(hth_recorder *r, const network *net, const hth_gpu
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint32_t n_out = r->g->model->hparams.d_model;
-    values from = {net->hidden, n_neuron, neuron, hth_div_ceil(p->n_row, HTH_DOWN_SPLIT), is_sparse(r)};
+    hth_rec_neurons from = hth_rec_neurons_of(net->hidden, n_neuron);
+    from.first = neuron, from.n_split = hth_div_ceil(p->n_row, HTH_DOWN_SPLIT);
     uint64_t capacity = ws->sums.size / ((uint64_t)from.n_split * n_out * sizeof(int32_t));
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < capacity ? r->n_row - first : (uint32_t)capacity;
-        hth_push_down_accumulate push = {n_out, from.n_split, first, start, neuron, (uint32_t)hth_n_cluster(n_neuron)};
-        down_of_part(r, &from, p, first, n);
+        hth_push_down_accumulate push = {n_out, from.n_split, first, start, neuron, from.n_cluster};
+        hth_rec_down(r, &from, p, first, n);
         hth_rec_mark_dirty(r, ws->sums);
         hth_rec_barrier(r);
         add_sums(r, &push, false, n);
@@ -398,7 +282,8 @@ static void down_streamed(hth_recorder *r, const network *net)
     const hth_gpu_layer *to = net->layer;
     const hth_gpu_fused_matrix *down = &net->weights->fused[HTH_GPU_DOWN];
     uint32_t n_cold = n_streamed(r, to), n_gpu = to->n_hot + n_cold;
-    choose_scales(r, net, n_gpu);
+    const hth_rec_neurons hidden = hth_rec_neurons_of(net->hidden, n_gpu);
+    hth_rec_down_scales(r, net->op->layer, &hidden);
     for (uint32_t i = 0; i < down->n_matrix; i++) {
         hth_gpu_matrix p = down->matrices[i];
         uint32_t neuron = p.first;
@@ -413,7 +298,7 @@ static void down_streamed(hth_recorder *r, const network *net)
     }
     if (n_cold < to->cold.d_ff) accumulate_share(r);
     const hth_rec_sums all = {
-        .parts = ws->sums, .n_neuron = n_gpu, .has_acc64 = true, .acc64 = ws->acc64, .bias = to->down_bias};
+        .parts = ws->sums, .n_cluster = hidden.n_cluster, .has_acc64 = true, .acc64 = ws->acc64, .bias = to->down_bias};
     hth_rec_reduce_sums(r, &all, 0, r->n_row, net->to->y, net->to->accumulate);
 }
 
