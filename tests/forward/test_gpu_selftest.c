@@ -53,6 +53,7 @@ static void add_rows(list *l, hth_type type)
     for (uint32_t cols = 1; cols <= 2; cols++) {
         down[HTH_DOWN_COLS] = cols, down[HTH_DOWN_GROUPS] = cols == 1 ? 4 : 1;
         add(l, HTH_SHADER_down_q, down);
+        if (cols == 1) add(l, HTH_SHADER_down_q_sliced, down);
     }
 }
 
@@ -94,6 +95,7 @@ static void add_vectors(list *l)
     add(l, HTH_SHADER_copy_page, (const uint32_t[]){0});
     add(l, HTH_SHADER_float_rules, (const uint32_t[]){0});
     add(l, HTH_SHADER_down_scale, (const uint32_t[]){LOCAL});
+    add(l, HTH_SHADER_down_scale_sliced, (const uint32_t[]){LOCAL});
     for (uint32_t host = 0; host < 2; host++) add(l, HTH_SHADER_down_accumulate, (const uint32_t[]){LOCAL, host});
     for (uint32_t i = 0; i < 4; i++) {
         add(l, HTH_SHADER_down_reduce, (const uint32_t[]){LOCAL, i / 2, i % 2, i % 2 ? 4 : 1});
@@ -263,6 +265,7 @@ static bool is_given_ties(const wanted *w)
     case HTH_SHADER_mul_mat_vec_q_sparse:
     case HTH_SHADER_mul_mat_vec_q_sliced: return form[0] == 256 && form[1] != 2;
     case HTH_SHADER_down_q:
+    case HTH_SHADER_down_q_sliced:
     case HTH_SHADER_down_reduce:
     case HTH_SHADER_down_reduce_acc: return true;
     default: return false;
@@ -295,7 +298,8 @@ static bool rounds(const wanted *w)
 {
     bool copies = w->consts[HTH_NORM_QUANTIZE_KIND] == HTH_KIND_NONE && w->consts[HTH_NORM_QUANTIZE_BLOCK] == 0;
     if (w->id == HTH_SHADER_norm_quantize) return !copies;
-    return w->id != HTH_SHADER_active_mask && w->id != HTH_SHADER_down_scale && w->id != HTH_SHADER_down_accumulate &&
+    return w->id != HTH_SHADER_active_mask && w->id != HTH_SHADER_down_scale &&
+           w->id != HTH_SHADER_down_scale_sliced && w->id != HTH_SHADER_down_accumulate &&
            w->id != HTH_SHADER_copy_page;
 }
 
@@ -397,8 +401,8 @@ TEST(every_shader_but_those_of_floats_has_a_test)
     static const uint32_t zeros[HTH_SHADER_MAX_CONST];
     static const hth_shader_id without[] = {
         HTH_SHADER_fill, HTH_SHADER_copy, HTH_SHADER_add, HTH_SHADER_mul_mat_vec_f, HTH_SHADER_mul_mat_vec_f_acc,
-        HTH_SHADER_mul_mat_vec_f_sparse, HTH_SHADER_mul_mat_vec_f_sliced, HTH_SHADER_down_f, HTH_SHADER_widen_halves,
-        HTH_SHADER_conv, HTH_SHADER_delta_rates, HTH_SHADER_delta_net,
+        HTH_SHADER_mul_mat_vec_f_sparse, HTH_SHADER_mul_mat_vec_f_sliced, HTH_SHADER_down_f, HTH_SHADER_down_f_sliced,
+        HTH_SHADER_widen_halves, HTH_SHADER_conv, HTH_SHADER_delta_rates, HTH_SHADER_delta_net,
     };
     FREED list *l = all_shaders();
     bool has[HTH_N_SHADER] = {false};
@@ -428,6 +432,7 @@ static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_norm_add] = ".f...", [HTH_SHADER_soft_cap] = ".f",
     [HTH_SHADER_norm_groups] = "....f", [HTH_SHADER_mul_values] = "...f", [HTH_SHADER_copy_values] = "...f",
     [HTH_SHADER_down_scale] = "...f", [HTH_SHADER_down_q] = ".....",
+    [HTH_SHADER_down_scale_sliced] = "...f.", [HTH_SHADER_down_q_sliced] = "......",
     [HTH_SHADER_down_reduce] = ".....f", [HTH_SHADER_down_reduce_acc] = ".....f",
 };
 

@@ -9,17 +9,69 @@
 
 #include <string.h>
 
-void hth_ref_down_scale(const hth_dispatch_args *c)
+/* ---- neurons ---------------------------------------------------------------------------------------- */
+
+/* The neurons of a grid: all of the weights, or (n_used > 0) those of the slices that were chosen for each token. */
+typedef struct neurons {
+    uint32_t n, stride;
+    const float *h;        /* [token][stride] */
+    const uint32_t *pairs; /* [token][2][n_used] */
+    uint32_t n_used;
+} neurons;
+
+/* The neurons of a cluster, or of a split: rows [first, end) of the weights. */
+typedef struct run {
+    uint32_t first, end;
+    float h[HTH_CLUSTER_NEURONS];
+} run;
+
+/* Number i of the runs of `span` neurons of token t. */
+static run run_of(const neurons *a, uint32_t t, uint32_t i, uint32_t span)
+{
+    const float *h = a->h + (size_t)t * a->stride;
+    uint32_t slice = 0;
+    float weight = 1.0f;
+    if (a->n_used > 0) {
+        uint32_t n_of_pair = hth_down_clusters(a->n) * (HTH_CLUSTER_NEURONS / span), pair = i / n_of_pair;
+        const uint32_t *of_token = a->pairs + (size_t)t * 2 * a->n_used;
+        slice = of_token[pair] * a->n, weight = hth_float_of(of_token[a->n_used + pair]);
+        h += (size_t)pair * a->n;
+        i = slice / HTH_CLUSTER_NEURONS * (HTH_CLUSTER_NEURONS / span) + i % n_of_pair;
+    }
+    run r = {.first = i * span > slice ? i * span : slice, .end = hth_min_u32((i + 1) * span, slice + a->n)};
+    if (r.end < r.first) r.end = r.first;
+    for (uint32_t n = r.first; n < r.end; n++) r.h[n - r.first] = h[n - slice] * weight;
+    return r;
+}
+
+/* ---- scales ------------------------------------------------------------------------------------------ */
+
+static void down_scale(const hth_dispatch_args *c, const hth_push_down_scale *push, const neurons *of)
 {
     const float *d_max = c->bind[2];
-    hth_push_down_scale push;
-    memcpy(&push, c->push, sizeof push);
     for (uint32_t t = 0; t < hth_gpu_tokens(c, 0, c->grid[1]); t++)
         for (uint32_t i = 0; i < c->grid[0]; i++) {
-            uint32_t first = i * HTH_CLUSTER_NEURONS, n = hth_min_u32(push.n - first, HTH_CLUSTER_NEURONS);
-            const float *h = (const float *)c->bind[1] + (size_t)t * push.stride + first;
-            ((float *)c->bind[3])[(size_t)t * c->grid[0] + i] = hth_axpy_scale(h, n, d_max[i], push.safe_exponent);
+            const run r = run_of(of, t, i, HTH_CLUSTER_NEURONS);
+            float bound = r.first < r.end ? d_max[r.first / HTH_CLUSTER_NEURONS] : 0.0f;
+            ((float *)c->bind[3])[(size_t)t * c->grid[0] + i] =
+                hth_axpy_scale(r.h, r.end - r.first, bound, push->safe_exponent);
         }
+}
+
+void hth_ref_down_scale(const hth_dispatch_args *c)
+{
+    hth_push_down_scale push;
+    memcpy(&push, c->push, sizeof push);
+    const neurons of = {.n = push.n, .stride = push.stride, .h = c->bind[1]};
+    down_scale(c, &push, &of);
+}
+
+void hth_ref_down_scale_sliced(const hth_dispatch_args *c)
+{
+    hth_push_down_scale_sliced push;
+    memcpy(&push, c->push, sizeof push);
+    const neurons of = {push.neurons.n, push.neurons.stride, c->bind[1], c->bind[4], push.n_used};
+    down_scale(c, &push.neurons, &of);
 }
 
 /* The sum of a split as Q31.32; undefined without a scale. */
@@ -34,17 +86,7 @@ typedef struct down {
     hth_quant_desc desc;
     hth_push_down push;
     const uint8_t *planes;
-    const float *h;      /* of the token */
-    const float *scales; /* of the token, by cluster */
 } down;
-
-static down down_of(const hth_dispatch_args *c)
-{
-    down d = {.planes = c->bind[1]};
-    memcpy(&d.desc, c->consts + HTH_DOWN_FORMAT, sizeof d.desc);
-    memcpy(&d.push, c->push, sizeof d.push);
-    return d;
-}
 
 /* Adds one neuron's block to its outputs. Without a scale the sums are undefined. */
 static void add_block(const hth_quant_desc *f, const hth_soa_block *k, float h, int32_t *sums)
@@ -59,59 +101,93 @@ static void add_block(const hth_quant_desc *f, const hth_soa_block *k, float h, 
     }
 }
 
-static void split_of_token(const down *d, uint32_t split, int32_t *sums)
+static void add_run(const down *d, const run *r, float scale, int32_t *sums)
 {
-    uint32_t first = split * HTH_DOWN_SPLIT,
-             end = (uint32_t)hth_min_u64(d->push.n_neuron, (uint64_t)first + HTH_DOWN_SPLIT);
-    float scale = d->scales[(d->push.first + first) / HTH_CLUSTER_NEURONS];
     hth_soa_block k;
     memset(sums, 0, (size_t)d->push.n_block * d->desc.block * sizeof *sums);
-    for (uint32_t n = first; n < end; n++) {
-        if (d->h[n] == 0.0f) continue;
+    for (uint32_t n = r->first; n < r->end; n++) {
+        float h = r->h[n - r->first];
+        if (h == 0.0f) continue;
         for (uint32_t b = 0; b < d->push.n_block; b++) {
             hth_soa_layout_unpack(&d->desc, &d->push.at, d->planes, d->push.n_block, n, b, &k);
-            add_block(&d->desc, &k, d->h[n] * scale, sums + (size_t)b * d->desc.block);
+            add_block(&d->desc, &k, h * scale, sums + (size_t)b * d->desc.block);
+        }
+    }
+}
+
+static void down_q(const hth_dispatch_args *c, const hth_push_down *push, const neurons *of)
+{
+    down d = {.push = *push, .planes = c->bind[1]};
+    memcpy(&d.desc, c->consts + HTH_DOWN_FORMAT, sizeof d.desc);
+    size_t n_out = (size_t)push->n_block * d.desc.block;
+    int32_t *sums = c->bind[4];
+    uint64_t max = (uint64_t)c->grid[2] * c->consts[HTH_DOWN_COLS];
+    for (uint32_t i = 0; i < hth_gpu_tokens(c, push->first_tok, max); i++) {
+        uint32_t t = push->first_tok + i;
+        const float *scales = (const float *)c->bind[3] + (size_t)t * push->n_cluster;
+        for (uint32_t s = 0; s < c->grid[1]; s++) {
+            const run r = run_of(of, t, s, HTH_DOWN_SPLIT);
+            add_run(&d, &r, scales[(push->first + s * HTH_DOWN_SPLIT) / HTH_CLUSTER_NEURONS],
+                    sums + ((size_t)i * push->n_split + push->first_split + s) * n_out);
         }
     }
 }
 
 void hth_ref_down_q(const hth_dispatch_args *c)
 {
-    down d = down_of(c);
-    size_t n_out = (size_t)d.push.n_block * d.desc.block;
-    int32_t *sums = c->bind[4];
-    uint64_t max = (uint64_t)c->grid[2] * c->consts[HTH_DOWN_COLS];
-    for (uint32_t i = 0; i < hth_gpu_tokens(c, d.push.first_tok, max); i++) {
-        uint32_t t = d.push.first_tok + i;
-        d.h = (const float *)c->bind[2] + (size_t)t * d.push.stride + d.push.first;
-        d.scales = (const float *)c->bind[3] + (size_t)t * d.push.n_cluster;
-        for (uint32_t s = 0; s < c->grid[1]; s++)
-            split_of_token(&d, s,
-                           sums + ((size_t)i * d.push.n_split + d.push.first_split + s) * n_out);
-    }
+    hth_push_down push;
+    memcpy(&push, c->push, sizeof push);
+    const neurons of = {.n = push.n_neuron, .stride = push.stride, .h = (const float *)c->bind[2] + push.first};
+    down_q(c, &push, &of);
+}
+
+void hth_ref_down_q_sliced(const hth_dispatch_args *c)
+{
+    hth_push_down_sliced push;
+    memcpy(&push, c->push, sizeof push);
+    const neurons of = {push.neurons.n_neuron, push.neurons.stride, c->bind[2], c->bind[5], push.n_used};
+    down_q(c, &push.neurons, &of);
 }
 
 /* ---- rows of floats -------------------------------------------------------------------------------- */
+
+static void add_floats(hth_type type, const uint8_t *rows, const run *r, size_t n_out, float *chain)
+{
+    size_t row_size = (size_t)hth_soa_row_words(type, n_out) * 4;
+    memset(chain, 0, n_out * sizeof *chain);
+    for (uint32_t n = r->first; n < r->end; n++) {
+        float h = r->h[n - r->first];
+        if (h == 0.0f) continue;
+        for (size_t o = 0; o < n_out; o++)
+            chain[o] = chain[o] + hth_gpu_float_at(type, rows + n * row_size, n_out, o) * h;
+    }
+}
+
+static void down_f(const hth_dispatch_args *c, const hth_push_down_f *push, const neurons *of)
+{
+    float *chains = (float *)c->bind[3] + (size_t)(push->first / HTH_CLUSTER_NEURONS) * push->n_out;
+    for (uint32_t i = 0; i < hth_gpu_tokens(c, push->first_tok, c->grid[2]); i++)
+        for (uint32_t g = 0; g < c->grid[1]; g++) {
+            const run r = run_of(of, push->first_tok + i, g, HTH_CLUSTER_NEURONS);
+            add_floats((hth_type)c->consts[HTH_DOWN_F_TYPE], c->bind[1], &r, push->n_out,
+                       chains + ((size_t)i * push->n_group + g) * push->n_out);
+        }
+}
 
 void hth_ref_down_f(const hth_dispatch_args *c)
 {
     hth_push_down_f push;
     memcpy(&push, c->push, sizeof push);
-    hth_type type = (hth_type)c->consts[HTH_DOWN_F_TYPE];
-    size_t row_size = (size_t)hth_soa_row_words(type, push.n_out) * 4;
-    for (uint32_t i = 0; i < hth_gpu_tokens(c, push.first_tok, c->grid[2]); i++) {
-        const float *h = (const float *)c->bind[2] + (size_t)(push.first_tok + i) * push.stride + push.first;
-        float *chains =
-            (float *)c->bind[3] + ((size_t)i * push.n_group + push.first / HTH_CLUSTER_NEURONS) * push.n_out;
-        memset(chains, 0, (size_t)c->grid[1] * push.n_out * sizeof *chains);
-        for (uint32_t n = 0; n < push.n_neuron; n++) {
-            float *chain = chains + (size_t)(n / HTH_CLUSTER_NEURONS) * push.n_out;
-            const uint8_t *row = (const uint8_t *)c->bind[1] + n * row_size;
-            if (h[n] == 0.0f) continue;
-            for (uint32_t o = 0; o < push.n_out; o++)
-                chain[o] = chain[o] + hth_gpu_float_at(type, row, push.n_out, o) * h[n];
-        }
-    }
+    const neurons of = {.n = push.n_neuron, .stride = push.stride, .h = (const float *)c->bind[2] + push.first};
+    down_f(c, &push, &of);
+}
+
+void hth_ref_down_f_sliced(const hth_dispatch_args *c)
+{
+    hth_push_down_f_sliced push;
+    memcpy(&push, c->push, sizeof push);
+    const neurons of = {push.neurons.n_neuron, push.neurons.stride, c->bind[2], c->bind[4], push.n_used};
+    down_f(c, &push.neurons, &of);
 }
 
 /* ---- sums -------------------------------------------------------------------------------------------- */

@@ -20,6 +20,7 @@ hth_shader_ref_fn hth_ref_norm_groups, hth_ref_mul_values, hth_ref_copy_values;
 hth_shader_ref_fn hth_ref_conv, hth_ref_delta_rates, hth_ref_delta_net;
 
 hth_shader_ref_fn hth_ref_down_scale, hth_ref_down_q, hth_ref_down_f, hth_ref_down_accumulate;
+hth_shader_ref_fn hth_ref_down_scale_sliced, hth_ref_down_q_sliced, hth_ref_down_f_sliced;
 hth_shader_ref_fn hth_ref_down_reduce, hth_ref_down_reduce_acc;
 
 /* For a few operations on local copies, which take half of the tests' time: a sanitizer that checked each of their

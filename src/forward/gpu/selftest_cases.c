@@ -212,6 +212,13 @@ static void mul_mat_vec_q(hth_gpu_testcase *t)
     if (sparse) bind_input(t, HTH_FILL_MASK, over(MASK_AT + n_row, 32), 4)->width = tile;
 }
 
+/* Choices of slices, with weights of 2^min_exponent and more. */
+static void bind_pairs(hth_gpu_testcase *t, uint32_t n_tok, uint32_t n_used, uint32_t n_slice, int32_t min_exponent)
+{
+    hth_gpu_test_input *pairs = bind_input(t, HTH_FILL_PAIRS, (uint64_t)n_tok * 2 * n_used, 4);
+    pairs->width = n_slice, pairs->min_exponent = min_exponent;
+}
+
 /* Two of three slices for each of four tokens, of which three count. */
 static void mul_mat_vec_q_sliced(hth_gpu_testcase *t)
 {
@@ -231,7 +238,7 @@ static void mul_mat_vec_q_sliced(hth_gpu_testcase *t)
         block == 32 ? 32 : 16;
     bind_floats(t, N_SLICE * n_all, 4);
     bind_output(t, (uint64_t)N_TOK * stride, 4);
-    bind_input(t, HTH_FILL_PAIRS, (uint64_t)N_TOK * 2 * N_USED, 4)->width = N_SLICE;
+    bind_pairs(t, N_TOK, N_USED, N_SLICE, -3);
 }
 
 /* Three tokens of which two count; each neuron's half is of the same kind in both. */
@@ -383,6 +390,43 @@ static void down_q(hth_gpu_testcase *t)
     bind_output(t, (uint64_t)(cols + 2) * N_SPLIT * n_out, 4);
 }
 
+/* Two of three slices for each token: one that begins with a cluster, others within one, in its first split or the
+ * second. */
+enum { N_SLICE = 3, N_USED = 2 };
+
+static void down_scale_sliced(hth_gpu_testcase *t)
+{
+    enum { N_ROW = 6, N = 300, N_CLUSTER = N_USED * 3, STRIDE = N_USED * N + 3, SAFE = 14 };
+    const hth_push_down_scale_sliced push = {{N, STRIDE, SAFE}, N_USED};
+    set_call(t, &push, sizeof push, N_CLUSTER, N_ROW, 1);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    hth_gpu_test_input *h = bind_input(t, HTH_FILL_NEURONS, N_ROW * STRIDE, 4);
+    h->width = STRIDE, h->max_exponent = MAX_EXPONENT;
+    bind_floats(t, over(N_SLICE * N, HTH_CLUSTER_NEURONS), 2);
+    bind_output(t, N_ROW * N_CLUSTER, 4);
+    bind_pairs(t, N_ROW, N_USED, N_SLICE, -1);
+}
+
+static void down_q_sliced(hth_gpu_testcase *t)
+{
+    enum { N_NEURON = HTH_DOWN_SPLIT + 37, N_CLUSTER = N_USED * 2, N_SPLIT = 2 * N_CLUSTER };
+    enum { STRIDE = N_USED * N_NEURON + 3, N_CLASS = 3, N_TOK = FIRST_TOK + N_CLASS };
+    const uint32_t *c = t->consts, *form = c + HTH_DOWN_FORMAT;
+    const uint32_t n_block = form[0] == 32 ? 3 : 1, n_out = n_block * form[0];
+    set_planes(t, form, N_SLICE * N_NEURON, n_block);
+    const hth_push_down_sliced push = {
+        {N_NEURON, n_block, STRIDE, N_SPLIT, N_CLUSTER, 0, 0, FIRST_TOK, t->layout.offsets}, N_USED};
+    set_call(t, &push, sizeof push, over(n_out * t->desc.low_bits / 128, c[HTH_DOWN_LOCAL] / c[HTH_DOWN_GROUPS]),
+             N_SPLIT, N_CLASS);
+    bind_step(t, N_TOK, N_TOK - 1, 0);
+    bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
+    hth_gpu_test_input *h = bind_input(t, HTH_FILL_NEURONS, N_TOK * STRIDE, 4);
+    h->width = STRIDE, h->max_exponent = MAX_EXPONENT;
+    bind_input(t, HTH_FILL_CLUSTER_SCALES, N_TOK * N_CLUSTER, 4)->max_exponent = MAX_EXPONENT;
+    bind_output(t, (uint64_t)N_CLASS * N_SPLIT * n_out, 4);
+    bind_pairs(t, N_TOK, N_USED, N_SLICE, -1);
+}
+
 static void down_accumulate(hth_gpu_testcase *t)
 {
     enum { N_OUT = 133, N_SPLIT = 3, N_ROW = 4, N_CLUSTER = 3 };
@@ -440,6 +484,8 @@ static void (*const shapes[HTH_N_SHADER])(hth_gpu_testcase *t) = {
     [HTH_SHADER_copy_values] = copy_values,
     [HTH_SHADER_down_scale] = down_scale,
     [HTH_SHADER_down_q] = down_q,
+    [HTH_SHADER_down_scale_sliced] = down_scale_sliced,
+    [HTH_SHADER_down_q_sliced] = down_q_sliced,
     [HTH_SHADER_down_accumulate] = down_accumulate,
     [HTH_SHADER_down_reduce] = down_reduce,
     [HTH_SHADER_down_reduce_acc] = down_reduce,

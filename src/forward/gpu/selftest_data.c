@@ -267,7 +267,7 @@ static void fill_parts(generator *r, const hth_gpu_testcase *t, uint8_t *part)
 static void fill_pairs(generator *r, const hth_gpu_test_input *g, uint32_t *words)
 {
     for (uint32_t i = 0; i < g->size / 4; i++)
-        words[i] = i % 4 < 2 ? (uint32_t)(next(r) % g->width) : (uint32_t)(127 - next(r) % 4) << 23;
+        words[i] = i % 4 < 2 ? next(r) % g->width : (127 - next(r) % (uint32_t)(1 - g->min_exponent)) << 23;
 }
 
 /* Groups of `width` rows: all set, none, one, every second; then random. Bits before the first row are

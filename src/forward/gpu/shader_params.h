@@ -405,6 +405,30 @@ typedef struct hth_push_down_f {
     uint32_t first, first_tok;
 } hth_push_down_f;
 
+/* These compute as down_scale, down_q and down_f do, by slices of n_neuron rows of the weights, of which n_used were
+ * chosen for each token (pairs: mul_mat_vec_q_sliced). h[t][stride]: the hidden values of each pair, one pair after
+ * another; times the pair's weight, rounded, they are those that the neurons have above. Clusters and splits are those of
+ * the rows of all slices, so that a slice may begin within one: a pair has hth_down_clusters, with two splits each. Of
+ * these the last may have no neuron of the slice: then its sums are 0, and its scale is valid. D is that of the clusters
+ * of the weights; n_cluster, n_split and n_group are those of all pairs of a token. first and first_split are 0, COLS is
+ * 1. Bindings: as above, then pairs. Grids: as above, with the clusters or splits of all pairs. */
+static inline uint32_t hth_down_clusters(uint32_t n_neuron)
+{
+    return n_neuron / HTH_CLUSTER_NEURONS + (n_neuron % HTH_CLUSTER_NEURONS > 0 ? 2 : 0);
+}
+typedef struct hth_push_down_scale_sliced {
+    hth_push_down_scale neurons;
+    uint32_t n_used;
+} hth_push_down_scale_sliced;
+typedef struct hth_push_down_sliced {
+    hth_push_down neurons;
+    uint32_t n_used;
+} hth_push_down_sliced;
+typedef struct hth_push_down_f_sliced {
+    hth_push_down_f neurons;
+    uint32_t n_used;
+} hth_push_down_f_sliced;
+
 /* y[t][n_out] = the sums of all splits as Q31.32 (FLOATS: of all chains), and with HOST 64-bit sums [t][n_out] of the
  * host (from word HTH_HOST_SUMS on; word 0: HTH_HOST_SUMS_NONE, _VALID or _OVERFLOW), times 2^-32, + bias; _acc: added
  * to y. NaN where one of the token's n_cluster scales is 0, a chain is out of bounds, or the host's sums are.

@@ -87,6 +87,8 @@ hth_shader_ref_fn *const shaders_away[HTH_N_SHADER] = {
     [HTH_SHADER_norm_add] = away_norm_add, [HTH_SHADER_soft_cap] = away_soft_cap,
     [HTH_SHADER_down_scale] = away_down_scale, [HTH_SHADER_down_q] = away_down_q,
     [HTH_SHADER_down_f] = away_down_f,
+    [HTH_SHADER_down_scale_sliced] = away_down_scale_sliced,
+    [HTH_SHADER_down_q_sliced] = away_down_q_sliced, [HTH_SHADER_down_f_sliced] = away_down_f_sliced,
     [HTH_SHADER_down_accumulate] = away_down_accumulate, [HTH_SHADER_down_reduce] = away_down_reduce,
     [HTH_SHADER_down_reduce_acc] = away_down_reduce_acc, [HTH_SHADER_rope_store] = away_rope_store,
     [HTH_SHADER_attn] = away_attn, [HTH_SHADER_attn_reduce] = away_attn_reduce,

@@ -36,6 +36,9 @@ void away_kernels(hth_kernels *k, hth_cpu level);
 #define hth_ref_down_scale away_down_scale
 #define hth_ref_down_q away_down_q
 #define hth_ref_down_f away_down_f
+#define hth_ref_down_scale_sliced away_down_scale_sliced
+#define hth_ref_down_q_sliced away_down_q_sliced
+#define hth_ref_down_f_sliced away_down_f_sliced
 #define hth_ref_down_accumulate away_down_accumulate
 #define hth_ref_down_reduce away_down_reduce
 #define hth_ref_down_reduce_acc away_down_reduce_acc
