@@ -1,6 +1,7 @@
 /* Whole models on a device, null and the first that Vulkan knows. Quantised weights give the bits of the CPU
  * however a text is cut and however many layers lie there; floats come near, and are the same on both;
  * trained models tell their texts. What cannot be is refused with what would be possible. */
+#include "convert/quantize.h"
 #include "convert/synth.h"
 #include "engine/engine.h"
 #include "support/models/golden.h"
@@ -232,9 +233,7 @@ static void check_crossing(const golden *g, const char *device, uint32_t n_batch
     if (!logits) return;
     double error = engine_max_error(logits, g->truth, n * (g->n_truth / g->n));
     hearth_model_info info = test_model_info(model);
-    /* The experts of that model have a transposed down. */
-    double share = strstr(g->model, "smallthinker-4b-downt") ? 0.4 : 0.9;
-    if (info.gpu_n_layer != info.n_layer || !info.gpu_head || info.gpu_product_share < share ||
+    if (info.gpu_n_layer != info.n_layer || !info.gpu_head || info.gpu_product_share < 0.9 ||
         !(error <= NEAR))
         test_fail(__FILE__, __LINE__, "%s on %s, batch %u: %u layers, share %g, error %g", g->model, device,
                   n_batch, info.gpu_n_layer, info.gpu_product_share, error);
@@ -255,8 +254,9 @@ TEST(operations_that_devices_lack_are_the_hosts_in_between)
 /* Those of hybrids and of mixtures. */
 TEST(all_products_lie_on_a_device)
 {
-    static const char *const names[] = {"qwen35",    "gemma4",   "falcon-h1", "lfm2",   "mamba2", "command-r",
-                                        "qwen35moe", "qwen3moe", "gpt-oss",   "llama4", "phimoe", "gemma4-moe"};
+    static const char *const names[] = {
+        "qwen35",  "gemma4", "falcon-h1", "lfm2",       "mamba2",   "command-r", "qwen35moe", "qwen3moe",
+        "gpt-oss", "llama4", "phimoe",    "gemma4-moe", "smallthinker-4b-downt"};
     for (size_t i = 0; i < sizeof names / sizeof *names && !is_brief(); i++) {
         CLEANUP(golden_close) golden g;
         if (!golden_open_arch(&g, names[i])) continue;
@@ -268,21 +268,49 @@ TEST(all_products_lie_on_a_device)
     }
 }
 
-TEST(quantised_experts_have_the_bits_of_the_cpu)
+/* Of the first n_device devices. */
+static void check_experts(const golden *g, int n_device)
 {
-    CLEANUP(golden_close) golden g;
-    if (!golden_open_quant_file(&g, "mixture-Q4_K_M")) return;
-    CLOSED(hearth_model) *cpu = OPENED(hearth_model, g.model, NULL);
-    FREED float *expected = cpu ? logits_by(cpu, &g, HEARTH_KV_F16, 256) : NULL;
-    for (int d = first_device(); expected && d < N_DEVICE; d++) {
-        hearth_gpu_options gpu = options_of(devices[d], &g, HEARTH_KV_F16);
+    CLOSED(hearth_model) *cpu = OPENED(hearth_model, g->model, NULL);
+    FREED float *expected = cpu ? logits_by(cpu, g, HEARTH_KV_F16, 256) : NULL;
+    for (int d = first_device(); expected && d < n_device; d++) {
+        hearth_gpu_options gpu = options_of(devices[d], g, HEARTH_KV_F16);
         gpu.placement = "all";
-        CLOSED(hearth_model) *model = open_on(g.model, &gpu, g.selector);
+        CLOSED(hearth_model) *model = open_on(g->model, &gpu, g->selector);
         if (!model || !is_whole(model)) continue;
         CHECK(test_model_info(model).gpu_product_share >= 0.999);
         engine_check_bit_exact(model);
-        expect_bits(model, &g, HEARTH_KV_F16, 256, expected, devices[d]);
-        expect_bits(model, &g, HEARTH_KV_F16, 1, expected, devices[d]);
+        expect_bits(model, g, HEARTH_KV_F16, 256, expected, devices[d]);
+        expect_bits(model, g, HEARTH_KV_F16, 1, expected, devices[d]);
+    }
+}
+
+TEST(quantised_experts_have_the_bits_of_the_cpu)
+{
+    CLEANUP(golden_close) golden g;
+    if (golden_open_quant_file(&g, "mixture-Q4_K_M")) check_experts(&g, N_DEVICE);
+}
+
+/* Experts whose down has a row for each neuron: of that file with all of its matrices in a type. */
+static bool open_neurons_of_experts(golden *g, const char *type)
+{
+    const hth_quantize_options o = {.ftype = hth_ftype_find(type), .pure = true, .n_thread = 2};
+    const char *to = test_scratch("experts.gguf");
+    hth_quantize_result result;
+    if (!golden_open_quant_file(g, "smallthinker-downt-Q4_0")) return false;
+    CHECK_OK(hth_quantize(g->model, to, &o, &result, err));
+    g->model = to;
+    return true;
+}
+
+TEST(neurons_of_quantised_experts_have_the_bits_of_the_cpu)
+{
+    static const char *const types[] = {"q5_1", "q4_0", "q8_0", "iq4_nl", "mxfp4"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        CLEANUP(golden_close) golden g;
+        bool is_there = open_neurons_of_experts(&g, types[i]);
+        if (is_there) check_experts(&g, i == 0 || test_is_long() ? N_DEVICE : 1);
+        if (is_there) remove(g.model);
     }
 }
 
@@ -543,15 +571,15 @@ TEST(pieces_of_the_device_do_not_show)
 
 /* ---- submissions ------------------------------------------------------------------------------------ */
 
-/* What the device makes of it with submissions of so much work (0: as large as they are) has the bits of
- * *expected, or becomes them. Returns the number of command lists. */
-static uint64_t check_submissions(const golden *g, const char *device, uint64_t n_work, float **expected,
+/* What a device makes of it with submissions of so much work (0: as large as they are) has the
+ * bits of *expected, or becomes them. Returns the number of command lists. */
+static uint64_t check_submissions(const golden *g, const hearth_gpu_options *gpu, uint64_t n_work, float **expected,
                                   uint64_t *work)
 {
-    hearth_gpu_options gpu = options_of(device, g, HEARTH_KV_F16);
+    const char *device = gpu->device;
     uint64_t n = 0;
     if (n_work > 0 && !submissions_begin(device, 2, n_work)) return 0;
-    hearth_model *model = open_on(g->model, &gpu, g->selector);
+    hearth_model *model = open_on(g->model, gpu, g->selector);
     if (model && is_whole(model)) {
         CHECK(n_work == 0 || hth_gpu_get_params(model->gpu)->max_work == n_work);
         n = submissions_check(model->gpu, work);
@@ -565,14 +593,16 @@ static uint64_t check_submissions(const golden *g, const char *device, uint64_t 
 }
 
 /* As they are, in some, and each run in as many as it can be divided into. */
-static void divide(const golden *g, const char *device)
+static void divide(const golden *g, const char *device, const char *placement)
 {
     FREED float *expected = NULL;
+    hearth_gpu_options gpu = options_of(device, g, HEARTH_KV_F16);
     uint64_t work[3] = {0}, n[3];
-    n[0] = check_submissions(g, device, 0, &expected, &work[0]);
+    gpu.placement = placement;
+    n[0] = check_submissions(g, &gpu, 0, &expected, &work[0]);
     if (expected) {
-        n[1] = check_submissions(g, device, work[0] / 40, &expected, &work[1]);
-        n[2] = check_submissions(g, device, 1, &expected, &work[2]);
+        n[1] = check_submissions(g, &gpu, work[0] / 40, &expected, &work[1]);
+        n[2] = check_submissions(g, &gpu, 1, &expected, &work[2]);
         CHECK(n[0] < n[1] && n[1] < n[2]);
         CHECK_INT(work[1], work[0]);
         CHECK_INT(work[2], work[0]);
@@ -589,14 +619,17 @@ TEST(work_that_is_divided_among_submissions_has_the_bits_of_the_whole)
     for (int d = 0; d < N_DEVICE; d++) {
         for (int i = 0; i < 3; i++) {
             if (d > 0 && i > 0 && !test_is_long()) continue;
-            if (golden_open_quant(&g, types[i])) divide(&g, devices[d]);
+            if (golden_open_quant(&g, types[i])) divide(&g, devices[d], NULL);
             golden_close(&g);
         }
         for (int i = 0; i < 2; i++) {
             if (d > 0 && i == 0 && !test_is_long()) continue;
-            if (open_powerinfer(&g, transposed[i])) divide(&g, devices[d]);
+            if (open_powerinfer(&g, transposed[i])) divide(&g, devices[d], NULL);
             golden_close(&g);
         }
+        if (d > 0 && !test_is_long()) continue;
+        if (open_neurons_of_experts(&g, "q4_0")) divide(&g, devices[d], "all");
+        golden_close(&g);
     }
 }
 

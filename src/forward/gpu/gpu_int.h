@@ -64,9 +64,9 @@ typedef struct hth_gpu_layer {
     hth_buffer_range keys, values;
     uint32_t head_words;  /* words of a cache from one KV head to the next */
     uint32_t n_hot;       /* neurons on the device, the first ones */
-    bool down_transposed; /* down is transposed (its rows are neurons); only then the following are set */
+    hth_gpu_vector scale_max; /* of a transposed down (its rows are neurons): D of each cluster; absent for floats */
+    bool down_transposed;     /* that of the dense network is; only then the following are set */
     hth_gpu_vector down_bias;
-    hth_gpu_vector scale_max; /* D of each cluster; absent for floats */
     hth_ffn cold;             /* the other neurons, on the CPU; d_ff 0: none */
 } hth_gpu_layer;
 
@@ -102,7 +102,7 @@ typedef struct hth_gpu_workspace {
     hth_buffer_range staging[2], slots[2]; /* for streamed weights: in from_host; in device memory */
     hth_buffer_range acc64;                /* HTH_HOST_SUMS words, then int64 [n_tok][d_model] */
     hth_buffer_range expert_halves, expert_hidden; /* [n_tok][gate, up][n_used][d_ff], [n_tok][n_used][d_ff] */
-    hth_buffer_range expert_parts;                 /* [n_tok][n_used, and the shared one][d_model] */
+    hth_buffer_range expert_parts; /* [n_tok][n_used, and the shared one][d_model]; with a transposed down unused */
     hth_buffer_range wanted, logits; /* [HTH_GPU_HEAD_ROWS][d_model], [n_vocab] */
     hth_gpu_input input;
     uint32_t q_q8_d_offset, n_split; /* in words; splits of the longest sequence */

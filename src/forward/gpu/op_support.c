@@ -126,13 +126,27 @@ bool hth_gpu_attends(const hth_model *m, const hth_offload_params *params, uint3
     return false;
 }
 
+enum { MAX_GRID = 65535 }; /* workgroups in y, as Vulkan promises */
+
+/* SETTLE computes the transposed down of the experts that are the operation before it, with the weights of their
+ * outputs. It reads the choices of tokens when it has written the outputs of others, which the residual stream alone is
+ * sure to keep apart. */
+static const char *neurons_lack(const hth_program *p, const hth_experts *e, const hth_op *op)
+{
+    const hth_op *settle = op->kind == HTH_OP_SETTLE ? op : op + 1;
+    uint64_t n_split = (uint64_t)e->router.n_used * hth_down_clusters(e->d_ff) * (HTH_CLUSTER_NEURONS / HTH_DOWN_SPLIT);
+    bool is_alone = settle->kind == HTH_OP_SETTLE && !settle[-1].experts.shared && !settle[-1].experts.is_weighed;
+    if (!is_alone || !settle->adds || settle->out[0].value != p->x.value)
+        return "no shader computes a transposed down in such a mixture of experts";
+    return n_split > MAX_GRID ? "its experts have too many neurons" : NULL;
+}
+
 /* The outputs of a layer's experts are parts of one sum, so that devices have all of its operations or none. */
 static const char *experts_lack(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
     const hth_program *p = m->program;
     const hth_experts *e = &m->layers[op->layer].experts;
-    const char *lacks = NULL;
-    if (e->down_t.rows.n_row > 0) return "no shader computes experts whose down is transposed";
+    const char *lacks = e->down_t.rows.n_row > 0 ? neurons_lack(p, e, op) : NULL;
     for (uint32_t i = p->first_of_layer[op->layer]; i < p->first_of_layer[op->layer + 1] && !lacks; i++)
         if (p->ops[i].kind == HTH_OP_EXPERTS) lacks = weights_lack(m, params, &p->ops[i]);
     return lacks;

@@ -2,6 +2,8 @@
  * message with which the CPU computes the others, and the use of its sums; or the chunks of streamed weights. */
 #include "forward/gpu/recorder.h"
 
+#include "base/checked_math.h"
+
 #include <string.h>
 
 /* ---- hidden values ------------------------------------------------------------------------------------ */
@@ -125,7 +127,7 @@ static void down_by_neurons(hth_recorder *r, const network *net)
     if (!floats) hth_rec_down_scales(r, net->op->layer, &from);
     if (split_layer && in_stages) await_host(r);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
-        n = r->n_row - first < ws->n_stage ? r->n_row - first : ws->n_stage;
+        n = hth_min_u32(r->n_row - first, hth_rec_down_stage(r, &from));
         for (uint32_t i = 0; i < down->n_matrix; i++) hth_rec_down(r, &from, &down->matrices[i], first, n);
         if (from.n > 0) hth_rec_mark_dirty(r, ws->sums);
         hth_rec_barrier(r);

@@ -187,16 +187,22 @@ typedef struct hth_rec_activation {
     float min_score, limit;
 } hth_rec_activation;
 void hth_rec_activate(hth_recorder *r, const hth_rec_activation *a, const hth_gpu_fused_matrix *group);
-/* record_down.c: the hidden values of a transposed down, n of each token. */
+/* record_down.c: the hidden values of a transposed down, n of each token; or of experts, n for each of the n_used that
+ * were chosen for a token. */
 typedef struct hth_rec_neurons {
     hth_buffer_range at;         /* floats */
     uint32_t n, first;           /* first: the number of the neuron of the matrix's row 0 */
     uint32_t n_cluster, n_split; /* of a token; n_split: of its sums, or of its chains of floats */
+    uint32_t n_used;             /* 0: of no experts */
+    hth_buffer_range pairs;      /* as in hth_rec_slices */
 } hth_rec_neurons;
-/* Without n_split. */
+/* Of a dense network's n neurons, without n_split. */
 hth_rec_neurons hth_rec_neurons_of(hth_buffer_range hidden, uint32_t n);
 /* The scales of their clusters, followed by a barrier. */
 void hth_rec_down_scales(hth_recorder *r, uint32_t i_layer, const hth_rec_neurons *from);
+/* Tokens whose sums are computed at once: as many as there is room for and, of experts, as a submission may have work
+ * for. */
+uint32_t hth_rec_down_stage(const hth_recorder *r, const hth_rec_neurons *from);
 /* The sums of a matrix's rows for tokens [first_tok, first_tok + n), in workspace.sums from its start on. */
 void hth_rec_down(hth_recorder *r, const hth_rec_neurons *from, const hth_gpu_matrix *p, uint32_t first_tok, uint32_t n);
 /* The inputs of a network's output: n_part sums of each token, of n_cluster clusters or of floats, and 64-bit sums, if

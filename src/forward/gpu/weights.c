@@ -59,9 +59,10 @@ static uint32_t product_srcs(const hth_op *op, hth_gpu_fused_src *out)
 static uint32_t experts_srcs(const hth_experts *e, bool shared, hth_gpu_fused_src *out)
 {
     const hth_ffn *f = &e->shared;
+    const hth_matrix *down = e->down_t.rows.n_row > 0 ? &e->down_t.rows : &e->down;
     out[HTH_GPU_EXPERT_GATE] = shared ? source_of(&f->gate, f->gate_bias) : source_of(&e->gate, e->gate_bias);
     out[HTH_GPU_EXPERT_UP] = shared ? source_of(&f->up, f->up_bias) : source_of(&e->up, e->up_bias);
-    out[HTH_GPU_EXPERT_DOWN] = shared ? source_of(&f->down, f->down_bias) : source_of(&e->down, e->down_bias);
+    out[HTH_GPU_EXPERT_DOWN] = shared ? source_of(&f->down, f->down_bias) : source_of(down, e->down_bias);
     for (int i = 0; i <= HTH_GPU_EXPERT_DOWN; i++) out[i].is_sliced = true;
     return HTH_GPU_EXPERT_DOWN + 1;
 }
@@ -338,6 +339,14 @@ static hearth_status open_group(loader *o, hth_gpu_fused_matrix *group, const ht
     return st;
 }
 
+/* D of a layer whose down is transposed; floats have none. */
+static hearth_status copy_scale_max(hth_gpu *g, uint32_t i_layer, hearth_error *err)
+{
+    const hth_transposed_down *down = hth_layer_transposed_down(&g->model->layers[i_layer]);
+    if (down->rows.n_row == 0 || hth_type_act_block(down->rows.type) == 0) return HEARTH_OK;
+    return copy_vector(g, down->scale_max, hth_n_cluster(down->rows.n_row), &g->layers[i_layer].scale_max, err);
+}
+
 /* The network of a layer besides its matrices. */
 static hearth_status open_ffn(loader *o, uint32_t i_layer, hearth_error *err)
 {
@@ -349,13 +358,21 @@ static hearth_status open_ffn(loader *o, uint32_t i_layer, hearth_error *err)
     hearth_status st = copy_vector(o->g, has_thresholds ? f->thresholds : NULL, f->d_ff, &to->thresholds, err);
     if (st == HEARTH_OK && to->down_transposed)
         st = copy_vector(o->g, f->down_bias, o->g->model->hparams.d_model, &to->down_bias, err);
-    if (st == HEARTH_OK && to->down_transposed && hth_type_act_block(f->down_t.rows.type) > 0)
-        st = copy_vector(o->g, f->down_t.scale_max, hth_n_cluster(f->d_ff), &to->scale_max, err);
+    if (st == HEARTH_OK && to->down_transposed) st = copy_scale_max(o->g, i_layer, err);
     if (o->g->params.streams[0].n_tok == 0 || to->n_hot == f->d_ff) return st;
     const float *bias[2] = {f->gate_bias, f->up_bias};
     for (int i = 0; st == HEARTH_OK && i < 2; i++)
         if (bias[i]) st = copy_vector(o->g, bias[i] + to->n_hot, f->d_ff - to->n_hot, &to->cold_bias[i], err);
     return st;
+}
+
+/* D of the clusters of fused matrix k, or NULL. */
+static float *scale_max_of(const hth_model *m, const hth_op *op, uint32_t k)
+{
+    const hth_layer *l = &m->layers[op->layer];
+    if (op->kind == HTH_OP_FFN && k == HTH_GPU_DOWN) return l->ffn.down_t.scale_max;
+    bool is_chosen = op->kind == HTH_OP_EXPERTS && !op->experts.shared;
+    return is_chosen && k == HTH_GPU_EXPERT_DOWN ? l->experts.down_t.scale_max : NULL;
 }
 
 static hearth_status open_matrices(loader *o, const hth_op *op, hth_gpu_op *to, hearth_error *err)
@@ -369,14 +386,15 @@ static hearth_status open_matrices(loader *o, const hth_op *op, hth_gpu_op *to, 
     to->n_fused = hth_gpu_op_srcs(m, op, is_ffn ? o->g->params.n_hot[op->layer] : 0, o->g->params.selector, sources);
     for (uint32_t k = 0, i_out = 0; st == HEARTH_OK && k < to->n_fused; i_out += sources[k++].n) {
         hth_gpu_fused_matrix *fused = &to->fused[k];
-        o->scale_max = is_ffn && k == HTH_GPU_DOWN ? m->layers[op->layer].ffn.down_t.scale_max : NULL;
+        o->scale_max = scale_max_of(m, op, k);
         st = open_group(o, fused, &sources[k], is_ffn ? what[k] : "weights", err);
         fused->y_stride = op->kind == HTH_OP_PRODUCT ? m->program->values[op->out[i_out].value].width : fused->n_row;
         fused->y_first = op->kind == HTH_OP_PRODUCT ? op->out[i_out].at : 0;
         fused->i_out = i_out;
     }
     o->scale_max = NULL;
-    return st == HEARTH_OK && is_ffn ? hth_model_check_scales(m, op->layer, err) : st;
+    bool has_neurons = is_ffn || op->kind == HTH_OP_EXPERTS;
+    return st == HEARTH_OK && has_neurons ? hth_model_check_scales(m, op->layer, err) : st;
 }
 
 static hearth_status open_op(loader *o, uint32_t i_op, hearth_error *err)
@@ -392,6 +410,7 @@ static hearth_status open_op(loader *o, uint32_t i_op, hearth_error *err)
     if (op->kind == HTH_OP_HEADS)
         st = copy_head_norms(o->g, &o->g->model->layers[op->layer], &o->g->layers[op->layer].head_norms, err);
     if (op->kind == HTH_OP_FFN) o->g->layers[op->layer].ffn = to, st = open_ffn(o, op->layer, err);
+    if (op->kind == HTH_OP_EXPERTS && !op->experts.shared) st = copy_scale_max(o->g, op->layer, err);
     return st == HEARTH_OK ? open_matrices(o, op, to, err) : st;
 }
 
@@ -415,7 +434,7 @@ hearth_status hth_gpu_upload_scale_max(hth_gpu *g, hearth_error *err)
     for (uint32_t i = g->params.first_layer; st == HEARTH_OK && i < g->params.end_layer; i++) {
         hth_gpu_vector v = g->layers[i].scale_max;
         hth_buffer_range to = {g->vectors, v.offset, v.n * sizeof(float)};
-        if (v.n > 0) st = hth_device_upload(to, g->model->layers[i].ffn.down_t.scale_max, err);
+        if (v.n > 0) st = hth_device_upload(to, hth_layer_transposed_down(&g->model->layers[i])->scale_max, err);
     }
     return st;
 }

@@ -91,7 +91,8 @@ static expert_sizes sizes_of_experts(const hth_model *m, const hth_offload_param
         if (op->kind != HTH_OP_EXPERTS || op->experts.shared) continue;
         const hth_experts *e = &m->layers[op->layer].experts;
         all.n_hidden = hth_max_u64(all.n_hidden, hth_max_u64((uint64_t)e->router.n_used * e->d_ff, e->shared.d_ff));
-        all.n_part = hth_max_u64(all.n_part, ((uint64_t)e->router.n_used + 1) * m->hparams.d_model);
+        if (e->down_t.rows.n_row == 0)
+            all.n_part = hth_max_u64(all.n_part, ((uint64_t)e->router.n_used + 1) * m->hparams.d_model);
     }
     return all;
 }
@@ -119,15 +120,37 @@ static void alloc_input(bump *c, const hth_model *m, const hth_offload_params *p
     in->sum_256 = bump_alloc(c, widest / HTH_ACT_SUBBLOCK, 4);
 }
 
+/* The transposed down of a token, at most. */
+typedef struct down_sizes {
+    uint64_t n_cluster, n_split;
+} down_sizes;
+
+static down_sizes sizes_of_down(const hth_model *m, const hth_offload_params *p)
+{
+    down_sizes all = {0};
+    if (m->down_transposed) {
+        all.n_cluster = hth_n_cluster(m->hparams.d_ff);
+        all.n_split = (m->hparams.d_ff + HTH_DOWN_SPLIT - 1) / HTH_DOWN_SPLIT;
+    }
+    for (uint32_t i = 0; i < m->hparams.n_layer && p->crosses; i++) {
+        const hth_experts *e = &m->layers[i].experts;
+        uint64_t n = e->down_t.rows.n_row > 0 ? (uint64_t)e->router.n_used * hth_down_clusters(e->d_ff) : 0;
+        all.n_cluster = hth_max_u64(all.n_cluster, n);
+        all.n_split = hth_max_u64(all.n_split, n * (HTH_CLUSTER_NEURONS / HTH_DOWN_SPLIT));
+    }
+    return all;
+}
+
 /* Partial sums for as many tokens as fit in about 64 MiB. */
 static void alloc_down(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
 {
     const hth_hparams *h = &m->hparams;
     const uint64_t enough = (uint64_t)64 << 20;
-    uint64_t n_split = (h->d_ff + HTH_DOWN_SPLIT - 1) / HTH_DOWN_SPLIT, one = n_split * h->d_model * 4;
+    down_sizes down = sizes_of_down(m, p);
+    uint64_t one = down.n_split * h->d_model * 4;
     r->n_stage = one * p->n_row <= enough ? p->n_row : one <= enough ? (uint32_t)(enough / one) : 1;
-    r->down_scales = bump_alloc(c, m->down_transposed ? p->n_row * hth_n_cluster(h->d_ff) : 0, 4);
-    r->sums = bump_alloc(c, m->down_transposed ? r->n_stage * n_split * h->d_model : 0, 4);
+    r->down_scales = bump_alloc(c, p->n_row * down.n_cluster, 4);
+    r->sums = bump_alloc(c, r->n_stage * down.n_split * h->d_model, 4);
     uint64_t n_wide = p->streams[0].n_tok > 0 ? (uint64_t)p->n_row * h->d_model * 2 : 0;
     r->acc64 = bump_alloc(c, p->streams[0].n_tok > 0 ? HTH_HOST_SUMS + n_wide : 0, 4);
     for (int i = 0; i < 2; i++) r->slots[i] = bump_alloc(c, p->streams[0].n_tok > 0 ? hth_gpu_slot_bytes(m) : 0, 1);
@@ -187,11 +210,15 @@ static bool lay_out(const hth_model *m, uint64_t max, const hth_offload_params *
 
 /* Vectors as weights.c packs them: of each layer two partial biases, and D of each cluster; the others are
  * among the bindings, unless they are outside the file. */
-static uint64_t vector_bytes(const hth_model *m)
+static uint64_t vector_bytes(const hth_model *m, const hth_offload_params *p)
 {
     uint64_t bias = (uint64_t)m->hparams.d_ff * sizeof(float) + 2 * ALIGNMENT,
              scale_max = hth_n_cluster(m->hparams.d_ff) * sizeof(float) + 2 * ALIGNMENT,
              all = ALIGNMENT + m->hparams.n_layer * (2 * bias + (m->down_transposed ? scale_max : 0));
+    for (uint32_t i = 0; i < m->hparams.n_layer && p->crosses; i++) {
+        size_t n = hth_n_cluster(m->layers[i].experts.down_t.rows.n_row);
+        all += n > 0 ? n * sizeof(float) + 2 * ALIGNMENT : 0;
+    }
     for (size_t i = 0; i < m->n_binding; i++)
         if (m->bindings[i].vector) all += m->bindings[i].n * sizeof(float) + 2 * ALIGNMENT;
     return all;
@@ -203,7 +230,7 @@ bool hth_gpu_workspace_bytes(const hth_model *model, uint64_t max, const hth_off
     hth_gpu_workspace r;
     sizes s;
     bool fits = lay_out(model, max, params, &r, &s);
-    *bytes = s.from_host.used + s.to_host.used + s.memory.used + vector_bytes(model);
+    *bytes = s.from_host.used + s.to_host.used + s.memory.used + vector_bytes(model, params);
     return fits;
 }
 
