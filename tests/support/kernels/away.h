@@ -42,6 +42,6 @@ void away_kernels(hth_kernels *k, hth_cpu level);
 #define hth_ref_down_accumulate away_down_accumulate
 #define hth_ref_down_reduce away_down_reduce
 #define hth_ref_down_reduce_acc away_down_reduce_acc
-#include "forward/gpu/ref_int.h"
+#include "forward/gpu/ref/ref_int.h"
 
 #endif

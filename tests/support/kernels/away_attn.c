@@ -2,4 +2,4 @@
 #include "support/kernels/away.h"
 
 #define hth_kernels_init away_kernels
-#include "forward/gpu/ref_attend.c"
+#include "forward/gpu/ref/ref_attend.c"

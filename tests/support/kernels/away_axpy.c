@@ -3,4 +3,4 @@
 
 #define hth_round_even away_round
 #define hth_axpy_finish away_finish
-#include "forward/gpu/ref_down.c"
+#include "forward/gpu/ref/ref_down.c"

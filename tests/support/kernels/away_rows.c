@@ -2,4 +2,4 @@
 #include "support/kernels/away.h"
 
 #define hth_gpu_to_float away_to_float
-#include "forward/gpu/ref_rows.c"
+#include "forward/gpu/ref/ref_rows.c"

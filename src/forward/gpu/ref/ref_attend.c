@@ -2,7 +2,7 @@
  * They define what device/vulkan/shaders states in GLSL, and run on the reference device. Norms, rotation,
  * quantisation and merging are the CPU's own functions; cache.h defines the cache layout. */
 #include "forward/gpu/cache.h"
-#include "forward/gpu/ref_int.h"
+#include "forward/gpu/ref/ref_int.h"
 
 #include "base/bits.h"
 #include "kernels/attn/attn.h"

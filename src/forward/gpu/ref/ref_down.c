@@ -1,6 +1,6 @@
 /* Shaders of the transposed down as C functions (shader_params.h), by the definitions of docs/arithmetic.md 6.
  * They run on the reference device, from any thread. */
-#include "forward/gpu/ref_int.h"
+#include "forward/gpu/ref/ref_int.h"
 
 #include "base/bits.h"
 #include "kernels/quant/blocks.h"

@@ -1,7 +1,7 @@
 /* Norms, activations, soft caps and merged splits of attention as C functions, with the 8-bit quantisation of their
  * outputs (shader_params.h): the definition, from the C level of the kernels. The reference device calls them, from
  * any thread. */
-#include "forward/gpu/ref_int.h"
+#include "forward/gpu/ref/ref_int.h"
 
 #include "forward/gpu/cache.h"
 #include "kernels/attn/attn.h"

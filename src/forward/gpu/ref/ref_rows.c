@@ -1,7 +1,7 @@
 /* Matrix times activations as C functions: mul_mat_vec_q and its variants over the structure-of-arrays layout
  * (weight_layout.h), mul_mat_vec_f and its variants over float rows (shader_params.h). Sums in the order of
  * docs/arithmetic.md 2; they run on the reference device. */
-#include "forward/gpu/ref_int.h"
+#include "forward/gpu/ref/ref_int.h"
 
 #include "kernels/reduce.h"
 #include "forward/gpu/weight_layout.h"

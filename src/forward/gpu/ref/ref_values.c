@@ -1,6 +1,6 @@
 /* Shaders of norms in groups, products of values and copies as C functions (shader_params.h), by the C level of the
  * kernels. They run on the reference device, from any thread. */
-#include "forward/gpu/ref_int.h"
+#include "forward/gpu/ref/ref_int.h"
 
 #include "kernels/kernels.h"
 #include "model/program.h"

@@ -1,6 +1,6 @@
 /* Shaders of recurrent mixers as C functions (shader_params.h): those of device/vulkan/shaders/recurrent, which follow
  * forward/conv.c and forward/delta_net.c. They run on the reference device, from any thread. */
-#include "forward/gpu/ref_int.h"
+#include "forward/gpu/ref/ref_int.h"
 
 #include "kernels/kernels.h"
 #include "model/model.h"

@@ -1,7 +1,7 @@
 /* The table of the shaders as C functions. */
 #include "forward/gpu/shader_params.h"
 
-#include "forward/gpu/ref_int.h"
+#include "forward/gpu/ref/ref_int.h"
 
 hth_shader_ref_fn *const hth_shader_ref_table[HTH_N_SHADER] = {
     [HTH_SHADER_fill] = hth_gpu_fill,
