@@ -412,7 +412,11 @@ static void return_to_draft(hth_sequence *s, uint32_t n)
     uint32_t i = n - (s->n_tok - s->ahead.n), end = s->n_tok;
     size_t size = s->states[HTH_STATE_STEP].size;
     hth_kv_page **step = &s->states[HTH_STATE_STEP].now, **chunk = &s->states[HTH_STATE_CHUNK].now;
-    if (*step) own_state(s, HTH_STATE_STEP, step, false), memcpy((*step)->data, s->ahead.states + i * size, size);
+    if (*step) {
+        /* A device returns by what its copy has of the tokens before. */
+        own_state(s, HTH_STATE_STEP, step, true);
+        memcpy((*step)->data, s->ahead.states + i * size, size);
+    }
     if (!*chunk) return;
     if (n / HTH_CHUNK != end / HTH_CHUNK) {
         swap_state(s, HTH_STATE_CHUNK);

@@ -232,15 +232,16 @@ static void head(hth_recorder *r)
                          hth_rec_first_rows(ws->result, r->n_row, n_vocab));
 }
 
-/* A copy of the states of chunks, in all layers. */
+/* A copy of the states of each kind, in all layers. */
 static void copy_states(hth_recorder *r)
 {
     const hth_program *p = r->g->model->program;
     for (uint32_t i = 0; i < p->n_op; i++) {
         hth_buffer_range state = r->g->ops[i].state;
-        if (p->ops[i].kind != HTH_OP_DELTA || !state.buffer) continue;
-        uint32_t n_word = hth_gpu_state_words(r->g->model, &p->ops[i]);
-        hth_push_copy_page push = {HTH_STEP_COPY + 2 * HTH_STEP_COPY_CHUNKS, 0, n_word, 0};
+        if (!state.buffer) continue;
+        uint32_t n_word = hth_gpu_state_words(r->g->model, &p->ops[i]),
+                 kind = p->ops[i].kind == HTH_OP_CONV ? HTH_STATE_STEP : HTH_STATE_CHUNK;
+        hth_push_copy_page push = {HTH_STEP_COPY + 2 * (HTH_STEP_COPY_STATES + kind), 0, n_word, 0};
         hth_rec_dispatch(r, HTH_SHADER_copy_page, NULL,
                          (const hth_buffer_range[]){r->g->workspace.step_from_host, state, state}, &push,
                          hth_div_ceil(n_word, HTH_REC_LOCAL), 1);

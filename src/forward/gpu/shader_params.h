@@ -15,9 +15,9 @@ enum {
     HTH_STEP_N_TOK = 0,    /* tokens of the step */
     HTH_STEP_N_WANT = 1,   /* those of them whose logits are wanted */
     HTH_STEP_N_RUN = 2,    /* runs of tokens of one sequence, where there are states */
-    HTH_STEP_COPY = 4,     /* two words per hth_kv_class, then of states of chunks: pages to copy from and to, equal: none */
-    HTH_STEP_COPY_CHUNKS = 2,
-    HTH_STEP_N_COPY = 3,
+    HTH_STEP_COPY = 4,     /* two words per hth_kv_class, then kind of states: pages to copy from and to, equal: none */
+    HTH_STEP_COPY_STATES = 2, /* behind those of keys and values: of each hth_state_kind */
+    HTH_STEP_N_COPY = 4,
     HTH_STEP_ROWS = 16,    /* four words per token: */
     HTH_STEP_POSITION = 0, /* of the token in its sequence */
     HTH_STEP_WANT = 1,     /* word i of token i: the index of the i-th token that wants logits */

@@ -221,7 +221,9 @@ hearth_status hth_gpu_copy_pages(hth_gpu *first, hth_kv_pool *pool, hearth_error
     hth_kv_pool_begin_copies(pool);
     while (st == HEARTH_OK) {
         static const hth_kv_class classes[HTH_STEP_N_COPY] = {
-            HTH_KV_FULL, HTH_KV_WINDOW, [HTH_STEP_COPY_CHUNKS] = (hth_kv_class)(HTH_KV_STATES + HTH_STATE_CHUNK)};
+            HTH_KV_FULL, HTH_KV_WINDOW,
+            [HTH_STEP_COPY_STATES + HTH_STATE_STEP] = (hth_kv_class)(HTH_KV_STATES + HTH_STATE_STEP),
+            [HTH_STEP_COPY_STATES + HTH_STATE_CHUNK] = (hth_kv_class)(HTH_KV_STATES + HTH_STATE_CHUNK)};
         hth_kv_copy copies[HTH_STEP_N_COPY] = {0}; /* equal pages: none */
         bool waits[HTH_STEP_N_COPY], any = false;
         for (int i = 0; i < HTH_STEP_N_COPY; i++)
