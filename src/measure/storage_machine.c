@@ -58,33 +58,13 @@ static hearth_status measure_reader(hth_read_rate_options *o, hth_storage_machin
     return HEARTH_OK;
 }
 
-hearth_status hth_storage_machine_measure_disk(const hth_storage_reads *r, const char *io,
-                                               hth_storage_machine *out, hearth_error *err)
-{
-    hth_reader *reader;
-    uint64_t largest = 0;
-    hearth_status st = hth_engine_open_reader(r->file, io, &reader, err);
-    if (st != HEARTH_OK) return st;
-    hth_read_rate_options o = {.reader = reader,
-                               .file_size = r->sizes,
-                               .n_file = hth_gguf_n_part(r->file),
-                               .size = r->size,
-                               .memory = r->memory < QUEUED_SIZE ? r->memory : QUEUED_SIZE,
-                               .seconds = ROUND_SECONDS};
-    for (uint32_t i = 0; i < o.n_file; i++)
-        if (r->sizes[i] > largest) largest = r->sizes[i];
-    if (o.size > largest) o.size = largest;
-    if (largest > 0) st = measure_reader(&o, out, err);
-    snprintf(out->reader, sizeof out->reader, "%s", hth_reader_name(reader));
-    hth_reader_close(reader);
-    return st;
-}
-
+/* Sets read_rate, sequential_rate, latency with its range, reading_cores and reader. */
 static hearth_status measure_disk(const hearth_model *m, const hth_memory_division *d, const char *io,
                                   uint64_t memory, hth_storage_machine *out, hearth_error *err)
 {
+    hth_reader *reader = NULL;
     uint32_t n_file = hth_gguf_n_part(m->file);
-    uint64_t *sizes = hth_alloc(n_file, sizeof *sizes);
+    uint64_t *sizes = hth_alloc(n_file, sizeof *sizes), largest = 0;
     if (!sizes) return hth_fail_memory(err, n_file * sizeof *sizes, "sizes of files");
     for (uint32_t i = 0; i < d->items.n; i++) { /* reads lie before the end of the last item */
         for (uint32_t k = 0; k < d->items.items[i].n_extent; k++) {
@@ -92,8 +72,21 @@ static hearth_status measure_disk(const hearth_model *m, const hth_memory_divisi
             if (e->offset + e->size > sizes[e->i_file]) sizes[e->i_file] = e->offset + e->size;
         }
     }
-    const hth_storage_reads reads = {m->file, sizes, extent_size(&d->items), memory};
-    hearth_status st = hth_storage_machine_measure_disk(&reads, io, out, err);
+    hearth_status st = hth_engine_open_reader(m->file, io, &reader, err);
+    if (st != HEARTH_OK) goto done;
+    for (uint32_t i = 0; i < n_file; i++)
+        if (sizes[i] > largest) largest = sizes[i];
+    hth_read_rate_options o = {.reader = reader,
+                               .file_size = sizes,
+                               .n_file = n_file,
+                               .size = extent_size(&d->items),
+                               .memory = memory < QUEUED_SIZE ? memory : QUEUED_SIZE,
+                               .seconds = ROUND_SECONDS};
+    if (o.size > largest) o.size = largest;
+    if (largest > 0) st = measure_reader(&o, out, err);
+    snprintf(out->reader, sizeof out->reader, "%s", hth_reader_name(reader));
+    hth_reader_close(reader);
+done:
     hth_free(sizes);
     return st;
 }

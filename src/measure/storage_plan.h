@@ -32,17 +32,6 @@ hearth_status hth_storage_machine_measure(const hearth_model *model, const hth_m
                                           const char *io, uint32_t n_thread, uint64_t memory,
                                           hth_storage_machine *out, hearth_error *err);
 
-/* Extents of a model's files, to measure reads of. */
-typedef struct hth_storage_reads {
-    const hth_gguf *file;
-    const uint64_t *sizes; /* [parts of the file] bytes before which extents lie; 0: none do */
-    uint64_t size;         /* bytes of an extent */
-    uint64_t memory;       /* bytes for queued reads */
-} hth_storage_reads;
-/* Only the disk: sets read_rate, sequential_rate, latency with its range, reading_cores and reader. */
-hearth_status hth_storage_machine_measure_disk(const hth_storage_reads *reads, const char *io,
-                                               hth_storage_machine *out, hearth_error *err);
-
 /* The same machine with the slowest or the fastest figures that were measured. */
 hth_storage_machine hth_storage_machine_at(const hth_storage_machine *machine, hth_estimate estimate);
 /* With a disk that reads so many bytes per second, with the latency of a usual NVMe disk. */

@@ -84,9 +84,7 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
              host_bytes = divides ? (cpu_bytes(l) + n_cluster - 1) / n_cluster : 0;
     *to = (hth_plan_layer){.attention_bytes = divides ? without : whole,
                            .kv_bytes = cache / from->params->n_position,
-                           .cluster_bytes = {[HTH_PLAN_DEVICE] = device_bytes,
-                                             [HTH_PLAN_HOST] = host_bytes,
-                                             [HTH_PLAN_STORAGE] = host_bytes},
+                           .cluster_bytes = {[HTH_PLAN_DEVICE] = device_bytes, [HTH_PLAN_HOST] = host_bytes},
                            .n_cluster = divides ? n_cluster : 0,
                            .n_dispatch = N_DISPATCH + (divides ? 0 : n_dispatch_hot(from)),
                            .n_dispatch_hot = n_dispatch_hot(from),

@@ -33,11 +33,13 @@ static bool add_hottest(const hth_plan_model *model, const hth_plan_options *opt
 hearth_status hth_plan_greedy_baseline(const hth_plan_model *model, const hth_plan_machine *machine,
                                        const hth_plan_options *options, hth_plan *out, hearth_error *err)
 {
-    hth_plan_roles roles;
     *out = (hth_plan){0};
     hearth_status st = hth_plan_validate(model, machine, options, err);
-    if (st == HEARTH_OK) st = hth_plan_find_roles(machine, &roles, err);
     if (st != HEARTH_OK) return st;
+    const hth_plan_roles roles = hth_plan_find_roles(machine);
+    if (roles.i_host > 1)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "plan: %u devices: placed by firings for one only",
+                        roles.i_host);
     size_t size = model->n_layer * (sizeof(hth_plan_division) + sizeof(int32_t));
     hth_plan_division *divisions = hth_alloc(size, 1);
     if (!divisions) return hth_fail_memory(err, size, "a plan");
@@ -56,7 +58,7 @@ hearth_status hth_plan_greedy_baseline(const hth_plan_model *model, const hth_pl
         while (add_hottest(model, options, n_hot, &left)) continue;
     }
     for (uint32_t l = 0; l < model->n_layer; l++)
-        divisions[l] = hth_plan_divide(&roles, &model->layers[l], n_hot[l], model->layers[l].n_cluster);
+        divisions[l] = hth_plan_divide(&roles, &model->layers[l], n_hot[l]);
     st = hth_plan_evaluate(model, machine, options, divisions, head, out, err);
     hth_free(divisions);
     return st;

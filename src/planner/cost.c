@@ -42,13 +42,6 @@ static double none_active(double share)
     return none;
 }
 
-/* Active rows of a cluster on storage: one request if there are any. */
-static double read_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t i)
-{
-    return (double)l->cluster_bytes[HTH_PLAN_STORAGE] * l->share[i] / h->read_rate +
-           h->read_latency * (1 - none_active(l->share[i]));
-}
-
 static double attention_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t context)
 {
     double seconds = ((double)l->attention_bytes + (double)l->kv_bytes * context) / whole_rate(h);
@@ -64,17 +57,11 @@ static double hot_dispatches(const hth_plan_layer *l, const hth_plan_tier *h, ui
 
 /* The clusters of a home that does not have the layer's attention. */
 typedef struct part {
-    uint32_t home, storage; /* storage: the last one that its clusters are read from */
-    double seconds, reads;  /* expected, reads included; reads of them */
-    double none_active;     /* the probability that none of its neurons is active */
-    double latency;         /* seconds: values to that home and back */
+    uint32_t home;
+    double seconds;     /* expected */
+    double none_active; /* the probability that none of its neurons is active */
+    double latency;     /* seconds: values to that home and back */
 } part;
-
-static uint32_t bound_of(const part *p, double sync)
-{
-    if (sync > p->seconds) return HTH_PLAN_BOUND_SYNC;
-    return 2 * p->reads > p->seconds ? p->storage : p->home;
-}
 
 /* Adds the parts of other homes to t, which holds attention and the clusters of its home: `own` seconds of
  * these. A layer without active neurons elsewhere does not wait; else it waits for the latest. */
@@ -91,7 +78,7 @@ static void split_time(hth_plan_time *t, double own, const part *parts, uint32_t
         double wait = p->latency + p->seconds / active - own;
         if (wait <= max_wait) continue;
         max_wait = wait;
-        t->bound = bound_of(p, active * p->latency);
+        t->bound = active * p->latency > p->seconds ? HTH_PLAN_BOUND_SYNC : p->home;
     }
     t->total += t->merge;
     if (max_wait > 0) t->total += (1 - no_part_active) * max_wait;
@@ -105,72 +92,48 @@ static double cpu_seconds(const hth_plan_layer *l, const hth_plan_tier *host, ui
     return seconds;
 }
 
-/* The clusters from `first` on that are on storage: adds the reads to the host's part and to t. */
-static void read_clusters(const hth_plan_layer *l, const hth_plan_machine *m, const hth_plan_division *d,
-                          uint32_t first, part *p, hth_plan_time *t)
-{
-    for (uint32_t h = p->home + 1; h < m->n_home; h++) {
-        for (uint32_t i = first + d->n_cluster[h]; i-- > first;)
-            t->home[h] += read_seconds(l, &m->homes[h], i);
-        if (d->n_cluster[h] > 0) p->storage = h;
-        p->reads += t->home[h];
-        first += d->n_cluster[h];
-    }
-}
-
-/* The home of attention, with its clusters [first, end); returns the seconds of these. */
-static double own_time(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t context, uint32_t first,
-                       uint32_t end, const part *p, hth_plan_time *t)
+/* The home of attention: seconds of its clusters [first, end); *all: of attention and these. */
+static double own_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t context, uint32_t first,
+                          uint32_t end, double *all)
 {
     double attention = attention_seconds(l, h, context), own = h->kind == HTH_PLAN_DEVICE ? 0 : attention;
     for (uint32_t i = first; i < end; i++) own += cluster_seconds(l, h, i);
-    if (h->kind == HTH_PLAN_DEVICE) {
-        own += hot_dispatches(l, h, end - first);
-        t->total = t->home[p->home] = attention + own;
-        return own;
-    }
-    t->home[p->home] = own;
-    t->total = own + p->reads;
-    if (p->reads > own) t->bound = p->storage;
-    return t->total - attention;
+    own += hot_dispatches(l, h, end - first);
+    *all = h->kind == HTH_PLAN_DEVICE ? attention + own : own;
+    return h->kind == HTH_PLAN_DEVICE ? own : own - attention;
 }
 
-/* Another home, with clusters [first, end). */
-static void other_time(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t first, uint32_t end,
-                       part *p, hth_plan_time *t)
+/* Adds clusters [first, end), of a home without attention. */
+static void add_clusters(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t first, uint32_t end, part *p)
 {
-    double *seconds = &t->home[p->home];
     for (uint32_t i = end; i-- > first;)
-        *seconds += cluster_seconds(l, h, i), p->none_active *= none_active(l->share[i]);
-    *seconds += hot_dispatches(l, h, end - first);
-    p->seconds = *seconds + p->reads;
+        p->seconds += cluster_seconds(l, h, i), p->none_active *= none_active(l->share[i]);
+    p->seconds += hot_dispatches(l, h, end - first);
 }
 
-hth_plan_time hth_plan_layer_time(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t context,
-                                  const hth_plan_division *d)
+/* Seconds of a divided layer. */
+static hth_plan_time layer_time(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t context,
+                                const hth_plan_division *d)
 {
     const hth_plan_tier *with_attention = &m->homes[d->attention];
     hth_plan_time t = {.bound = d->attention};
     part parts[HTH_PLAN_MAX_HOME];
     uint32_t n_part = 0, first = 0;
     double own = 0;
-    for (uint32_t h = 0; h < m->n_home && m->homes[h].kind != HTH_PLAN_STORAGE; h++) {
+    for (uint32_t h = 0; h < m->n_home; h++) {
         const hth_plan_tier *home = &m->homes[h];
         uint32_t end = first + d->n_cluster[h];
-        part p = {.home = h, .none_active = 1};
-        p.latency = with_attention->sync_latency + home->sync_latency;
-        if (home->kind == HTH_PLAN_HOST) {
-            read_clusters(l, m, d, end, &p, &t);
-            end = l->n_cluster;
-        }
         if (h == d->attention) {
-            own = own_time(l, home, context, first, end, &p, &t);
+            own = own_seconds(l, home, context, first, end, &t.home[h]);
         } else if (end > first) {
-            other_time(l, home, first, end, &p, &t);
+            part p = {.home = h, .none_active = 1, .latency = with_attention->sync_latency + home->sync_latency};
+            add_clusters(l, home, first, end, &p);
+            t.home[h] = p.seconds;
             parts[n_part++] = p;
         }
         first = end;
     }
+    t.total = t.home[d->attention];
     split_time(&t, own, parts, n_part, with_attention->merge);
     return t;
 }
@@ -179,56 +142,39 @@ hth_plan_time hth_plan_layer_time(const hth_plan_layer *l, const hth_plan_machin
 
 /* Sums over the clusters from i on; [n_cluster + 1] each. */
 typedef struct suffixes {
-    double *cold, *none_active, *read;
+    double *cold, *none_active;
 } suffixes;
 
-/* The layer with k clusters on the device, those up to n_resident on the host, and the others on storage. */
+/* The layer with k clusters on the device, and the others on the host. */
 static double split_seconds(const hth_plan_layer *l, const hth_plan_roles *r, double attention, double hot,
-                            const suffixes *s, uint32_t k, uint32_t n_resident)
+                            const suffixes *s, uint32_t k)
 {
     double own = hot + hot_dispatches(l, r->device, k);
-    part p = {.seconds = s->cold[k] + s->read[n_resident],
-              .none_active = s->none_active[k],
-              .latency = r->device->sync_latency};
+    part p = {.seconds = s->cold[k], .none_active = s->none_active[k], .latency = r->device->sync_latency};
     hth_plan_time t = {.total = attention + own};
     split_time(&t, own, &p, k < l->n_cluster, r->device->merge);
     return t.total;
 }
 
 static void fill_curve(const hth_plan_layer *l, const hth_plan_roles *r, const hth_plan_options *options,
-                       double price, const suffixes *s, hth_plan_curve *out)
+                       const suffixes *s, hth_plan_curve *out)
 {
-    uint32_t n = l->n_cluster, lowest = r->storage && price > 0 ? 0 : n;
-    double hot = 0, attention = attention_seconds(l, r->device, options->context),
-           cpu = cpu_seconds(l, r->host, options->context),
-           of_cluster = price * (double)l->cluster_bytes[HTH_PLAN_HOST],
-           of_attention = price * ((double)l->attention_bytes + (double)l->kv_bytes * options->n_ctx);
-    s->cold[n] = s->read[n] = 0, s->none_active[n] = 1;
+    uint32_t n = l->n_cluster;
+    double hot = 0, attention = attention_seconds(l, r->device, options->context);
+    out->cpu = cpu_seconds(l, r->host, options->context);
+    s->cold[n] = 0, s->none_active[n] = 1;
     for (uint32_t i = n; i-- > 0;) {
         s->cold[i] = s->cold[i + 1] + cluster_seconds(l, r->host, i);
-        s->read[i] = r->storage ? s->read[i + 1] + read_seconds(l, r->storage, i) : 0;
         s->none_active[i] = s->none_active[i + 1] * none_active(l->share[i]);
     }
     for (uint32_t k = 0; k <= n; k++) {
-        for (uint32_t n_resident = n;; n_resident--) {
-            double seconds =
-                split_seconds(l, r, attention, hot, s, k, n_resident) + of_cluster * (n_resident - k);
-            if (n_resident == n || seconds < out->seconds[k])
-                out->seconds[k] = seconds, out->n_resident[k] = n_resident;
-            if (n_resident == k || n_resident == lowest) break;
-        }
+        out->seconds[k] = split_seconds(l, r, attention, hot, s, k);
         if (k < n) hot += cluster_seconds(l, r->device, k);
-    }
-    for (uint32_t n_resident = n;; n_resident--) {
-        double seconds = cpu + s->read[n_resident] + of_cluster * n_resident + of_attention;
-        if (n_resident == n || seconds < out->cpu) out->cpu = seconds, out->cpu_resident = n_resident;
-        if (n_resident == lowest) break;
     }
 }
 
 hearth_status hth_plan_curves(const hth_plan_model *model, const hth_plan_roles *roles,
-                              const hth_plan_options *options, double price, hth_plan_curve **out,
-                              hearth_error *err)
+                              const hth_plan_options *options, hth_plan_curve **out, hearth_error *err)
 {
     size_t n_value = 0, max = 0, size;
     for (uint32_t l = 0; l < model->n_layer; l++) {
@@ -236,16 +182,15 @@ hearth_status hth_plan_curves(const hth_plan_model *model, const hth_plan_roles 
         n_value += n;
         if (n > max) max = n;
     }
-    size = model->n_layer * sizeof **out + (n_value + 3 * max) * sizeof(double) + n_value * sizeof(uint32_t);
+    size = model->n_layer * sizeof **out + (n_value + 2 * max) * sizeof(double);
     hth_plan_curve *curves = hth_alloc(size, 1);
     if (!curves) return hth_fail_memory(err, size, "the costs of layers");
     double *values = (double *)(curves + model->n_layer), *workspace = values + n_value;
-    uint32_t *n_resident = (uint32_t *)(workspace + 3 * max);
-    suffixes s = {workspace, workspace + max, workspace + 2 * max};
+    suffixes s = {workspace, workspace + max};
     for (uint32_t l = 0; l < model->n_layer; l++) {
-        curves[l].seconds = values, curves[l].n_resident = n_resident;
-        fill_curve(&model->layers[l], roles, options, price, &s, &curves[l]);
-        values += model->layers[l].n_cluster + 1, n_resident += model->layers[l].n_cluster + 1;
+        curves[l].seconds = values;
+        fill_curve(&model->layers[l], roles, options, &s, &curves[l]);
+        values += model->layers[l].n_cluster + 1;
     }
     *out = curves;
     return HEARTH_OK;
@@ -273,9 +218,10 @@ static void count_layer(const hth_plan_layer *l, const hth_plan_options *options
     to->total += kind == HTH_PLAN_DEVICE ? hth_plan_units(all, HTH_PLAN_UNIT) * HTH_PLAN_UNIT : all;
 }
 
-void hth_plan_count(const hth_plan_model *model, const hth_plan_machine *machine,
-                    const hth_plan_options *options, const hth_plan_division *divisions, bool head,
-                    hth_plan_bytes bytes[HTH_PLAN_MAX_HOME])
+/* Bytes of a valid placement by home. */
+static void count_bytes(const hth_plan_model *model, const hth_plan_machine *machine,
+                        const hth_plan_options *options, const hth_plan_division *divisions, bool head,
+                        hth_plan_bytes bytes[HTH_PLAN_MAX_HOME])
 {
     for (uint32_t h = 0; h < machine->n_home; h++) {
         const hth_plan_tier *home = &machine->homes[h];
@@ -299,7 +245,7 @@ static double token_seconds(const hth_plan_model *model, const hth_plan_machine 
 {
     double seconds = plan->head_seconds + plan->transfer_seconds;
     for (uint32_t l = 0; l < model->n_layer; l++) {
-        hth_plan_time t = hth_plan_layer_time(&model->layers[l], machine, context, &plan->divisions[l]);
+        hth_plan_time t = layer_time(&model->layers[l], machine, context, &plan->divisions[l]);
         if (layers) layers[l] = t;
         seconds += t.total;
     }
@@ -317,8 +263,8 @@ static hearth_status check_divisions(const hth_plan_model *model, const hth_plan
         if (n != model->layers[l].n_cluster)
             return hth_fail(err, HEARTH_ERROR_ARGUMENT, "layer %u: %llu clusters have a home, but it has %u",
                             l, (unsigned long long)n, model->layers[l].n_cluster);
-        if (d->attention >= machine->n_home || machine->homes[d->attention].kind == HTH_PLAN_STORAGE)
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "layer %u: attention has no home that computes", l);
+        if (d->attention >= machine->n_home)
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "layer %u: attention has no home", l);
         if (d->attention < before)
             return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                             "layer %u has its attention on %s, after a layer on %s", l,
@@ -374,7 +320,7 @@ hearth_status hth_plan_evaluate(const hth_plan_model *model, const hth_plan_mach
     memcpy(p.divisions, divisions, n * sizeof *divisions);
     st = check_divisions(model, machine, &p, err);
     if (st == HEARTH_OK) {
-        hth_plan_count(model, machine, options, divisions, head, p.bytes);
+        count_bytes(model, machine, options, divisions, head, p.bytes);
         st = check_capacity(machine, &p, err);
     }
     if (st != HEARTH_OK) {
@@ -399,24 +345,19 @@ void hth_plan_free(hth_plan *plan)
     *plan = (hth_plan){0};
 }
 
-hearth_status hth_plan_find_roles(const hth_plan_machine *m, hth_plan_roles *out, hearth_error *err)
+hth_plan_roles hth_plan_find_roles(const hth_plan_machine *m)
 {
     static const hth_plan_tier none = {.fixed_bytes = 1, .rates = {{1, 1, 1, 1}}};
-    uint32_t i = (uint32_t)(host_of(m) - m->homes);
-    *out = (hth_plan_roles){.device = i > 0 ? &m->homes[0] : &none, .host = &m->homes[i], .i_host = i};
-    if (i + 1 < m->n_home) out->storage = &m->homes[i + 1];
-    if (i <= 1 && m->n_home <= i + 2) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                    "plan: %u devices and %u storage homes: the solver takes at most one of each", i,
-                    m->n_home - i - 1);
+    const hth_plan_tier *host = host_of(m);
+    return (hth_plan_roles){.device = host > m->homes ? &m->homes[0] : &none,
+                            .host = host,
+                            .i_host = (uint32_t)(host - m->homes)};
 }
 
-hth_plan_division hth_plan_divide(const hth_plan_roles *roles, const hth_plan_layer *layer, int32_t k,
-                                  uint32_t n_resident)
+hth_plan_division hth_plan_divide(const hth_plan_roles *roles, const hth_plan_layer *layer, int32_t k)
 {
     uint32_t hot = k > 0 ? (uint32_t)k : 0;
     hth_plan_division d = {.attention = k == HTH_PLAN_CPU ? roles->i_host : 0, .n_cluster = {hot}};
-    d.n_cluster[roles->i_host] = n_resident - hot;
-    if (roles->storage) d.n_cluster[roles->i_host + 1] = layer->n_cluster - n_resident;
+    d.n_cluster[roles->i_host] = layer->n_cluster - hot;
     return d;
 }

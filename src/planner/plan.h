@@ -1,7 +1,7 @@
 /* Decides where each cluster of a dense model is stored and computed. The homes are a list: devices first, then the
- * host, then storage. A layer's clusters are divided among them at ascending boundaries; attention has a home of its
- * own. The planner has only numbers as inputs and results (docs/plan.md): callers fill the inputs from a model, a
- * profile and a machine. Seconds and bytes per second are doubles, bytes are integers; equal inputs give equal bits. */
+ * host. A layer's clusters are divided among them at ascending boundaries; attention has a home of its own. The planner
+ * has only numbers as inputs and results (docs/plan.md): callers fill the inputs from a model, a profile and a machine.
+ * Seconds and bytes per second are doubles, bytes are integers; equal inputs give equal bits. */
 #ifndef HTH_PLANNER_PLAN_H
 #define HTH_PLANNER_PLAN_H
 
@@ -26,8 +26,7 @@ double hth_plan_rate(const hth_plan_rates *rates, double share);
 
 typedef enum hth_plan_kind {
     HTH_PLAN_DEVICE = 0, /* computes its clusters, and exchanges values with the host */
-    HTH_PLAN_HOST,       /* computes its clusters, and those of storage */
-    HTH_PLAN_STORAGE,    /* holds clusters whose active rows the host reads first */
+    HTH_PLAN_HOST,       /* computes its clusters */
     HTH_PLAN_N_KIND,
 } hth_plan_kind;
 
@@ -36,18 +35,15 @@ typedef struct hth_plan_tier {
     hth_plan_kind kind;
     uint64_t capacity;    /* bytes; UINT64_MAX: unlimited */
     uint64_t fixed_bytes; /* bytes of it used if anything of the model is there: workspace, vectors, buffers */
-    /* Devices and the host. */
     hth_plan_rates rates;    /* data read whole uses the last knot */
     double min_active_share; /* the minimum share that a cluster counts as: its masks are read */
     double sync_latency;     /* seconds: values from a device to the host and back, including all waiting */
     double dispatch, merge;  /* seconds: one dispatch; adding the sums of another home */
-    /* Storage. */
-    double read_rate, read_latency; /* bytes per second; seconds of one request */
 } hth_plan_tier;
 
 typedef struct hth_plan_machine {
     uint32_t n_home;
-    hth_plan_tier homes[HTH_PLAN_MAX_HOME]; /* in order of kind: devices, one host, storage */
+    hth_plan_tier homes[HTH_PLAN_MAX_HOME]; /* devices, then one host */
 } hth_plan_machine;
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -88,7 +84,7 @@ enum { HTH_PLAN_BOUND_SYNC = HTH_PLAN_MAX_HOME };
 
 /* Expected seconds of one layer for one token. */
 typedef struct hth_plan_time {
-    double home[HTH_PLAN_MAX_HOME]; /* computation with attention and dispatches; for storage: reads */
+    double home[HTH_PLAN_MAX_HOME]; /* computation with attention and dispatches */
     double sync;                    /* synchronisation */
     double merge;
     double total;   /* less than the sum: devices and host run concurrently */
@@ -112,10 +108,9 @@ typedef struct hth_plan {
     double seconds_empty, seconds_full;    /* at context 0, and at n_ctx */
     double seconds_cpu;                    /* with everything on the host, whatever its capacity */
     /* Set by hth_plan_solve only; 0 elsewhere. */
-    double seconds_bound; /* no plan is faster; below `seconds` only if the host's capacity limits; 0: unknown */
-    double tps_per_gib;   /* tokens per second gained by 1 GiB more of the device; 0 if the host's capacity limits */
-    uint64_t min_vram;    /* minimum of the device with which anything is gained; 0: nothing ever is, or as above */
-    uint64_t unit;        /* bytes of the unit used: HTH_PLAN_UNIT, or more for models beyond the solver's bounds */
+    double tps_per_gib; /* tokens per second gained by 1 GiB more of the device */
+    uint64_t min_vram;  /* minimum of the device with which anything is gained; 0: nothing ever is */
+    uint64_t unit;      /* bytes of the unit used: HTH_PLAN_UNIT, or more for models beyond the solver's bounds */
 } hth_plan;
 void hth_plan_free(hth_plan *plan);
 
@@ -123,27 +118,23 @@ void hth_plan_free(hth_plan *plan);
 hearth_status hth_plan_validate(const hth_plan_model *model, const hth_plan_machine *machine,
                                 const hth_plan_options *options, hearth_error *err);
 
-/* The fastest placement on one device or none, the host and at most one storage home: exact to 1e-6 of the
- * seconds; on a tie each layer, the last one first, takes the fewest bytes. Bounded: 2^26 cells of 4 bytes and 2^33
- * steps; beyond that, units double. If that needs more of the host than its capacity, host bytes get a price, found
- * by bisection, and the fastest of the answers is taken: it fits, and seconds_bound tells what it may have missed;
- * about 40 tables, and n_cluster^2 / 2 costs of each layer for each. The capacity of storage is checked, not
- * optimised. With several devices each has consecutive layers, in their order; where the layers of one end and those of
- * the next begin is searched for (solve_devices.c), so that a faster placement may exist, the host's capacity is only
- * checked, and what hth_plan_solve alone sets is 0. UNSUPPORTED: several devices and storage, several storage homes.
- * ARGUMENT: also if no placement fits (the message gives the sum). MEMORY. */
+/* The fastest placement on one device or none, and the host: exact to 1e-6 of the seconds; on a tie each layer, the last
+ * one first, takes the fewest bytes. Bounded: 2^26 cells of 4 bytes and 2^33 steps; beyond that, units double. With
+ * several devices each has consecutive layers, in their order; where the layers of one end and those of the next begin
+ * is searched for (solve_devices.c), so that a faster placement may exist, and of what hth_plan_solve alone sets only
+ * `unit` is set. ARGUMENT: also if the placement takes more than the host's capacity, which is only checked. MEMORY. */
 hearth_status hth_plan_solve(const hth_plan_model *model, const hth_plan_machine *machine,
                              const hth_plan_options *options, hth_plan *out, hearth_error *err);
 
 /* The baseline, the rule of the PowerInfer release: attention of all layers, then caches, then the head, then
  * clusters of any layer by share alone, hottest first. If not all attention fits, that of the first layers. The rest
- * is on the host, nothing on storage. UNSUPPORTED, ARGUMENT, MEMORY as above. */
+ * is on the host. UNSUPPORTED: several devices. ARGUMENT, MEMORY as above. */
 hearth_status hth_plan_greedy_baseline(const hth_plan_model *model, const hth_plan_machine *machine,
                                        const hth_plan_options *options, hth_plan *out, hearth_error *err);
 
-/* Fills a plan for any placement: divisions[n_layer] is copied. ARGUMENT: attention on storage or on an earlier home
- * than the layer before, clusters too many or too few, the head on a device without all layers, more bytes than a
- * home's capacity (the message gives the sum). */
+/* Fills a plan for any placement: divisions[n_layer] is copied. ARGUMENT: attention on no home or on an earlier one than
+ * the layer before, clusters too many or too few, the head on a device without all layers, more bytes than a home's
+ * capacity (the message gives the sum). */
 hearth_status hth_plan_evaluate(const hth_plan_model *model, const hth_plan_machine *machine,
                                 const hth_plan_options *options, const hth_plan_division *divisions, bool head,
                                 hth_plan *out, hearth_error *err);

@@ -43,7 +43,7 @@ hearth_status hth_plan_table_open(hth_plan_table *t, hearth_error *err)
 {
     size_t n = t->model->n_layer, n_option = 0;
     double max = 0;
-    hearth_status st = hth_plan_curves(t->model, t->roles, t->request, t->price, &t->curves, err);
+    hearth_status st = hth_plan_curves(t->model, t->roles, t->request, &t->curves, err);
     if (st != HEARTH_OK) return st;
     for (size_t l = 0; l < n; l++) {
         double worst = 0;
@@ -170,16 +170,12 @@ static hearth_status fill_table(hth_plan_table *t, uint64_t lowest, uint64_t hig
 
 /* ---- best plan for a budget ------------------------------------------------------------------ */
 
-static void offer(hth_plan_answer *b, hth_plan_answers *c, hth_plan_answer x)
+static void offer(hth_plan_answer *b, hth_plan_answer x)
 {
-    if (c) c->all[c->n++] = x;
     if (x.seconds < b->seconds) *b = x;
 }
 
-static double host_head(const hth_plan_table *t)
-{
-    return hth_plan_head_seconds(t->model, t->roles->host) + t->price * (double)t->model->head_bytes;
-}
+static double host_head(const hth_plan_table *t) { return hth_plan_head_seconds(t->model, t->roles->host); }
 
 static double device_head(const hth_plan_table *t)
 {
@@ -194,24 +190,23 @@ static double cpu_seconds(const hth_plan_table *t)
 }
 
 /* Seconds of all layers from l on with the CPU accumulate from the end. */
-hth_plan_answer hth_plan_table_best(const hth_plan_table *t, uint64_t vram, hth_plan_answers *c)
+hth_plan_answer hth_plan_table_best(const hth_plan_table *t, uint64_t vram)
 {
     uint32_t n = t->model->n_layer;
     uint64_t fixed = t->roles->device->fixed_bytes, head = t->model->head_bytes;
     hth_plan_answer b = {.seconds = cpu_seconds(t)};
-    offer(&b, c, b);
     if (vram < fixed) return b;
     double rest = host_head(t) + t->roles->device->sync_latency;
     uint64_t units = (vram - fixed) / t->unit;
     for (uint32_t l = n; l > 0; l--) {
         int32_t v = value_at(t, l, units);
-        if (v < NO_FIT) offer(&b, c, (hth_plan_answer){v * t->quantum + rest, l, false, units});
+        if (v < NO_FIT) offer(&b, (hth_plan_answer){v * t->quantum + rest, l, false, units});
         rest += t->curves[l - 1].cpu;
     }
     if (t->model->head_stays || vram - fixed < head) return b;
     units = (vram - fixed - head) / t->unit;
     int32_t v = value_at(t, n, units);
-    if (v < NO_FIT) offer(&b, c, (hth_plan_answer){v * t->quantum + device_head(t), n, true, units});
+    if (v < NO_FIT) offer(&b, (hth_plan_answer){v * t->quantum + device_head(t), n, true, units});
     return b;
 }
 
@@ -233,13 +228,12 @@ void hth_plan_table_divide(const hth_plan_table *t, const hth_plan_answer *b, ht
 {
     uint64_t u = b->units;
     for (uint32_t l = t->model->n_layer; l-- > 0;) {
-        const hth_plan_curve *c = &t->curves[l];
-        divisions[l] = hth_plan_divide(t->roles, &t->model->layers[l], HTH_PLAN_CPU, c->cpu_resident);
+        divisions[l] = hth_plan_divide(t->roles, &t->model->layers[l], HTH_PLAN_CPU);
         if (l >= b->n_device) continue;
         int32_t v = value_at(t, l + 1, u);
         const hth_plan_option *o = t->options + t->first[l];
         while (o->units > u || value_at(t, l, u - o->units) + o->quanta != v) o++;
-        divisions[l] = hth_plan_divide(t->roles, &t->model->layers[l], (int32_t)o->k, c->n_resident[o->k]);
+        divisions[l] = hth_plan_divide(t->roles, &t->model->layers[l], (int32_t)o->k);
         u -= o->units;
     }
 }
@@ -279,13 +273,13 @@ static hearth_status find_min(hth_plan_table *t, double seconds_cpu, uint64_t *m
     for (;; above *= 2) {
         hearth_status st = fill_table(t, 0, above, err);
         if (st != HEARTH_OK) return st;
-        if (hth_plan_table_best(t, base + above, NULL).n_device > 0) break;
+        if (hth_plan_table_best(t, base + above).n_device > 0) break;
         /* The gain is below one quantum. */
         if (above > all) return HEARTH_OK;
     }
     while (above - below > HTH_PLAN_UNIT) {
         uint64_t middle = below + (above - below) / 2;
-        if (hth_plan_table_best(t, base + middle, NULL).n_device > 0) above = middle;
+        if (hth_plan_table_best(t, base + middle).n_device > 0) above = middle;
         else below = middle;
     }
     *min = base + above;
@@ -294,33 +288,28 @@ static hearth_status find_min(hth_plan_table *t, double seconds_cpu, uint64_t *m
 
 /* ---- solution -------------------------------------------------------------------------------- */
 
-/* The answer without regard to the host's capacity; *fits: the answer fits in it. */
-static hearth_status solve_unlimited(hth_plan_table *t, const hth_plan_machine *machine, bool *fits,
-                                     hth_plan *out, hearth_error *err)
+/* The answer with one device or none. */
+static hearth_status solve_table(hth_plan_table *t, const hth_plan_machine *machine, hth_plan *out,
+                                 hearth_error *err)
 {
     bool has_device = t->roles->i_host > 0;
     uint64_t grown = more(t->roles->device->capacity, has_device ? (uint64_t)1 << 30 : 0), min = 0;
     uint32_t n = t->model->n_layer;
-    hth_plan_bytes bytes[HTH_PLAN_MAX_HOME];
     hearth_status st = hth_plan_table_fill(t, grown, err);
     if (st != HEARTH_OK) return st;
     hth_plan_division *divisions = hth_alloc(n, sizeof *divisions);
     if (!divisions) return hth_fail_memory(err, n * sizeof *divisions, "a plan");
     uint64_t unit = t->unit;
-    hth_plan_answer b = hth_plan_table_best(t, t->roles->device->capacity, NULL),
-                    with_gib = hth_plan_table_best(t, grown, NULL);
+    hth_plan_answer b = hth_plan_table_best(t, t->roles->device->capacity),
+                    with_gib = hth_plan_table_best(t, grown);
     hth_plan_table_divide(t, &b, divisions);
-    hth_plan_count(t->model, machine, t->request, divisions, b.head, bytes);
-    *fits = bytes[t->roles->i_host].total <= t->roles->host->capacity;
-    if (*fits) st = hth_plan_evaluate(t->model, machine, t->request, divisions, b.head, out, err);
+    st = hth_plan_evaluate(t->model, machine, t->request, divisions, b.head, out, err);
     hth_free(divisions);
-    if (!*fits) return HEARTH_OK;
     if (st == HEARTH_OK && has_device) st = find_min(t, out->seconds_cpu, &min, err);
     if (st != HEARTH_OK) {
         hth_plan_free(out);
         return st;
     }
-    out->seconds_bound = out->seconds;
     out->tps_per_gib = with_gib.seconds < b.seconds ? 1 / with_gib.seconds - 1 / b.seconds : 0;
     out->min_vram = min;
     out->unit = unit;
@@ -330,18 +319,14 @@ static hearth_status solve_unlimited(hth_plan_table *t, const hth_plan_machine *
 hearth_status hth_plan_solve(const hth_plan_model *model, const hth_plan_machine *machine,
                              const hth_plan_options *options, hth_plan *out, hearth_error *err)
 {
-    hth_plan_roles roles;
-    bool fits = true;
     *out = (hth_plan){0};
-    uint32_t n_device = 0;
     hearth_status st = hth_plan_validate(model, machine, options, err);
     if (st != HEARTH_OK) return st;
-    while (machine->homes[n_device].kind == HTH_PLAN_DEVICE) n_device++;
-    if (n_device > 1) return hth_plan_solve_devices(model, machine, n_device, options, out, err);
-    if ((st = hth_plan_find_roles(machine, &roles, err)) != HEARTH_OK) return st;
+    const hth_plan_roles roles = hth_plan_find_roles(machine);
+    if (roles.i_host > 1) return hth_plan_solve_devices(model, machine, roles.i_host, options, out, err);
     hth_plan_table t = {.model = model, .roles = &roles, .request = options, .unit = HTH_PLAN_UNIT};
     st = hth_plan_table_open(&t, err);
-    if (st == HEARTH_OK) st = solve_unlimited(&t, machine, &fits, out, err);
+    if (st == HEARTH_OK) st = solve_table(&t, machine, out, err);
     hth_plan_table_close(&t);
-    return st == HEARTH_OK && !fits ? hth_plan_solve_limited(model, machine, &roles, options, out, err) : st;
+    return st;
 }

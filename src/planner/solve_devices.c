@@ -36,11 +36,10 @@ static hearth_status open_part(search *s, uint32_t i_device, uint32_t first, par
     const hth_plan_tier *d = &s->machine->homes[i_device];
     *p = (part){.machine = {.n_home = 2, .homes = {*d, s->machine->homes[s->n_device]}}, .model = *s->model};
     p->model.layers += first, p->model.n_layer -= first;
-    hearth_status st = hth_plan_find_roles(&p->machine, &p->roles, err);
-    if (st != HEARTH_OK) return st;
+    p->roles = hth_plan_find_roles(&p->machine);
     p->table = (hth_plan_table){
         .model = &p->model, .roles = &p->roles, .request = s->options, .unit = HTH_PLAN_UNIT};
-    st = hth_plan_table_open(&p->table, err);
+    hearth_status st = hth_plan_table_open(&p->table, err);
     if (st == HEARTH_OK) st = hth_plan_table_fill(&p->table, d->capacity, err);
     if (p->table.unit > s->unit) s->unit = p->table.unit;
     return st;
@@ -100,7 +99,7 @@ static hearth_status find_last(search *s, uint32_t i_device, uint32_t first, tai
     part p;
     hearth_status st = open_part(s, i_device, first, &p, err);
     if (st == HEARTH_OK) {
-        hth_plan_answer b = hth_plan_table_best(&p.table, p.roles.device->capacity, NULL);
+        hth_plan_answer b = hth_plan_table_best(&p.table, p.roles.device->capacity);
         *best = (tail){true, b.head, b.seconds, first + b.n_device};
     }
     hth_plan_table_close(&p.table);
@@ -132,7 +131,7 @@ static hearth_status divide_part(search *s, uint32_t i_device, uint32_t first,
     if (st == HEARTH_OK) {
         uint64_t capacity = p.roles.device->capacity;
         hth_plan_answer b;
-        if (is_last) b = hth_plan_table_best(&p.table, capacity, NULL);
+        if (is_last) b = hth_plan_table_best(&p.table, capacity);
         else hth_plan_table_first(&p.table, capacity, t->end - first, t->head, &b);
         hth_plan_table_divide(&p.table, &b, divisions + first);
         *head = b.head;
@@ -157,9 +156,6 @@ hearth_status hth_plan_solve_devices(const hth_plan_model *model, const hth_plan
     search s = {.model = model, .machine = machine, .options = options, .n_device = n_device};
     double seconds;
     bool head = false;
-    if (machine->n_home > n_device + 1)
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "plan: %u devices and storage: no solver takes both",
-                        n_device);
     s.tails = hth_alloc(size, 1);
     if (!s.tails) return hth_fail_memory(err, size, "a plan");
     hth_plan_division *divisions = (hth_plan_division *)(s.tails + n_tail);

@@ -1,4 +1,4 @@
-/* The solver's table (solve.c), of which solve_limited.c asks one for each price of host memory. */
+/* The solver's table (solve.c), of which solve_devices.c opens one for each device. */
 #ifndef HTH_PLANNER_SOLVE_INT_H
 #define HTH_PLANNER_SOLVE_INT_H
 
@@ -17,8 +17,6 @@ typedef struct hth_plan_table {
     const hth_plan_model *model;
     const hth_plan_roles *roles;
     const hth_plan_options *request;
-    double
-        price; /* seconds per byte on the host, part of all seconds; 0: the host's capacity does not limit */
     uint64_t unit; /* bytes */
     hth_plan_curve *curves;
     double quantum;           /* seconds */
@@ -40,19 +38,13 @@ typedef struct hth_plan_answer {
     uint64_t units; /* limit of its layers in units */
 } hth_plan_answer;
 
-/* The answers for each number of layers, and for all layers with the head: at most n_layer + 2. */
-typedef struct hth_plan_answers {
-    hth_plan_answer *all;
-    uint32_t n;
-} hth_plan_answers;
-
 hearth_status hth_plan_table_open(hth_plan_table *t, hearth_error *err);
 /* Also after a failure. */
 void hth_plan_table_close(hth_plan_table *t);
 /* Fills the table for devices from the device's capacity to `high` bytes. */
 hearth_status hth_plan_table_fill(hth_plan_table *t, uint64_t high, hearth_error *err);
-/* The best answer for a device of that many bytes; c: NULL, or receives all that were compared. */
-hth_plan_answer hth_plan_table_best(const hth_plan_table *t, uint64_t vram, hth_plan_answers *c);
+/* The best answer for a device of that many bytes. */
+hth_plan_answer hth_plan_table_best(const hth_plan_table *t, uint64_t vram);
 /* The answer with the first n layers on a device of that many bytes, and the head if `head`; its seconds are those of
  * the device alone. false: they do not fit. */
 bool hth_plan_table_first(const hth_plan_table *t, uint64_t vram, uint32_t n, bool head,
@@ -65,9 +57,5 @@ void hth_plan_table_divide(const hth_plan_table *t, const hth_plan_answer *answe
 hearth_status hth_plan_solve_devices(const hth_plan_model *model, const hth_plan_machine *machine,
                                      uint32_t n_device, const hth_plan_options *options, hth_plan *out,
                                      hearth_error *err);
-/* hth_plan_solve where the host's capacity limits. */
-hearth_status hth_plan_solve_limited(const hth_plan_model *model, const hth_plan_machine *machine,
-                                     const hth_plan_roles *roles, const hth_plan_options *options,
-                                     hth_plan *out, hearth_error *err);
 
 #endif

@@ -21,11 +21,7 @@ static hearth_status check_number(const hth_plan_tier *h, const char *name, doub
 static hearth_status check_home(const hth_plan_tier *h, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
-    if (h->kind == HTH_PLAN_STORAGE) {
-        st = check_number(h, "the read rate", h->read_rate, min_rate, max_rate, err);
-        if (st == HEARTH_OK) st = check_number(h, "the read latency", h->read_latency, 0, max_seconds, err);
-    }
-    for (int i = 0; st == HEARTH_OK && h->kind != HTH_PLAN_STORAGE && i < HTH_PLAN_N_KNOT; i++)
+    for (int i = 0; st == HEARTH_OK && i < HTH_PLAN_N_KNOT; i++)
         st = check_number(h, "the rate", h->rates.at[i], min_rate, max_rate, err);
     if (st == HEARTH_OK) st = check_number(h, "min_active_share", h->min_active_share, 0, 1, err);
     if (st == HEARTH_OK) st = check_number(h, "the sync latency", h->sync_latency, 0, max_seconds, err);
@@ -51,8 +47,7 @@ static hearth_status check_machine(const hth_plan_machine *m, hearth_error *err)
             return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: home %u has no name, or is of no known kind",
                             i);
         if (i > 0 && h->kind < m->homes[i - 1].kind)
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                            "plan: %s comes after %s: devices are first, storage is last", h->name,
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %s comes after %s: devices are first", h->name,
                             m->homes[i - 1].name);
         n_host += h->kind == HTH_PLAN_HOST;
         st = check_home(h, err);

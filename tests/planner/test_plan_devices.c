@@ -37,7 +37,7 @@ static void draw(test_random *r, uint32_t n_device, machine_case *c)
         for (int k = 0; k < N_CLUSTER; k++) c->share[l][k] = test_random_between(r, 0, 1);
         c->layers[l] = (hth_plan_layer){.attention_bytes = 1 + test_random_below(r, 3u << 20),
                                         .kv_bytes = test_random_below(r, 2048),
-                                        .cluster_bytes = {bytes, bytes, bytes},
+                                        .cluster_bytes = {bytes, bytes},
                                         .n_cluster = test_random_below(r, 4) == 0 ? 0 : N_CLUSTER,
                                         .n_dispatch = 7,
                                         .n_dispatch_hot = 4,
@@ -138,16 +138,4 @@ TEST(a_second_device_gains_and_its_border_is_found)
         hth_plan_free(&with_one), hth_plan_free(&with_two), hth_plan_free(&with_more);
     }
     hth_plan_shape_free(&model);
-}
-
-TEST(several_devices_and_storage_are_refused)
-{
-    test_random r = {3};
-    machine_case c;
-    hth_plan plan;
-    draw(&r, 2, &c);
-    c.machine.homes[c.machine.n_home++] = (hth_plan_tier){
-        .name = "the disk", .kind = HTH_PLAN_STORAGE, .capacity = UINT64_MAX, .read_rate = 1e9, .read_latency = 1e-4};
-    CHECK_FAILS(hth_plan_solve(&c.model, &c.machine, &c.options, &plan, err), HEARTH_ERROR_UNSUPPORTED,
-                "no solver takes both");
 }

@@ -1,6 +1,5 @@
 /* hearth plan: chooses the parts of a model for a GPU, estimates the speed, and the gain from more memory;
  * plan_storage.c plans a limit of memory without one. */
-#include "base/alloc.h"
 #include "base/format_bytes.h"
 #include "base/system/system_memory.h"
 #include "cli/device/calibration.h"
@@ -11,7 +10,6 @@
 #include "common/options/model_args.h"
 #include "common/terminal/table.h"
 #include "engine/engine.h"
-#include "measure/storage_plan.h"
 #include "placement/plan_context.h"
 #include "forward/gpu/shader_params.h"
 #include "sparse/selector.h"
@@ -46,11 +44,7 @@ typedef struct plan_state {
     hth_placement_builder builder; /* parameters from the best plan */
     hth_plan_context context;
     hth_plan by_share;
-    const char *io;           /* how weights are read */
     uint64_t ram, host_bytes; /* bytes usable for weights on the host, 0: unknown; bytes used */
-    bool is_limited;          /* the host has not all that the plan leaves to it */
-    hth_plan limited;         /* with a third home, storage, for its clusters */
-    double read_rate;         /* bytes per second of these */
     size_t n_what_if;
     struct {
         uint64_t vram;
@@ -69,7 +63,6 @@ static void close_plan(plan_state *p)
 static void close_all(plan_state *p)
 {
     hth_plan_free(&p->by_share);
-    hth_plan_free(&p->limited);
     close_plan(p);
     hth_profile_close(p->profile);
     hth_pool_close(p->pool);
@@ -200,53 +193,11 @@ static uint64_t host_bytes(const plan_state *p)
            p->model->token_embd.n_row * p->model->token_embd.row_size;
 }
 
-/* Reads of a cluster's rows of one matrix, at random places. */
-static hearth_status measure_reads(const plan_state *p, uint64_t size, hth_storage_machine *out,
-                                   hearth_error *err)
-{
-    uint32_t n = hth_gguf_n_part(p->file);
-    uint64_t *sizes = hth_alloc(n, sizeof *sizes);
-    if (!sizes) return hth_fail_memory(err, n * sizeof *sizes, "sizes of files");
-    for (size_t i = 0; i < p->model->n_binding; i++) {
-        const hth_binding *b = &p->model->bindings[i];
-        uint64_t end = b->tensor->offset + b->offset + b->size;
-        if (end > sizes[b->tensor->i_part]) sizes[b->tensor->i_part] = end;
-    }
-    const hth_storage_reads reads = {p->file, sizes, size, HTH_CALIBRATION_SIZE};
-    hearth_status st = hth_storage_machine_measure_disk(&reads, p->io, out, err);
-    hth_free(sizes);
-    return st;
-}
-
-/* With a limit of memory that the host's part exceeds, clusters of a packed file can be on storage. */
-static hearth_status plan_storage_home(plan_state *p, hearth_error *err)
-{
-    hth_storage_machine storage = {0};
-    hth_plan_machine machine = p->context.machine;
-    uint64_t table = p->model->tied ? 0 : p->model->token_embd.n_row * p->model->token_embd.row_size;
-    p->is_limited = args_has(p->a, "ram") && p->host_bytes > p->ram && p->model->down_transposed &&
-                    p->ram > table && p->n_device == 1; /* the solver takes storage with one device only */
-    if (!p->is_limited) return HEARTH_OK;
-    hearth_status st =
-        measure_reads(p, HTH_CLUSTER_NEURONS * p->model->layers[0].ffn.up.row_size, &storage, err);
-    if (st != HEARTH_OK) return st;
-    p->read_rate = storage.read_rate.median;
-    machine.homes[HTH_HOME_HOST].capacity = p->ram - table;
-    machine.homes[machine.n_home++] = (hth_plan_tier){.name = "storage",
-                                                      .kind = HTH_PLAN_STORAGE,
-                                                      .capacity = UINT64_MAX,
-                                                      .read_rate = p->read_rate,
-                                                      .read_latency = storage.latency};
-    return hth_plan_solve(&p->context.input, &machine, &p->context.options, &p->limited, err);
-}
-
 /* As a run, which does not map weights within a limit of memory. */
-static hearth_status choose_io(plan_state *p, hearth_error *err)
+static hearth_status check_io(const plan_state *p, hearth_error *err)
 {
     hearth_model_options o = wanted_model(p->a, args_operand(p->a, 0), 0);
-    hearth_status st = hth_engine_choose_io(&o, err);
-    p->io = o.io;
-    return st;
+    return hth_engine_choose_io(&o, err);
 }
 
 static hearth_status make_plan(plan_state *p, hth_offload_params *params, hearth_error *err)
@@ -262,7 +213,7 @@ static hearth_status make_plan(plan_state *p, hth_offload_params *params, hearth
     if (p->ram == 0) p->ram = hth_engine_auto_limit(hth_memory_resident(), false);
     if (p->ram == UINT64_MAX) p->ram = 0;
     p->host_bytes = host_bytes(p);
-    return st == HEARTH_OK ? plan_storage_home(p, err) : st;
+    return st;
 }
 
 /* "the least is --vram 7.89M; ...": an option that works unchanged, if the device has that much. */
@@ -452,16 +403,9 @@ static void print_host_memory(const plan_state *p)
     printf("Here: %s of weights", hth_format_bytes(p->host_bytes).text);
     if (p->ram > 0) printf(", of %s", hth_format_bytes(p->ram).text);
     printf("\n");
-    if (p->is_limited)
-        printf("With %s here, %s of the neurons are on storage (%.2f GB/s): %.2f tokens/s are expected, less "
-               "than what "
-               "follows\n",
-               hth_format_bytes(p->ram).text, hth_format_bytes(p->limited.bytes[HTH_N_HOME].clusters).text,
-               p->read_rate * 1e-9, rate(p->limited.seconds));
-    else if (p->ram > 0 && p->host_bytes > p->ram)
+    if (p->ram > 0 && p->host_bytes > p->ram)
         printf("They do not fit: with this --ram a run reads the rest from storage when it is needed, slower "
-               "than what "
-               "follows; --gpu none plans that without the GPU.\n");
+               "than what follows; --gpu none plans that without the GPU.\n");
 }
 
 static void print_streams(const plan_state *p, uint32_t i_device)
@@ -588,15 +532,6 @@ static void print_json(const plan_state *p)
     json_uint(&j, "host_bytes", p->host_bytes);
     if (p->ram > 0) json_uint(&j, "ram_bytes", p->ram);
     if (p->ram > 0) json_bool(&j, "fits_ram", p->host_bytes <= p->ram);
-    if (p->is_limited) {
-        json_open(&j, "with_storage", '{');
-        json_uint(&j, "host_bytes", p->limited.bytes[HTH_HOME_HOST].total);
-        json_uint(&j, "vram_bytes", p->limited.bytes[HTH_HOME_DEVICE].total);
-        json_uint(&j, "storage_bytes", p->limited.bytes[HTH_N_HOME].clusters);
-        json_float(&j, "read_bytes_per_second", p->read_rate, 6);
-        json_float(&j, "tokens_per_second", rate(p->limited.seconds), 6);
-        json_close(&j, '}');
-    }
     json_float(&j, "tokens_per_second", rate(b->seconds), 6);
     json_float(&j, "tokens_per_second_least", rate(o->seconds_worst), 6);
     json_float(&j, "tokens_per_second_most", rate(o->seconds_best), 6);
@@ -672,7 +607,7 @@ static int plan_gpu(plan_state *p, const char **why)
 {
     hth_offload_params params = {.kv = session_options(p->a, 0).kv};
     hearth_error err;
-    hearth_status st = choose_io(p, &err);
+    hearth_status st = check_io(p, &err);
     if (st == HEARTH_OK) st = open_model_alone(p, &params, &err);
     if (st == HEARTH_OK && !is_about_gpu(p->a)) *why = hth_gpu_unsupported_reason(p->model, &params, 0);
     if (*why) st = open_gpus(p, false, &err); /* an unknown GPU is an error all the same */

@@ -66,13 +66,13 @@ typedef struct hth_plan_simulation {
 
 typedef struct hth_plan_simulated {
     double seconds, min, max, deviation; /* per token: mean, extremes, standard deviation */
-    double device_busy, cpu_busy; /* per token: seconds in which each of them computes; the CPU's with its reads */
+    double device_busy, cpu_busy; /* per token: seconds in which each of them computes */
     double overlap; /* fraction of cpu_busy at split layers during which the device computes */
     double n_sync; /* split layers per token at which a side waited */
 } hth_plan_simulated;
 
-/* Simulates n_token tokens at options.context through a placement on a device, the host, and storage if there is one:
- * activations are drawn, device and host each have a clock, and events advance them. Uses the machine's rates and the
+/* Simulates n_token tokens at options.context through a placement on a device and the host: activations are drawn, device
+ * and host each have a clock, and events advance them. Uses the machine's rates and the
  * link, but neither sync_latency nor the plan's predictions. ARGUMENT. */
 hearth_status hth_plan_simulate(const hth_plan_model *model, const hth_plan_machine *machine,
                                 const hth_plan_link *link, const hth_plan_options *options, const hth_plan *plan,

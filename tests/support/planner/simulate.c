@@ -62,8 +62,7 @@ double hth_plan_probe(const hth_plan_link *link, uint64_t d2h_bytes, uint64_t h2
 
 typedef struct sim_state {
     const hth_plan_model *model;
-    const hth_plan_tier *homes, *gpu, *host; /* of the machine */
-    uint32_t n_home;
+    const hth_plan_tier *gpu, *host;
     const hth_plan_link *link;
     uint32_t context;
     uint64_t state;
@@ -80,32 +79,18 @@ static double stream(const hth_plan_tier *h, uint64_t bytes)
     return (double)bytes / h->rates.at[HTH_PLAN_N_KNOT - 1];
 }
 
-/* Computes the active rows of clusters [from, to), after reading them from `storage`, if that is not NULL; counts the
- * active neurons. */
+/* Computes the active rows of clusters [from, to), and counts the active neurons. */
 static double read_active(sim_state *w, const hth_plan_layer *l, uint32_t from, uint32_t to,
-                          const hth_plan_tier *h, const hth_plan_tier *storage, uint32_t *n_active)
+                          const hth_plan_tier *h, uint32_t *n_active)
 {
     double seconds = 0;
     for (uint32_t i = from; i < to; i++) {
         uint32_t n = draw_cluster(&w->state, l->share[i] < 1 ? l->share[i] * w->factor : 1);
         double share = (double)n / HTH_CLUSTER_NEURONS;
         *n_active += n;
-        if (n > 0 && storage)
-            seconds += storage->read_latency +
-                       (double)l->cluster_bytes[HTH_PLAN_STORAGE] * share / storage->read_rate;
         if (share < h->min_active_share) share = h->min_active_share;
         if (share > 0) seconds += (double)l->cluster_bytes[h->kind] * share / hth_plan_rate(&h->rates, share);
     }
-    return seconds;
-}
-
-/* The clusters of the host and of storage. */
-static double read_cold(sim_state *w, const hth_plan_layer *l, const hth_plan_division *d, uint32_t *n_active)
-{
-    double seconds = 0;
-    for (uint32_t h = 1, from = d->n_cluster[0]; h < w->n_home; from += d->n_cluster[h], h++)
-        seconds +=
-            read_active(w, l, from, from + d->n_cluster[h], w->host, h > 1 ? &w->homes[h] : NULL, n_active);
     return seconds;
 }
 
@@ -132,16 +117,17 @@ static uint64_t attention_bytes(const sim_state *w, const hth_plan_layer *l)
     return l->attention_bytes + l->kv_bytes * w->context;
 }
 
-static void simulate_device_layer(sim_state *w, const hth_plan_layer *l, const hth_plan_division *d)
+/* With its first k clusters on the device. */
+static void simulate_device_layer(sim_state *w, const hth_plan_layer *l, uint32_t k)
 {
     const hth_plan_tier *gpu = w->gpu;
-    uint32_t n_hot = 0, n_cold = 0, k = d->n_cluster[0];
+    uint32_t n_hot = 0, n_cold = 0;
     run_on_device(w, l->n_dispatch * gpu->dispatch + stream(gpu, attention_bytes(w, l)));
     double sent = w->device;
-    double hot = read_active(w, l, 0, k, gpu, NULL, &n_hot);
+    double hot = read_active(w, l, 0, k, gpu, &n_hot);
     run_on_device(w, hot + (k > 0 ? l->n_dispatch_hot * gpu->dispatch : 0));
     if (k == l->n_cluster) return;
-    double cold = read_cold(w, l, d, &n_cold);
+    double cold = read_active(w, l, k, l->n_cluster, w->host, &n_cold);
     if (n_cold > 0) {
         double seen = d2h_time(w->link, sent, w->model->d2h_bytes, &w->state);
         if (w->cpu < seen) w->cpu = seen;
@@ -156,10 +142,10 @@ static void simulate_device_layer(sim_state *w, const hth_plan_layer *l, const h
     run_on_device(w, gpu->merge);
 }
 
-static void simulate_cpu_layer(sim_state *w, const hth_plan_layer *l, const hth_plan_division *d)
+static void simulate_cpu_layer(sim_state *w, const hth_plan_layer *l)
 {
     uint32_t n = 0;
-    double cold = read_cold(w, l, d, &n);
+    double cold = read_active(w, l, 0, l->n_cluster, w->host, &n);
     run_on_cpu(w, stream(w->host, attention_bytes(w, l)) + cold);
 }
 
@@ -171,12 +157,12 @@ static double simulate_token(sim_state *w, const hth_plan *plan)
     if (!synced) w->device = h2d_time(w->link, 0, w->model->h2d_bytes, &w->state);
     for (uint32_t l = 0; l < plan->n_layer; l++) {
         if (l < plan->n_device) {
-            simulate_device_layer(w, &w->model->layers[l], &plan->divisions[l]);
+            simulate_device_layer(w, &w->model->layers[l], plan->divisions[l].n_cluster[0]);
             continue;
         }
         if (!synced) w->cpu = d2h_time(w->link, w->device, w->model->d2h_bytes, &w->state);
         synced = true;
-        simulate_cpu_layer(w, &w->model->layers[l], &plan->divisions[l]);
+        simulate_cpu_layer(w, &w->model->layers[l]);
     }
     if (plan->head) run_on_device(w, w->gpu->dispatch + stream(w->gpu, w->model->head_bytes));
     if (!synced) w->cpu = d2h_time(w->link, w->device, w->model->d2h_bytes, &w->state);
@@ -213,8 +199,8 @@ static hearth_status check(const hth_plan_model *model, const hth_plan_machine *
     if (!(how->variation >= 0 && how->variation <= 1) || how->n_token == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "simulation: %u tokens with a variation of %g",
                         how->n_token, how->variation);
-    if (machine->n_home < 2 || machine->homes[1].kind != HTH_PLAN_HOST)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "simulation: of a device, a host and storage only");
+    if (machine->n_home != 2)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "simulation: of a device and a host only");
     if (plan->n_layer != model->n_layer)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "simulation: a plan of %u layers for a model of %u",
                         plan->n_layer, model->n_layer);
@@ -226,12 +212,9 @@ hearth_status hth_plan_simulate(const hth_plan_model *model, const hth_plan_mach
                                 const hth_plan *plan, const hth_plan_simulation *how, hth_plan_simulated *out,
                                 hearth_error *err)
 {
-    const hth_plan_tier *homes = machine->homes;
     sim_state w = {.model = model,
-                   .homes = homes,
-                   .gpu = &homes[0],
-                   .host = &homes[1],
-                   .n_home = machine->n_home,
+                   .gpu = &machine->homes[0],
+                   .host = &machine->homes[1],
                    .link = link,
                    .context = options->context,
                    .state = how->seed};

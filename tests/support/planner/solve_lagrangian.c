@@ -134,8 +134,9 @@ hearth_status hth_plan_lagrangian(const hth_plan_model *model, const hth_plan_ma
     bool head = false;
     *out = (hth_plan){0};
     hearth_status st = hth_plan_validate(model, machine, options, err);
-    if (st == HEARTH_OK) st = hth_plan_find_roles(machine, &roles, err);
-    if (st == HEARTH_OK) st = hth_plan_curves(model, &roles, options, 0, &curves, err);
+    if (st != HEARTH_OK) return st;
+    roles = hth_plan_find_roles(machine);
+    st = hth_plan_curves(model, &roles, options, &curves, err);
     if (st != HEARTH_OK) return st;
     uint64_t capacity = roles.device->capacity, fixed = roles.device->fixed_bytes;
     size_t n_layer = model->n_layer, n_option = 0;
@@ -159,8 +160,7 @@ hearth_status hth_plan_lagrangian(const hth_plan_model *model, const hth_plan_ma
     if (capacity >= fixed && capacity - fixed >= model->head_bytes &&
         place(&s, model->n_layer, capacity - fixed - model->head_bytes))
         head = offer(&s, model->n_layer, true, &seconds);
-    for (size_t l = 0; l < n_layer; l++)
-        divisions[l] = hth_plan_divide(&roles, &model->layers[l], s.best[l], model->layers[l].n_cluster);
+    for (size_t l = 0; l < n_layer; l++) divisions[l] = hth_plan_divide(&roles, &model->layers[l], s.best[l]);
     st = hth_plan_evaluate(model, machine, options, divisions, head, out, err);
 done:
     hth_free(divisions);
