@@ -108,9 +108,9 @@ static bool go_on(const text *t, hearth_session *s, uint32_t n, uint32_t n_right
 static void for_each_recurrent(void (*fn)(const text *t))
 {
     int n = 0;
-    for (int i = 0; i < GOLDEN_N_ARCH; i++) {
+    for (size_t i = 0; golden_arch(i); i++) {
         text t;
-        if (open_text(&t, golden_archs[i])) fn(&t), n++;
+        if (open_text(&t, golden_arch(i))) fn(&t), n++;
         close_text(&t);
     }
     CHECK_INT(n, N_RECURRENT);

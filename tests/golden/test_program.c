@@ -69,11 +69,11 @@ static void check_program(const hth_program *p, const char *name)
 
 TEST(values_share_memory_only_where_no_operation_needs_both)
 {
-    for (int i = 0; i < GOLDEN_N_ARCH; i++) {
+    for (size_t i = 0; golden_arch(i); i++) {
         CLEANUP(golden_close) golden g;
         CLOSED(hearth_model) *model =
-            golden_open_arch(&g, golden_archs[i]) ? OPENED(hearth_model, g.model, NULL) : NULL;
-        if (model) check_program(model->model->program, golden_archs[i]);
+            golden_open_arch(&g, golden_arch(i)) ? OPENED(hearth_model, g.model, NULL) : NULL;
+        if (model) check_program(model->model->program, golden_arch(i));
     }
 }
 
@@ -110,9 +110,9 @@ static float *interpret(const golden *g)
 
 TEST(operations_one_by_one_give_the_bits_of_runs)
 {
-    for (int i = 0; i < GOLDEN_N_ARCH; i++) {
+    for (size_t i = 0; golden_arch(i); i++) {
         CLEANUP(golden_close) golden g;
-        if (golden_open_arch(&g, golden_archs[i])) {
+        if (golden_open_arch(&g, golden_arch(i))) {
             FREED float *together = golden_logits(&g, HEARTH_KV_F32), *alone = interpret(&g);
             if (CHECK(together && alone)) CHECK_BYTES(together, alone, g.n_truth * sizeof *alone);
         }

@@ -17,23 +17,49 @@ void golden_close(golden *g)
     free(g->truth);
 }
 
-const char *const golden_archs[GOLDEN_N_ARCH] = {
-    "llama-gqa", "llama-mha-tied", "llama-rope-linear", "llama-yarn", "llama3-rope_freqs", "llama-bias",
-    "llama-drelu", "llama-reglu", "llama-relu", "llama-relu2", "llama-relu2-plain", "llama-geglu", "bamboo",
-    "qwen2", "qwen3", "gemma2", "falcon", "falcon-two-norms", "falcon-relu", "opt", "arcee", "glm4",
-    "glm4-sections", "qwen", "qwen3vl", "gemma3", "phi2", "plamo3", "stablelm-parallel", "cogvlm", "gptneox",
-    "gptneox-sequential", "gpt2", "olmo-unlimited", "exaone4-shallow", "granite", "minicpm",
-    /* devices lack something: */
-    "mixtral", "mixtral-drelu", "qwen2moe", "qwen3moe", "olmoe", "smallthinker-4b", "smallthinker-4b-downt", "smallthinker-21b",
-    "smallthinker-window", "gpt-oss", "smollm3", "olmo", "olmo2", "exaone4",
-    "hunyuan-dense", "command-r", "cohere2", "stablelm", "refact", "jais", "bloom",
-    "ernie4_5-moe", "granitemoe", "dots1", "bailingmoe", "bailingmoe2", "glm4moe", "minimax-m2", "deepseek",
-    "hunyuan-moe", "phimoe", "dbrx", "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe",
-    "deepseek2", "deepseek2-lite", "mistral4", "mistral3", "gemma4", "gemma4-moe",
-    "glm-dsa", "llama4", "kimi-linear", "deepseek4",
-    "mamba", "mamba-normed", "mamba2", "falcon-h1", "granitehybrid", "nemotron_h", "nemotron_h_moe", "jamba", "plamo2",
-    "cohere2moe", "laguna", "arctic", "grok", "talkie", "mimo2",
-};
+/* ---- the names of golden/arch ---------------------------------------------------------------------------- */
+
+enum { MAX_ARCH = 400, MAX_NAME = 64 };
+
+const char *golden_arch(size_t i)
+{
+    static const char before[] = "\"golden/arch/", behind[] = ".gguf\"";
+    static char names[MAX_ARCH][MAX_NAME];
+    static size_t n;
+    size_t size = 0;
+    const char *path = n == 0 ? test_data("made.json") : NULL;
+    FREED char *made = path ? test_read_file(path, &size) : NULL;
+    for (const char *p = made; p && (p = strstr(p, before));) {
+        p += sizeof before - 1;
+        size_t length = strcspn(p, "\"");
+        size_t n_name = length > sizeof behind - 2 ? length - (sizeof behind - 2) : 0;
+        if (strncmp(p + n_name, behind, sizeof behind - 1) != 0) continue;
+        if (!CHECK(n < MAX_ARCH && n_name < MAX_NAME)) break;
+        snprintf(names[n++], MAX_NAME, "%.*s", (int)n_name, p);
+    }
+    CHECK(n > 0);
+    return i < n ? names[i] : NULL;
+}
+
+size_t golden_n_arch(void)
+{
+    size_t n = 0;
+    while (golden_arch(n)) n++;
+    return n;
+}
+
+bool golden_is_on_device(const char *name)
+{
+    static const char *const names[] = {
+        "llama-gqa", "llama-mha-tied", "llama-rope-linear", "llama-yarn", "llama3-rope_freqs", "llama-bias",
+        "llama-drelu", "llama-reglu", "llama-relu", "llama-relu2", "llama-relu2-plain", "llama-geglu", "bamboo",
+        "qwen2", "qwen3", "gemma2", "falcon", "falcon-two-norms", "falcon-relu", "opt", "arcee", "glm4",
+        "glm4-sections", "qwen", "qwen3vl", "gemma3", "phi2", "plamo3", "stablelm-parallel", "cogvlm", "gptneox",
+        "gptneox-sequential", "gpt2", "olmo-unlimited", "exaone4-shallow", "granite", "minicpm"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
 
 bool golden_open_arch(golden *g, const char *name)
 {
