@@ -82,30 +82,28 @@ static size_t max_rows(const hth_model *model, size_t n_row)
     return n_wave == 0 ? n_row : larger(hth_n_tiled(n_row), n_wave);
 }
 
-static void alloc_by_head_form(bump *c, hth_by_head *b, hth_by_head_form form, size_t d_in, size_t d_out)
-{
-    b->forms[form].d_out = (uint32_t)d_out;
-    b->forms[form].x = bump_alloc(c, b->max_row * d_in, sizeof(float));
-    b->forms[form].y = bump_alloc(c, b->max_row * d_out, sizeof(float));
-    b->forms[form].waves = bump_alloc(c, b->n_head, sizeof *b->forms[form].waves);
-}
-
+/* A form of these products has the same sizes in all layers: those of its operations. */
 static void alloc_by_head(bump *c, const hth_model *model, size_t n_row, hth_step *s)
 {
-    const hth_hparams *h = &model->hparams;
-    const hth_latent_sizes *l = &h->latent;
+    const hth_program *p = model->program;
     hth_by_head *b = &s->by_head;
-    b->n_head = hth_fwd_n_by_head(h);
+    size_t d_in[HTH_N_BY_HEAD] = {0}, d_out[HTH_N_BY_HEAD] = {0};
+    b->n_head = hth_fwd_n_by_head(&model->hparams);
     if (b->n_head == 0) return;
     b->max_row = (uint32_t)max_rows(model, n_row);
     b->slices = bump_alloc(c, b->n_head, sizeof *b->slices);
     b->slice_of = bump_alloc(c, b->max_row, sizeof *b->slice_of);
-    if (l->rank > 0) {
-        alloc_by_head_form(c, b, HTH_BY_HEAD_QUERIES, l->d_nope, l->rank);
-        alloc_by_head_form(c, b, HTH_BY_HEAD_VALUES, l->rank, l->d_value);
-    } else {
-        alloc_by_head_form(c, b, HTH_BY_HEAD_GROUPS, (size_t)h->n_head / h->compressed.n_group * h->d_head,
-                           h->compressed.out_rank);
+    for (const hth_op *op = p->ops; op < p->ops + p->n_op; op++) {
+        if (op->kind != HTH_OP_BY_HEAD) continue;
+        d_in[op->by_head.form] = op->by_head.d_in;
+        d_out[op->by_head.form] = op->by_head.d_out;
+    }
+    for (hth_by_head_form f = 0; f < HTH_N_BY_HEAD; f++) {
+        if (d_out[f] == 0) continue;
+        b->forms[f].d_out = (uint32_t)d_out[f];
+        b->forms[f].x = bump_alloc(c, b->max_row * d_in[f], sizeof(float));
+        b->forms[f].y = bump_alloc(c, b->max_row * d_out[f], sizeof(float));
+        b->forms[f].waves = bump_alloc(c, b->n_head, sizeof *b->forms[f].waves);
     }
 }
 
