@@ -196,7 +196,8 @@ typedef struct hth_latent {
     const float *q_norm;  /* [q_rank] */
     hth_matrix kv_a;      /* rank + d_rope rows of d_model */
     const float *kv_norm; /* [rank] */
-    hth_matrix k_b, v_b;  /* slices, one for each head: rank rows of d_nope, d_value rows of rank */
+    hth_matrix k_b, v_b;  /* slices, one for each head: rank rows of d_nope, d_value rows of rank; */
+    hth_matrix kv_b;      /* or, in their place, d_nope rows of rank for keys, then d_value for values */
 } hth_latent;
 
 /* Attention over the last positions and over blocks of positions (DeepSeek-AI 2026, DeepSeek-V4). Keys are values too,

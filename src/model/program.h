@@ -89,6 +89,7 @@ typedef enum hth_by_head_form {
     HTH_BY_HEAD_QUERIES,
     HTH_BY_HEAD_VALUES,
     HTH_BY_HEAD_GROUPS,
+    HTH_BY_HEAD_ROWS, /* the transpose: the sum of the first d_in rows of a slice, each times its value */
     HTH_N_BY_HEAD
 } hth_by_head_form;
 typedef struct hth_op_by_head {

@@ -41,6 +41,8 @@ hth_op_cost hth_op_cost_of(const hth_model *m, const hth_op *op)
     hth_op_cost cost = {0};
     for (uint32_t i = 0; i < w.n; i++) {
         uint64_t n_row = w.matrix[i]->n_row / w.n_slice * w.n_used;
+        if (op->kind == HTH_OP_BY_HEAD && op->by_head.form == HTH_BY_HEAD_ROWS)
+            n_row = (uint64_t)op->by_head.n_head * op->by_head.d_in;
         cost.size += n_row * w.matrix[i]->row_size;
         cost.multiply_adds += n_row * w.matrix[i]->n_col;
     }

@@ -70,7 +70,7 @@ static void latent(hth_builder *b, const hth_layer *l, hth_view n, hth_build_tar
     const hth_latent *t = &l->latent;
     const hth_latent_sizes *z = &b->h->latent;
     size_t n_head = l->attn.n_head, d_key = z->d_nope + z->d_rope, d = z->rank + z->d_rope;
-    bool low_rank = t->q_b.n_row > 0;
+    bool low_rank = t->q_b.n_row > 0, joined = t->kv_b.n_row > 0;
     hth_view q = hth_build_floats(b, n_head * d), whole = hth_build_floats(b, n_head * d_key),
              key = hth_build_floats(b, d), value = hth_build_floats(b, d),
              low = low_rank ? hth_build_floats(b, t->q_a.n_row) : hth_build_none,
@@ -83,9 +83,17 @@ static void latent(hth_builder *b, const hth_layer *l, hth_view n, hth_build_tar
     op = hth_build_op(b, HTH_OP_HEADS);
     op->in[0] = whole, op->in[1] = key;
     op->out[0] = q, op->out[1] = key, op->out[2] = value;
-    by_head(b, HTH_BY_HEAD_QUERIES, &t->k_b, n_head, d_key, z->d_nope, d, z->rank, whole, q);
+    by_head(b, joined ? HTH_BY_HEAD_ROWS : HTH_BY_HEAD_QUERIES, joined ? &t->kv_b : &t->k_b, n_head, d_key, z->d_nope, d,
+            z->rank, whole, q);
     hth_view y = attend(b, &l->attn, q);
-    by_head(b, HTH_BY_HEAD_VALUES, &t->v_b, n_head, d, z->rank, z->d_value, z->d_value, y, out);
+    if (joined) { /* with all rows, of which the first ones are those of keys */
+        size_t n_row = z->d_nope + z->d_value;
+        hth_view both = hth_build_floats(b, n_head * n_row);
+        by_head(b, HTH_BY_HEAD_VALUES, &t->kv_b, n_head, d, z->rank, n_row, n_row, y, both);
+        hth_build_copy_part(hth_build_copy(b, both, out), 0, n_head, z->d_value, z->d_nope, n_row, 0, z->d_value);
+    } else {
+        by_head(b, HTH_BY_HEAD_VALUES, &t->v_b, n_head, d, z->rank, z->d_value, z->d_value, y, out);
+    }
     hth_build_multiply_to(b, &l->attn.o, NULL, out, to);
 }
 

@@ -111,8 +111,8 @@ class Maker:
             shape = {"head": (self.d_head,), "each": (self.d_head, n), "all": (n * self.d_head,)}[over]
             self.put(p + name + ".weight", shape, 0.25, gain)
 
-    def latent_attention(self, p, q_rank, rank, d_nope, d_rope, d_value, qk=1.4):
-        """q_rank 0: queries at once"""
+    def latent_attention(self, p, q_rank, rank, d_nope, d_rope, d_value, qk=1.4, joined=False):
+        """q_rank 0: queries at once; joined: keys and values of heads are rows of one tensor"""
         e, h = self.d_model, self.n_head
         n = h * (d_nope + d_rope)
         if q_rank:
@@ -121,8 +121,11 @@ class Maker:
         self.matrix(p + ("attn_q_b" if q_rank else "attn_q"), q_rank or e, n, qk / np.sqrt(q_rank or e))
         self.matrix(p + "attn_kv_a_mqa", e, rank + d_rope, qk / np.sqrt(e))
         self.gain(p + "attn_kv_a_norm", rank)
-        self.put(p + "attn_k_b.weight", (d_nope, rank, h), qk / np.sqrt(rank))
-        self.put(p + "attn_v_b.weight", (rank, d_value, h), 1.04 / np.sqrt(rank))
+        if joined:
+            self.matrix(p + "attn_kv_b", rank, h * (d_nope + d_value), 1.2 / np.sqrt(rank))
+        else:
+            self.put(p + "attn_k_b.weight", (d_nope, rank, h), qk / np.sqrt(rank))
+            self.put(p + "attn_v_b.weight", (rank, d_value, h), 1.04 / np.sqrt(rank))
         self.matrix(p + "attn_output", h * d_value, e, 1.2 * self.size / np.sqrt(h * d_value))
 
     def short_convolution(self, p, d_conv):
@@ -370,17 +373,18 @@ def hybrid(m, layers, n_key=2, n_head=4, d=16, d_conv=4, joined=False, **options
     network(m, between=("post_attention_norm",), q_gate=True, qk_norm="head", recurrent=mixer, **options)
 
 
-def latent(m, q_rank, rank=24, d_nope=12, d_rope=8, d_value=10, **options):
+def latent(m, q_rank, rank=24, d_nope=12, d_rope=8, d_value=10, joined=False, **options):
     m.key("attention.kv_lora_rank", rank)
-    m.key("attention.key_length", rank + d_rope)
-    m.key("attention.value_length", rank)
-    m.key("attention.key_length_mla", d_nope + d_rope)
-    m.key("attention.value_length_mla", d_value)
+    m.key("attention.key_length", d_nope + d_rope if joined else rank + d_rope)
+    m.key("attention.value_length", d_value if joined else rank)
+    if not joined:
+        m.key("attention.key_length_mla", d_nope + d_rope)
+        m.key("attention.value_length_mla", d_value)
     if q_rank:
         m.key("attention.q_lora_rank", q_rank)
 
     def mixer(m, p, i):
-        m.latent_attention(p, q_rank, rank, d_nope, d_rope, d_value)
+        m.latent_attention(p, q_rank, rank, d_nope, d_rope, d_value, joined=joined)
         return True
     network(m, recurrent=mixer, **options)
 
@@ -750,6 +754,8 @@ def recipes():
         **scaled, **mla, **low)
     add("deepseek2-lite", "deepseek2", 241, with_(latent, 0, experts=joined), expert_gating_func=1,
         expert_weights_norm=False, tied=True, **mla, **low)
+    add("deepseek2-joined", "deepseek2", 247, with_(latent, 20, joined=True, experts=joined), expert_gating_func=1,
+        expert_weights_norm=False, tied=True, **mla, **dict(low, n_kv=3, d_ff=96))
     add("mistral4", "mistral4", 242, with_(latent, 20, experts=joined), expert_gating_func=1, expert_weights_norm=True,
         rope__scaling__yarn_log_multiplier=0.07, rope__scaling__attn_factor=1.1, attention__temperature_scale=0.2,
         attention__temperature_length=16, **scaled, **mla, **low)

@@ -527,7 +527,7 @@ class Model:
     def latent_attention(self, x, i):
         """With the keys and values of every head."""
         p, n_tok, d_rope = f"blk.{i}.", len(x), self.key("rope.dimension_count")
-        d_key, rank = self.key("attention.key_length_mla"), self.key("attention.kv_lora_rank")
+        d_key, rank = self.key("attention.key_length_mla", self.key("attention.key_length")), self.key("attention.kv_lora_rank")
         q = x
         if self.has(p + "attn_q_a.weight"):
             q = self.norm(self.linear(x, p + "attn_q_a"), p + "attn_q_a_norm")
@@ -536,8 +536,12 @@ class Model:
         c, k = np.split(self.linear(x, p + "attn_kv_a_mqa"), [rank], axis=1)
         rope = self.rope or (lambda y: y)
         c, k = self.norm(c, p + "attn_kv_a_norm"), rope(k[:, None])
-        keys = np.einsum("hri,tr->thi", self.get(p + "attn_k_b.weight"), c)
-        values = np.einsum("hjr,tr->thj", self.get(p + "attn_v_b.weight"), c)
+        if self.has(p + "attn_kv_b.weight"):
+            both = (c @ self.get(p + "attn_kv_b.weight").T).reshape(n_tok, self.n_head, -1)
+            keys, values = np.split(both, [d_key - d_rope], axis=2)
+        else:
+            keys = np.einsum("hri,tr->thi", self.get(p + "attn_k_b.weight"), c)
+            values = np.einsum("hjr,tr->thj", self.get(p + "attn_v_b.weight"), c)
         q = self.heat(np.concatenate([nope, rope(rotated)], axis=2))
         k = np.concatenate([keys, np.repeat(k, self.n_head, axis=1)], axis=2)
         scale = self.yarn_sizes()[1] ** 2 / np.sqrt(d_key)

@@ -155,8 +155,11 @@ TEST(sizes_of_latent_attention_fit_together)
     tiny_expect_format_error("'blk.0.attn_k_b.weight'", "[6, 24");
     tiny_become(&tiny, "deepseek2");
     tiny_find(&tiny, "blk.0.attn_k_b.weight")->gone = true;
-    tiny_add_tensor(&tiny, "blk.0.attn_kv_b.weight", 0, 2, 24, 48);
-    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "'blk.0.attn_kv_b.weight'", "convert the model again");
+    tiny_add_tensor(&tiny, "blk.0.attn_kv_b.weight", 0, 2, 24, 47);
+    tiny_expect_format_error("'blk.0.attn_kv_b.weight'", "[24, 48]");
+    tiny_become(&tiny, "deepseek2");
+    tiny_find(&tiny, "blk.0.attn_k_b.weight")->gone = true;
+    tiny_expect_format_error("'blk.0.attn_k_b.weight'", "'blk.0.attn_kv_b.weight'");
     tiny_become(&tiny, "deepseek2");
     tiny_set_f32(&tiny, "deepseek2.rope.scaling.factor", 4.0f); /* without a type: linear */
     tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "deepseek2.rope.scaling.factor", "yarn only");
