@@ -238,6 +238,8 @@ ROWS = {
     "minicpm": a_row(GRANITE, score=USUAL["score"], embedding=scale_key("embedding_scale", lambda m: 12.0),
                      residual=scale_key("residual_scale", lambda m: 1.4 / np.sqrt(m.n_layer)),
                      logits=lambda m: 1 / scale_key("logit_scale", lambda m: 256 / m.n_embd)(m)),
+    "minicpm3": a_row(HALVES, latent=True, embedding=lambda m: 12.0, residual=lambda m: 1.4 / np.sqrt(m.n_layer),
+                      logits=lambda m: 256 / m.n_embd),
     "qwen": HALVES,
     "qwen2": HALVES,
     "qwen2moe": a_row(HALVES, experts=dict(normalise=False)),
