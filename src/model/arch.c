@@ -355,6 +355,7 @@ static const hth_arch archs[] = {
                  .dense_residual = true, .dense_residual_normed = true, .router_normed = true}},
     {.name = "deepseek2", DEEPSEEK(HTH_SCORE_SOFTMAX), .yarn_log_apart = true, .predicts = true},
     {.name = "mistral4", DEEPSEEK(HTH_SCORE_SOFTMAX)},
+    {.name = "plm", .rope = HTH_ROPE_INTERLEAVED, .latent = true, .activation = HTH_ACTIVATION_RELU2},
     {.name = "deepseek32", DEEPSEEK(HTH_SCORE_SOFTMAX), INDEXER},
     {.name = "glm-dsa", DEEPSEEK(HTH_SCORE_SIGMOID), INDEXER},
     {.name = "deepseek4",

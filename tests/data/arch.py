@@ -760,6 +760,7 @@ def recipes():
                                                                            "rope_factors_long": frequencies(8) * 3}),
         n_layer=3, base=50.0, rope__scaling__original_context_length=256, rope__scaling__attn_factor=1.2,
         **dict(low, n_kv=3, d_ff=144))
+    add("plm", "plm", 249, with_(latent, 0, joined=True, gated=False), tied=True, **dict(low, n_kv=3, d_ff=200))
     add("mistral4", "mistral4", 242, with_(latent, 20, experts=joined), expert_gating_func=1, expert_weights_norm=True,
         rope__scaling__yarn_log_multiplier=0.07, rope__scaling__attn_factor=1.1, attention__temperature_scale=0.2,
         attention__temperature_length=16, **scaled, **mla, **low)

@@ -263,6 +263,7 @@ ROWS = {
     "lfm2moe": a_row(LIQUID, experts=dict(score="key")),
     "deepseek2": a_row(DEEPSEEK, yarn=lambda m, log: latent_yarn(m, log, True)),
     "mistral4": a_row(DEEPSEEK, yarn=lambda m, log: latent_yarn(m, log, False)),
+    "plm": a_row(latent=True, act="relu2"),
     "mistral3": a_row(experts={}, temperature="rope.scaling.original_context_length", turns=lambda m: yarn_turns(m, 32.0),
                       yarn=lambda m, log: ((1 + 0.1 * log) / (1 + 0.1 * m.key("rope.scaling.yarn_log_multiplier", 0.0) * log), 1)),
     "exaone4": a_row(HALVES, pre_norms=False, post_norms=POST_NORMS, qk_norm="head", windows=dict(period=4, size=4096, n_layer=64),
