@@ -226,7 +226,7 @@ def the_documents_count_the_models_that_lie_on_a_gpu():
         with tempfile.NamedTemporaryFile() as out:
             said = good("logits", path, "--ids", "-", "-o", out.name, "--gpu", "null", "--force", stdin=b"1 2 3").stderr.decode()
         line = next(line for line in said.split("\n") if " M parameters, " in line)
-        parts["nothing" if "on the CPU" in line else "in part" if re.search(r"\d of \d+ layers on ", line) else "whole"] += 1
+        parts["nothing" if "on the CPU" in line else "in part" if re.search(r"\d of \d+ layers", line) else "whole"] += 1
     for name in ("README.md", "docs/gpu.md"):
         with open(os.path.join(SOURCE, name), encoding="utf-8") as f:
             words = " ".join(f.read().split())
