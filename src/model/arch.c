@@ -332,6 +332,13 @@ static const hth_arch archs[] = {
      ADJACENT,
      .experts = {.score = HTH_SCORE_SOFTMAX, .reads_scale = true, .width = HTH_WIDTH_KEY, .required = true,
                  .shared = HTH_SHARED_COUNT, .reads_leading = true}},
+    /* Without latent attention, whatever its name says. */
+    {.name = "deepseek2-ocr",
+     HALVES,
+     .fixed_rope = true,
+     .experts = {.score = HTH_SCORE_SOFTMAX, .reads_score = true, .reads_normalise = true, .reads_scale = true,
+                 .width = HTH_WIDTH_KEY, .required = true, .select_bias = true, .shared = HTH_SHARED_COUNT,
+                 .reads_leading = true}},
     {.name = "gemma4",
      .rope = HTH_ROPE_NEOX,
      .factors = HTH_FACTORS_ONE,

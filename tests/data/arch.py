@@ -718,6 +718,9 @@ def recipes():
     add("deepseek", "deepseek", 217, with_(experts, 8, 16, shared=32, leading=1, out=2.0), n_kv=1, d_ff=48, n_layer=3,
         leading_dense_block_count=1, expert_shared_count=2, expert_weights_scale=1.7, expert_weights_norm=True,
         expert_feed_forward_length=16, **few)
+    add("deepseek2-ocr", "deepseek2-ocr", 226, with_(experts, 8, 16, shared=32, leading=1, select_bias=0.3, router=1.5), n_kv=3,
+        d_ff=48, d_rot=8, n_layer=3, leading_dense_block_count=1, expert_shared_count=2, expert_weights_scale=1.7,
+        expert_weights_norm=True, expert_gating_func=1, expert_feed_forward_length=16, **few)
     add("hunyuan-moe", "hunyuan-moe", 218, with_(experts, 8, 16, shared=24, qk_norm="head"), n_kv=1, d_ff=16,
         expert_feed_forward_length=40, expert_shared_feed_forward_length=24, **few)
     add("phimoe", "phimoe", 219, with_(experts, 6, 16, norm_bias=True, qkv_bias=True, output_bias=True, head_bias=True,

@@ -279,6 +279,7 @@ ROWS = {
     "mimo2": a_row(HALVES, windows=dict(unscaled=True), unused=("attn_q.bias", "attn_k.bias", "attn_v.bias"),
                    value_scale=True, experts=dict(score="sigmoid")),
     "deepseek": a_row(experts=dict(normalise=False, scale="key")),
+    "deepseek2-ocr": a_row(HALVES, fixed_rope=True, experts=dict(score="key", **BY_KEYS)),
     "smallthinker": a_row(HALVES, act="reglu", windows=dict(period=4, dense_first=True),
                           rotates=lambda i, near, any_near: i % 4 != 0 or not any_near,
                           experts=dict(score="key", reads_layer_input=True)),
