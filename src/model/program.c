@@ -124,7 +124,8 @@ static void add_block(hth_builder *b, hth_view block, const hth_norm *post, hth_
     hth_build_add(b, block, x, d);
 }
 
-/* Adds the operations after the network: the layer's embedding, and scales. */
+/* Adds the operations after the network: the layer's embedding, and scales. Layers without a network, and those with
+ * several streams, have none. */
 static void end_layer(hth_builder *b, const hth_layer *l, hth_view x, hth_view embedding, hth_view by_layer)
 {
     size_t d = b->h->d_model, d_own = b->h->d_layer_embd;

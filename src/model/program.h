@@ -15,7 +15,8 @@
 
 #include "model/model.h"
 
-/* A kind is in hth_op_is_by_row and hth_op_name (program_ops.c) and in kinds of forward/step.c, too. */
+/* A kind is in hth_op_is_by_row and hth_op_name (program_ops.c) and in kinds of forward/step.c, too; one that devices
+ * compute in op_support.c and kinds of record.c (forward/gpu). */
 typedef enum hth_op_kind {
     HTH_OP_EMBED,    /* rows of a table, by token */
     HTH_OP_ROPE,     /* cosines and sines of the positions */
