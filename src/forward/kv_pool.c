@@ -277,7 +277,7 @@ void hth_kv_pool_set_limit(hth_kv_pool *p, uint32_t n_page, uint32_t n_state)
 {
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < HTH_N_PAGE_CLASS; i++) {
-        p->classes[i].limit = i < HTH_KV_STATES ? n_page : n_state;
+        p->classes[i].limit = i < HTH_N_KV_POSITION_CLASS ? n_page : i >= HTH_KV_STATES ? n_state : 0;
         if (p->classes[i].limit == 0) p->classes[i].n_copy = 0;
     }
     pthread_mutex_unlock(&p->lock);

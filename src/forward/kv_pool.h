@@ -80,7 +80,7 @@ bool hth_kv_page_sizes(const hth_model *model, hearth_kv_type type, size_t sizes
 bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size);
 static inline uint32_t hth_kv_n_page(uint32_t n_pos) { return n_pos / HTH_KV_PAGE + (n_pos % HTH_KV_PAGE > 0); }
 
-/* A device has n_page pages of keys and values of each class, and n_state of states of each kind (0: it has none), so
+/* A device has n_page pages of each class of positions, none of blocks, and n_state of states of each kind (0: it has none), so
  * that more cannot be reserved. n_page 0: no device; copies that wait are dropped. */
 void hth_kv_pool_set_limit(hth_kv_pool *pool, uint32_t n_page, uint32_t n_state);
 uint32_t hth_kv_pool_limit(hth_kv_pool *pool); /* 0: no device */

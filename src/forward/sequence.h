@@ -16,7 +16,7 @@ typedef enum hth_checkpoint_kind {
 /* HTH_KEPT_THERE: where a device has the states, whose memory is scarce. */
 enum {
     HTH_KEPT = 4,
-    HTH_KEPT_THERE = 1,
+    HTH_KEPT_THERE = 2, /* the beginning and the end of a text */
     HTH_N_CHECKPOINT = HTH_N_CHECKPOINT_KIND * HTH_KEPT,
     HTH_CHECKPOINT_STEP = 256
 };
