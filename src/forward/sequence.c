@@ -76,7 +76,7 @@ static hearth_status fail_reserve(const hth_sequence *s, hth_kv_reserved why, he
         return hth_fail(err, HEARTH_ERROR_MEMORY,
                         "%s: no room for the states of one more session on its device, which has those of %u; close a "
                         "session",
-                        hth_gguf_path(model_of(s)->file), hth_kv_pool_state_limit(s->pool) / HTH_N_STATE_COPY_THERE);
+                        hth_gguf_path(model_of(s)->file), hth_kv_pool_state_limit(s->pool) / HTH_N_STATE_COPY_ON_DEVICE);
     if (!hth_sequence_size(model_of(s), hth_kv_pool_type(s->pool), &s->options, &size)) size = SIZE_MAX;
     hth_system_memory machine;
     hth_system_memory_read("", &machine);
@@ -139,11 +139,11 @@ static void open_states(hth_sequence *s, const hth_sequence *from)
 static hearth_status open_sequence(hth_sequence *s, hth_kv_pool *pool, const hth_sequence_options *options,
                                    const hth_sequence *from, hearth_error *err)
 {
-    bool is_there = hth_kv_pool_state_limit(pool) > 0;
+    bool on_device = hth_kv_pool_state_limit(pool) > 0;
     *s = (hth_sequence){.pool = pool,
                         .options = *options,
                         .n_page = hth_kv_n_page(options->n_ctx),
-                        .n_kept = is_there ? HTH_KEPT_THERE : HTH_KEPT};
+                        .n_kept = on_device ? HTH_KEPT_ON_DEVICE : HTH_KEPT};
     uint32_t n_held[HTH_N_PAGE_CLASS];
     bool ok = true;
     for (int c = 0; c < HTH_N_PAGE_CLASS; c++) {

@@ -13,10 +13,10 @@ typedef enum hth_checkpoint_kind {
     HTH_CHECKPOINT_REGULAR,
     HTH_N_CHECKPOINT_KIND
 } hth_checkpoint_kind;
-/* HTH_KEPT_THERE: where a device has the states, whose memory is scarce. */
+/* Fewer are kept where a device has the states: its memory is scarce. */
 enum {
     HTH_KEPT = 4,
-    HTH_KEPT_THERE = 2, /* the beginning and the end of a text */
+    HTH_KEPT_ON_DEVICE = 2, /* the beginning and the end of a text */
     HTH_N_CHECKPOINT = HTH_N_CHECKPOINT_KIND * HTH_KEPT,
     HTH_CHECKPOINT_STEP = 256
 };
@@ -72,7 +72,7 @@ hearth_status hth_sequence_open(hth_sequence *s, hth_kv_pool *pool, const hth_se
                                 hearth_error *err);
 /* Bytes of the states of one token count, of which a sequence has up to HTH_N_STATE_COPY: before and after a step, and
  * checkpoints. */
-enum { HTH_N_STATE_COPY = 2 + HTH_N_CHECKPOINT, HTH_N_STATE_COPY_THERE = 2 + HTH_N_CHECKPOINT_KIND * HTH_KEPT_THERE };
+enum { HTH_N_STATE_COPY = 2 + HTH_N_CHECKPOINT, HTH_N_STATE_COPY_ON_DEVICE = 2 + HTH_N_CHECKPOINT_KIND * HTH_KEPT_ON_DEVICE };
 size_t hth_sequence_state_size(const hth_model *model);
 /* Bytes that such a sequence holds; false: overflow, or the model's head size does not suit the type. */
 bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_sequence_options *options, size_t *size);

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-/* What a head has of keys and values: NAME_mla, or NAME where converters wrote attention as it was trained. split:
- * the first. */
+/* Reads the length of a head's keys or values: key NAME_mla, or NAME where a converter wrote attention as it was
+ * trained. split: the first was there. */
 static hearth_status read_length(hth_hparams_reader *r, const char *name, uint32_t *length, bool *split)
 {
     char own[48];

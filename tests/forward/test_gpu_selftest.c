@@ -395,7 +395,7 @@ TEST(a_matrix_vector_shader_is_named_with_its_type)
     }
 }
 
-/* Those of recurrent mixers promise no bits either. */
+/* Shaders of recurrent mixers promise no bits either. */
 TEST(every_shader_but_those_of_floats_has_a_test)
 {
     static const uint32_t zeros[HTH_SHADER_MAX_CONST];

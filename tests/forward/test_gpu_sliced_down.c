@@ -219,7 +219,7 @@ static shaders_binding scales_of(data *a)
     return (shaders_binding){a->scales, a->floats ? 0 : (size_t)(a->s.n_tok + 1) * a->n_cluster * 4};
 }
 
-/* Of one token more than there is. */
+/* The grid is that of one token more than there is. */
 static bool run_scales(hth_device *d, data *a)
 {
     const shape *s = &a->s;

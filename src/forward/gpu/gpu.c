@@ -121,7 +121,7 @@ static hearth_status record_and_test_all(hth_gpu *g, hearth_error *err)
     return st;
 }
 
-/* What was compiled is kept before the first token, whatever happens to the process after it. */
+/* Compiled pipelines are saved before the first token, whatever happens to the process after it. */
 static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
 {
     hearth_status st = record_and_test_all(g, err);

@@ -1,4 +1,4 @@
-/* What of a model can be offloaded, and how many bytes it takes on the device: from shapes and types alone, so
+/* Says which parts of a model can be offloaded, and how many bytes they take on the device: from shapes and types alone, so
  * that a placement can be chosen, or rejected, before anything is loaded. */
 #include "forward/gpu/cache.h"
 #include "forward/gpu/gpu_int.h"

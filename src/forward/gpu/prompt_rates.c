@@ -166,7 +166,7 @@ hearth_status hth_gpu_measure_prompts(hth_device *device, hth_type type, double 
     hearth_status st = open_bench(&b, err);
     for (int i = 0; st == HEARTH_OK && i < HTH_N_COOPMAT_LEVEL; i++) {
         st = time_level(&b, (hth_coopmat_level)i, &rates[i], err);
-        /* What does not compile is named when the model's command lists are recorded. */
+        /* A shader that does not compile is named when the model's command lists are recorded. */
         if (st == HEARTH_ERROR_UNSUPPORTED && i > HTH_COOPMAT_NONE) st = HEARTH_OK;
     }
     close_bench(&b);

@@ -120,7 +120,7 @@ static void run_down(hth_recorder *r, const hth_rec_neurons *from, const hth_gpu
     else run_floats(r, from, p, first_tok, n);
 }
 
-/* Of the experts of a token. */
+/* Returns the work of the experts of a token. */
 static uint64_t work_of_token(const hth_recorder *r, const hth_rec_neurons *from)
 {
     return from->n * hth_rec_row_work(r->g->model->hparams.d_model, from->n_used, HTH_DOT_SCALAR);
@@ -133,7 +133,7 @@ uint32_t hth_rec_down_stage(const hth_recorder *r, const hth_rec_neurons *from)
                            : n;
 }
 
-/* Of experts: at most as if each pair had an expert of its own. */
+/* Hints the bytes that chosen experts read: at most as if each pair had an expert of its own. */
 static void hint_bytes(hth_recorder *r, const hth_rec_neurons *from, const hth_gpu_matrix *p, uint32_t n)
 {
     uint64_t of_pairs = p->layout.size / p->n_row * from->n * from->n_used * n;

@@ -73,7 +73,7 @@ void hth_rec_delta(hth_recorder *r, const hth_op *op)
                                      hth_rec_floats(r, op->in[2].value),
                                      own->state,
                                      y};
-    /* Of a token a head reads its state twice, and a chunk of values. */
+    /* For each token a head reads its state twice, and the values of a chunk. */
     uint64_t work = (uint64_t)n->n_head * n->d * (2 * n->d + 4 * HTH_CHUNK) * HTH_DOT_SCALAR;
     uint32_t step = hth_rec_rows_per_dispatch(r, r->n_row, work, 1);
     for (push.first_tok = 0; push.first_tok < r->n_row; push.first_tok += step) {

@@ -92,7 +92,7 @@ hth_buffer_range hth_rec_vector(const hth_recorder *r, hth_gpu_vector v);
 typedef struct hth_vector_split {
     uint32_t local, chunk, wide, n_group;
 } hth_vector_split;
-/* Of rows of n elements, with a norm or without (HTH_KIND_*), as the device allows. */
+/* Returns it for rows of n elements, with a norm or without (HTH_KIND_*), as the device allows. */
 hth_vector_split hth_rec_vector_split(const hth_device_info *info, uint32_t n, uint32_t kind);
 
 /* ---- rows --------------------------------------------------------------------------------------------- */
@@ -196,7 +196,7 @@ typedef struct hth_rec_neurons {
     uint32_t n_used;             /* 0: of no experts */
     hth_buffer_range pairs;      /* as in hth_rec_slices */
 } hth_rec_neurons;
-/* Of a dense network's n neurons, without n_split. */
+/* Describes the n neurons of a dense network; the caller sets n_split. */
 hth_rec_neurons hth_rec_neurons_of(hth_buffer_range hidden, uint32_t n);
 /* The scales of their clusters, followed by a barrier. */
 void hth_rec_down_scales(hth_recorder *r, uint32_t i_layer, const hth_rec_neurons *from);

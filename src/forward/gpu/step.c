@@ -75,7 +75,7 @@ static void fill_run(const hth_gpu *g, uint32_t *block, const hth_batch_token *t
 /* Positions and page tables of n tokens. */
 static void fill_rows(const hth_gpu *g, const hth_batch_token *tokens, uint32_t n)
 {
-    bool has_states = hth_gpu_max_run(g->model, &g->params) > 0;
+    bool has_states = g->workspace.table_at > g->workspace.runs_at;
     uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host), at = g->workspace.table_at, table[HTH_N_KV_POSITION_CLASS];
     for (uint32_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && tokens[end].seq == tokens[i].seq;) end++;

@@ -38,14 +38,14 @@ typedef struct sizes {
     bump from_host, to_host, memory;
 } sizes;
 
-/* Of the step block, with page tables: all sequences together reserve at most n_position. */
+/* Returns the words of the step block, with page tables: all sequences together reserve at most n_position. */
 static uint64_t n_step_word(const hth_model *m, const hth_offload_params *p)
 {
     return HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * (uint64_t)p->n_row + HTH_RUN_WORDS * (uint64_t)hth_gpu_max_run(m, p) +
            HTH_N_KV_POSITION_CLASS * (uint64_t)(p->n_position / HTH_KV_PAGE);
 }
 
-/* What is copied at the head of a step, at the same distances in both buffers. */
+/* Allocates what a step copies first, at the same distances in both buffers. */
 static void alloc_step(bump *c, const hth_model *m, const hth_offload_params *p, hth_buffer_range *step,
                        hth_buffer_range *grids, hth_buffer_range *table)
 {
@@ -120,7 +120,7 @@ static void alloc_input(bump *c, const hth_model *m, const hth_offload_params *p
     in->sum_256 = bump_alloc(c, widest / HTH_ACT_SUBBLOCK, 4);
 }
 
-/* The transposed down of a token, at most. */
+/* Clusters and splits of the transposed down of a token, at most. */
 typedef struct down_sizes {
     uint64_t n_cluster, n_split;
 } down_sizes;
@@ -305,13 +305,13 @@ uint32_t hth_gpu_n_state(const hth_model *m, const hth_offload_params *p)
     n_sequence = n_sequence < MIN ? MIN : n_sequence < MAX ? n_sequence : MAX;
     for (uint32_t i = 0; i < m->program->n_op; i++)
         if (hth_gpu_state_words(m, &m->program->ops[i]) > 0 && !hth_gpu_op_lacks(m, p, &m->program->ops[i]))
-            return n_sequence * HTH_N_STATE_COPY_THERE;
+            return n_sequence * HTH_N_STATE_COPY_ON_DEVICE;
     return 0;
 }
 
 uint32_t hth_gpu_max_run(const hth_model *m, const hth_offload_params *p)
 {
-    return hth_min_u32(p->n_row, hth_gpu_n_state(m, p) / HTH_N_STATE_COPY_THERE);
+    return hth_min_u32(p->n_row, hth_gpu_n_state(m, p) / HTH_N_STATE_COPY_ON_DEVICE);
 }
 
 /* Bytes of the states of an operation that is on the device. */

@@ -27,6 +27,12 @@ hth_shader_ref_fn hth_ref_down_reduce, hth_ref_down_reduce_acc;
  * bytes would take ten times as long. It still checks the copies themselves. */
 #define HTH_GPU_UNCHECKED __attribute__((no_sanitize("address", "undefined")))
 
+/* Row t of a value. */
+static inline float *hth_ref_row(void *values, hth_rows_at rows, size_t t)
+{
+    return (float *)values + t * rows.stride + rows.at;
+}
+
 /* Tokens of the step from `first` on, at most `max`: those that a grid computes. */
 static inline uint32_t hth_gpu_tokens(const hth_dispatch_args *c, uint32_t first, uint64_t max)
 {

@@ -7,11 +7,6 @@
 
 #include <string.h>
 
-static float *row_of(void *values, hth_rows_at rows, size_t t)
-{
-    return (float *)values + t * rows.stride + rows.at;
-}
-
 static const uint32_t *run_of(const hth_dispatch_args *c, uint32_t runs_at, uint32_t i)
 {
     return (const uint32_t *)c->bind[0] + runs_at + (size_t)i * HTH_RUN_WORDS;
@@ -40,13 +35,13 @@ static void convolve(const hth_dispatch_args *c, const hth_kernels *k, const hth
                 before[j] = slot_of(c, push, run[HTH_RUN_STEP_FROM], position + j - n_before)[i];
         for (uint32_t t = 0; t < n_tok; t++) {
             float inputs[HTH_CONV_MAX_TAP], taps[HTH_CONV_MAX_TAP],
-                *y = row_of(c->bind[5], push->y, run[HTH_RUN_FIRST] + t);
+                *y = hth_ref_row(c->bind[5], push->y, run[HTH_RUN_FIRST] + t);
             const float *rows[HTH_CONV_MAX_TAP];
             for (uint32_t j = 0; j < push->d_conv; j++) {
                 uint32_t at = t + j;
                 inputs[j] = at < n_before
                                 ? before[at]
-                                : row_of(c->bind[1], push->x, run[HTH_RUN_FIRST] + at - n_before)[i];
+                                : hth_ref_row(c->bind[1], push->x, run[HTH_RUN_FIRST] + at - n_before)[i];
                 taps[j] = ((const float *)c->bind[2])[(size_t)j * push->n_channel + i], rows[j] = &inputs[j];
             }
             k->conv(rows, taps, push->d_conv, 1, &y[i]);
@@ -58,7 +53,7 @@ static void convolve(const hth_dispatch_args *c, const hth_kernels *k, const hth
                 slot_of(c, push, run[HTH_RUN_STEP_TO], position + j - n_before)[i] = before[j];
         for (uint32_t t = n_tok > HTH_CONV_RING ? n_tok - HTH_CONV_RING : 0; t < n_tok; t++)
             slot_of(c, push, run[HTH_RUN_STEP_TO], position + t)[i] =
-                row_of(c->bind[1], push->x, run[HTH_RUN_FIRST] + t)[i];
+                hth_ref_row(c->bind[1], push->x, run[HTH_RUN_FIRST] + t)[i];
     }
 }
 
@@ -83,12 +78,12 @@ void hth_ref_delta_rates(const hth_dispatch_args *c)
     for (size_t t = 0; t < hth_gpu_tokens(c, 0, c->grid[1]); t++)
         for (size_t i = 0; i < push.n_head; i++) {
             size_t at = push.joined ? i / push.n_shared * 2 * push.n_shared + i % push.n_shared : i;
-            const float *beta = row_of(c->bind[1], push.beta, t) + at;
-            float raw = push.joined ? beta[push.n_shared] : row_of(c->bind[2], push.decay, t)[at],
+            const float *beta = hth_ref_row(c->bind[1], push.beta, t) + at;
+            float raw = push.joined ? beta[push.n_shared] : hth_ref_row(c->bind[2], push.decay, t)[at],
                   shifted = raw + dt[i];
             k.softplus(&shifted, 1, &shifted);
-            k.sigmoid(beta, 1, row_of(c->bind[5], push.to_beta, t) + i);
-            row_of(c->bind[6], push.to_decay, t)[i] = a[i] * shifted;
+            k.sigmoid(beta, 1, hth_ref_row(c->bind[5], push.to_beta, t) + i);
+            hth_ref_row(c->bind[6], push.to_decay, t)[i] = a[i] * shifted;
         }
 }
 
@@ -116,12 +111,12 @@ static void run_token(const delta *n, size_t t, size_t head, uint32_t at, bool h
                       const float *products[2], float *part)
 {
     size_t d = n->d;
-    const float *query = row_of(n->c->bind[1], n->push.x, t) + n->i_key * d,
+    const float *query = hth_ref_row(n->c->bind[1], n->push.x, t) + n->i_key * d,
                 *key = query + n->push.n_head_key * d,
-                *value = row_of(n->c->bind[1], n->push.x, t) + (2 * n->push.n_head_key + head) * d;
+                *value = hth_ref_row(n->c->bind[1], n->push.x, t) + (2 * n->push.n_head_key + head) * d;
     float *u = part + d * d, *decays = u + d * HTH_CHUNK, of_key[HTH_CHUNK], of_query[HTH_CHUNK];
-    float g = row_of(n->c->bind[3], n->push.decay, t)[head],
-          beta = row_of(n->c->bind[2], n->push.beta, t)[head];
+    float g = hth_ref_row(n->c->bind[3], n->push.decay, t)[head],
+          beta = hth_ref_row(n->c->bind[2], n->push.beta, t)[head];
     if (at > 0) g = decays[at - 1] + g;
     decays[at] = g;
     for (uint32_t i = 0; i <= at; i++) {
@@ -129,7 +124,7 @@ static void run_token(const delta *n, size_t t, size_t head, uint32_t at, bool h
         of_key[i] = -(e * products[0][i]), of_query[i] = e * products[1][i];
     }
     for (size_t j = 0; j < d; j++) {
-        float e = exp_of(n, g), *y = row_of(n->c->bind[5], n->push.y, t) + head * d + j;
+        float e = exp_of(n, g), *y = hth_ref_row(n->c->bind[5], n->push.y, t) + head * d + j;
         float from_key = has_state ? sum_of(key, 1, part + j, d, d, 0.0f) : 0.0f,
               from_query = has_state ? sum_of(query, 1, part + j, d, d, 0.0f) : 0.0f;
         u[at * d + j] = sum_of(of_key, 1, u + j, d, at, value[j] - e * from_key) * beta;
@@ -163,7 +158,7 @@ static void run_head(const delta *n, const uint32_t *run)
         size_t t = run[HTH_RUN_FIRST] + i;
         if (t < n->push.first_tok || t >= n->push.first_tok + n->push.n_tok) continue;
         float *keys = is_first ? states + run[HTH_RUN_CHUNK_FROM] * page_words : next;
-        const float *query = row_of(n->c->bind[1], n->push.x, t) + n->i_key * d,
+        const float *query = hth_ref_row(n->c->bind[1], n->push.x, t) + n->i_key * d,
                     *key = query + n->push.n_head_key * d;
         float by_key[HTH_CHUNK], by_query[HTH_CHUNK];
         for (size_t k = 0; k < d; k++) keys[k * HTH_CHUNK + at] = key[k];

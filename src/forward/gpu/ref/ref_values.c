@@ -7,11 +7,6 @@
 
 #include <string.h>
 
-static float *row_of(void *values, hth_rows_at rows, size_t t)
-{
-    return (float *)values + t * rows.stride + rows.at;
-}
-
 void hth_ref_norm_groups(const hth_dispatch_args *c)
 {
     hth_kernels k;
@@ -20,10 +15,10 @@ void hth_ref_norm_groups(const hth_dispatch_args *c)
     memcpy(&push, c->push, sizeof push);
     for (size_t t = 0; t < hth_gpu_tokens(c, 0, c->grid[1]); t++)
         for (size_t i = 0; i < c->grid[0]; i++) {
-            const float *x = row_of(c->bind[1], push.x, t) + i * push.width,
+            const float *x = hth_ref_row(c->bind[1], push.x, t) + i * push.width,
                         *bias = push.has_bias ? c->bind[3] : NULL,
                         *weight = (const float *)c->bind[2] + (push.own ? i * push.width : 0);
-            float *y = row_of(c->bind[4], push.y, t) + i * push.width;
+            float *y = hth_ref_row(c->bind[4], push.y, t) + i * push.width;
             if (c->consts[HTH_NORM_GROUPS_KIND] == HTH_KIND_LAYER)
                 k.layer_norm(x, weight, bias, push.width, push.inv_n, push.eps, y);
             else k.rms_norm(x, weight, push.width, push.inv_n, push.eps, y);
@@ -52,8 +47,8 @@ void hth_ref_mul_values(const hth_dispatch_args *c)
     memcpy(&push, c->push, sizeof push);
     uint32_t width = push.by_head > 0 ? push.by_head : 1, n_a = push.n / width;
     for (size_t t = 0; t < hth_gpu_tokens(c, 0, c->grid[1]); t++) {
-        const float *a = row_of(c->bind[1], push.a, t), *b = row_of(c->bind[2], push.b, t);
-        float *y = row_of(c->bind[3], push.y, t);
+        const float *a = hth_ref_row(c->bind[1], push.a, t), *b = hth_ref_row(c->bind[2], push.b, t);
+        float *y = hth_ref_row(c->bind[3], push.y, t);
         for (uint32_t first = 0; first < n_a; first += STRETCH) {
             uint32_t n = hth_min_u32(n_a - first, STRETCH);
             apply(&k, (hth_mul_form)c->consts[HTH_MUL_VALUES_FORM], a + first, n, factors);
@@ -72,8 +67,8 @@ void hth_ref_copy_values(const hth_dispatch_args *c)
     float factor = push.has_by ? *(const float *)c->bind[2] : push.factor;
     for (size_t t = 0; t < hth_gpu_tokens(c, 0, c->grid[1]); t++)
         for (size_t i = 0; i < push.count; i++) {
-            const float *x = row_of(c->bind[1], push.x, t) + i * push.x_step;
-            float *y = row_of(c->bind[3], push.y, t) + i * push.y_step;
+            const float *x = hth_ref_row(c->bind[1], push.x, t) + i * push.x_step;
+            float *y = hth_ref_row(c->bind[3], push.y, t) + i * push.y_step;
             for (size_t k = 0; k < push.n; k++) y[k] = x[k] * factor;
         }
 }
