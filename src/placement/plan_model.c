@@ -5,14 +5,15 @@
 #include "base/alloc.h"
 #include "placement/calibrate.h"
 
-/* Dispatches of forward/gpu/record_attention.c before the FFN, and of the FFN (record_ffn.c); with active masks, up is
- * a dispatch of its own. */
-enum { N_DISPATCH = 7, N_DISPATCH_HOT = 5, N_DISPATCH_MARKED = 2 };
-
-static uint32_t n_dispatch_hot(const hth_plan_source *from)
+/* Dispatches of a layer's neurons; and of all else, with those where they are not divided. */
+static void count_dispatches(const hth_plan_source *from, uint32_t i_layer, bool divides, hth_plan_layer *to)
 {
-    bool marks = from->params->selector != HEARTH_SELECTOR_DENSE;
-    return N_DISPATCH_HOT + (marks ? N_DISPATCH_MARKED : 0);
+    const hth_program *p = from->model->program;
+    for (uint32_t i = p->first_of_layer[i_layer]; i < p->first_of_layer[i_layer + 1]; i++) {
+        uint32_t n = hth_gpu_op_dispatches(from->model, from->params, i);
+        if (divides && p->ops[i].kind == HTH_OP_FFN) to->n_dispatch_hot += n;
+        else to->n_dispatch += n;
+    }
 }
 
 static uint64_t cpu_bytes(const hth_layer *l)
@@ -86,9 +87,8 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
                            .kv_bytes = cache / from->params->n_position,
                            .cluster_bytes = {[HTH_PLAN_DEVICE] = device_bytes, [HTH_PLAN_HOST] = host_bytes},
                            .n_cluster = divides ? n_cluster : 0,
-                           .n_dispatch = N_DISPATCH + (divides ? 0 : n_dispatch_hot(from)),
-                           .n_dispatch_hot = n_dispatch_hot(from),
                            .share = share};
+    count_dispatches(from, i_layer, divides, to);
     return HEARTH_OK;
 }
 

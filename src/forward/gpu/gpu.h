@@ -77,6 +77,9 @@ uint32_t hth_gpu_n_state(const hth_model *model, const hth_offload_params *param
 /* Whether operation i of the program is on a device, if its neurons are. */
 bool hth_gpu_op_is_on_device(const hth_model *model, const hth_offload_params *params, uint32_t i_op);
 
+/* Dispatches of operation i of the program for one token, if it is on a device. A norm is counted with what reads it. */
+uint32_t hth_gpu_op_dispatches(const hth_model *model, const hth_offload_params *params, uint32_t i_op);
+
 /* Neurons of layer i can be divided in multiples of this: clusters; 0: they cannot, because down is not transposed. */
 uint32_t hth_gpu_split_granularity(const hth_model *model, uint32_t i_layer);
 
