@@ -38,6 +38,16 @@ static inline bool hth_all_finite(const float *x, size_t n)
     return largest < 0x7f800000u;
 }
 
+/* x to 13 significant bits, ties to even: its product with a half is exact in float. Below 2^-60: +0; above 2^60,
+ * infinite or NaN: NaN. */
+static inline float hth_round_to_13_bits(float x)
+{
+    uint32_t u = hth_bits_of(x), magnitude = u & 0x7fffffffu;
+    if (magnitude < 0x21800000u) return 0.0f;
+    if (magnitude > 0x5d800000u) return hth_float_of(0x7fc00000u);
+    return hth_float_of((u + 0x3ffu + (u >> 11 & 1u)) & ~0x7ffu);
+}
+
 static inline void hth_store_u16(void *p, uint16_t v) { memcpy(p, &v, sizeof v); }
 static inline void hth_store_u32(void *p, uint32_t v) { memcpy(p, &v, sizeof v); }
 static inline void hth_store_f32(void *p, float v) { memcpy(p, &v, sizeof v); }

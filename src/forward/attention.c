@@ -104,10 +104,15 @@ static void split_gate(const hth_attention *a, const float *from, float *q, floa
     }
 }
 
-void hth_fwd_quantize_queries(const hth_step *s, hth_view q, size_t n_q, size_t i_row)
+void hth_fwd_round_queries(const hth_step *s, hth_view q, size_t n_q, size_t i_row)
 {
     size_t at = i_row * hth_fwd_width(s, q), block = at / HTH_ACT_BLOCK;
-    s->k->quant_act(hth_fwd_row(s, q, i_row), n_q, s->q_q8 + at, s->q_d + block, s->q_sum + block);
+    float *x = hth_fwd_row(s, q, i_row);
+    switch (kv_type_of(&s->tokens[i_row])) {
+    case HEARTH_KV_F16: hth_attn_round_queries(x, n_q); break;
+    case HEARTH_KV_F32: break;
+    case HEARTH_KV_Q8_0: s->k->quant_act(x, n_q, s->q_q8 + at, s->q_d + block, s->q_sum + block); break;
+    }
 }
 
 float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_row)
@@ -165,8 +170,7 @@ static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
         prepare_heads(s, a, i, &a->q_norm, a->n_head, q);
         if (factor != 1.0f) s->k->scale(q, factor, n_q, q);
         if (hth_fwd_has(op->out[1])) store_token(s, op, a, i);
-        if (kv_type_of(&s->tokens[i]) == HEARTH_KV_Q8_0)
-            hth_fwd_quantize_queries(s, op->out[0], n_q, i);
+        hth_fwd_round_queries(s, op->out[0], n_q, i);
     }
 }
 
@@ -339,12 +343,11 @@ static void attend_all(attention_job *job)
 }
 
 /* Queries of a token; latent attention has made its queries since HEADS. */
-static void quantize_row(void *arg, size_t t, uint32_t i_thread)
+static void round_row(void *arg, size_t t, uint32_t i_thread)
 {
     const attention_job *job = arg;
     (void)i_thread;
-    if (kv_type_of(&job->s->tokens[t]) == HEARTH_KV_Q8_0)
-        hth_fwd_quantize_queries(job->s, job->op->in[0], (size_t)job->attn->n_head * job->attn->d_head, t);
+    hth_fwd_round_queries(job->s, job->op->in[0], (size_t)job->attn->n_head * job->attn->d_head, t);
 }
 
 hearth_status hth_fwd_attend(hth_step *s, const hth_op *op, hearth_error *err)
@@ -358,7 +361,7 @@ hearth_status hth_fwd_attend(hth_step *s, const hth_op *op, hearth_error *err)
                          .q_stride = hth_fwd_width(s, op->in[0])};
     hth_mixer_kind kind = s->model->layers[op->layer].mixer;
     if (kind == HTH_MIXER_COMPRESSED) return hth_fwd_attend_compressed(s, op, err);
-    if (kind == HTH_MIXER_LATENT) hth_pool_add(s->pool, quantize_row, &job, sizeof job, s->n_tok);
+    if (kind == HTH_MIXER_LATENT) hth_pool_add(s->pool, round_row, &job, sizeof job, s->n_tok);
     attend_all(&job);
     return HEARTH_OK;
 }

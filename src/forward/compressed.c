@@ -57,8 +57,7 @@ static void prepare_token(void *arg, size_t t, uint32_t i_thread)
         s->k->rms_norm(q + i * d, s->model->ones, d, inv_n, h->norm_eps, q + i * d);
         rotate(s, q + i * d, angles.cosine, angles.sine);
     }
-    if (hth_kv_pool_type(s->tokens[t].seq->pool) == HEARTH_KV_Q8_0)
-        hth_fwd_quantize_queries(s, job->op->out[0], a->n_head * d, t);
+    hth_fwd_round_queries(s, job->op->out[0], a->n_head * d, t);
 }
 
 /* ---- blocks -------------------------------------------------------------------------------------------- */

@@ -241,10 +241,10 @@ size_t hth_fwd_compressed_scratch(const hth_hparams *h);
 /* HEADS, ATTEND and RATES of other mixers. */
 hth_fwd_op_fn hth_fwd_heads_latent, hth_fwd_heads_compressed, hth_fwd_attend_compressed;
 hth_fwd_row_fn hth_fwd_rates_delta, hth_fwd_rates_kda, hth_fwd_rates_ssm;
-/* attention.c, for latent.c and compressed.c: factor of a token's queries (hth_temperature); their
- * quantised form, for Q8_0 caches. */
+/* attention.c, for latent.c and compressed.c: factor of a token's queries (hth_temperature); their rounding for F16
+ * caches, in place, or their quantised form for Q8_0 caches. */
 float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_row);
-void hth_fwd_quantize_queries(const hth_step *s, hth_view q, size_t n_q, size_t i_row);
+void hth_fwd_round_queries(const hth_step *s, hth_view q, size_t n_q, size_t i_row);
 /* Heads, or groups of heads, that by_head.c multiplies; 0: none. */
 static inline uint32_t hth_fwd_n_by_head(const hth_hparams *h)
 {

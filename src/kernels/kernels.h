@@ -175,7 +175,7 @@ typedef size_t hth_compact_fn(const hth_compact *job);
 enum { HTH_ATTN_SPLIT = 256 };
 
 /* The version of docs/arithmetic.md: of the order of all sums. Bits of different versions differ. */
-enum { HTH_ARITHMETIC_VERSION = 2 };
+enum { HTH_ARITHMETIC_VERSION = 3 };
 
 /* Number of cache types, numbered as hearth_kv_type. */
 enum { HTH_N_KV_TYPE = HEARTH_KV_Q8_0 + 1 };
@@ -195,7 +195,7 @@ typedef struct hth_attn {
     const uint8_t *const *k_pages, *const *v_pages;
     size_t k_offset, v_offset;
     size_t d_head, n_row, n_head, n_pos, window;
-    const float *q;         /* read for F16 and F32 caches */
+    const float *q;         /* read for F16 caches, rounded by hth_attn_round_queries, and F32 caches */
     hth_act q_q8;        /* read for Q8_0 caches (q, d and sum): all tokens of q, quantised by quant_act */
     size_t q_stride;        /* floats from token to token; a multiple of 32 with Q8_0 */
     float scale;            /* factor of the scores */

@@ -3,6 +3,8 @@
 #include "base/system/cpu.h"
 #include "support/test.h"
 
+#include <math.h>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
@@ -111,4 +113,30 @@ TEST(bfloat16_is_the_upper_half_rounded_to_even)
     }
     /* A NaN whose payload lies in the lower half must not become an infinity. */
     CHECK((hth_f32_to_bf16(hth_float_of(0x7f800001u)) & 0x7fffu) > 0x7f80u);
+}
+
+/* By its definition in double: the nearest multiple of 2^-12 times its power of two. */
+static float by_13_bits(float x)
+{
+    int exponent;
+    double fraction = frexp((double)x, &exponent); /* 0.5 to 1 */
+    return (float)ldexp(nearbyint(ldexp(fraction, 13)), exponent - 13);
+}
+
+TEST(thirteen_bits_are_the_nearest_and_their_products_with_halves_are_exact)
+{
+    const float least = 0x1p-60f, largest = 0x1p60f;
+    uint64_t step = test_is_long() ? 1 : 253;
+    for (uint64_t u = 0; u <= UINT32_MAX; u += step) {
+        float x = hth_float_of((uint32_t)u), y = hth_round_to_13_bits(x), size = x < 0.0f ? -x : x;
+        if (!(size <= largest)) CHECK(y != y);
+        else if (size < least) CHECK_INT(hth_bits_of(y), 0);
+        else if (y != by_13_bits(x)) CHECK_INT(hth_bits_of(y), hth_bits_of(by_13_bits(x)));
+        float half = hth_f16_to_f32((uint16_t)(u * 2654435761u >> 16)), product = y * half;
+        if (size <= largest && half - half == 0.0f && (double)product != (double)y * (double)half)
+            test_fail(__FILE__, __LINE__, "%a times %a is rounded", (double)y, (double)half);
+    }
+    CHECK(hth_round_to_13_bits(least) == least && hth_round_to_13_bits(largest) == largest);
+    CHECK(hth_round_to_13_bits(hth_float_of(0x7fffffffu)) != hth_round_to_13_bits(hth_float_of(0x7fffffffu)));
+    CHECK(hth_round_to_13_bits(0x1.0008p0f) == 1.0f && hth_round_to_13_bits(0x1.0018p0f) == 0x1.002p0f); /* ties */
 }

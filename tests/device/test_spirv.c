@@ -46,7 +46,7 @@ static const uint32_t capabilities[] = {1, 4464, 4466, 4467}, dot_capabilities[]
 static const uint32_t matrix_capabilities[] = {39, 61, 5345, 6022}, element_capabilities[] = {5432};
 /* Of GLSL.std.450: magnitudes, signs, smaller and larger and clamped integers, places of bits; two halves as floats, in a
  * shader that has the other way too and in that which tries it (device/vulkan/half_probe.c). */
-enum { UNPACK_HALVES = 62 };
+enum { FMA = 50, UNPACK_HALVES = 62 };
 static const uint32_t exact_functions[] = {4, 5, 7, 38, 39, 41, 42, 44, 45, 73, 74, 75};
 
 static bool is_among(uint32_t x, const uint32_t *list, size_t n)
@@ -80,6 +80,7 @@ typedef struct module {
     uint32_t n_product, n_per_element; /* of matrices */
     bool has_size;                     /* of workgroups, by constants of their own */
     bool may_convert;                  /* halves, where that was tried: half_probe.c */
+    bool may_fuse;                     /* products that are exact: the bits are those of both operations */
     char wrong[200];
 } module;
 static module now;
@@ -186,7 +187,8 @@ static void check_op(const uint32_t *op, uint32_t length, bool dot)
         break;
     case OP_PER_ELEMENT: now.n_per_element++; break;
     case OP_EXT_INST:
-        if (!AMONG(op[4], exact_functions) && !(op[4] == UNPACK_HALVES && now.may_convert))
+        if (!AMONG(op[4], exact_functions) && !(op[4] == UNPACK_HALVES && now.may_convert) &&
+            !(op[4] == FMA && now.may_fuse))
             complain("the driver's function", op[4]);
         break;
     case OP_FADD:
@@ -227,6 +229,7 @@ static const char *wrong_words(const uint32_t *words, size_t n, const hth_shader
     for (int id = 0; id < HTH_N_SHADER; id++)
         if (strcmp(form->name, hth_shader_infos[id].name) == 0)
             now.matrices = hth_shader_coopmat_level((hth_shader_id)id);
+    now.may_fuse = form == &hth_shader_infos[HTH_SHADER_attn];
     now.may_convert = form == &hth_shader_infos[HTH_SHADER_widen_halves];
     if (n < N_HEADER || words[0] != 0x07230203 || words[WORD_BOUND] > MAX_ID) return "no module";
     visit_all(words, n, dot, find_things);

@@ -188,6 +188,7 @@ static void rope_by_cpu(const rope_shape *s, float *qkv, const float *norms, con
             hth_kv_layout_put_value(&cpu, s->type, c.values + h * c.head_size, s->d, at, v + h * s->d);
         }
         put_words(&c, at, keys, values);
+        if (s->type == HEARTH_KV_F16) hth_attn_round_queries(row, n_q);
         if (s->type == HEARTH_KV_Q8_0)
             cpu.quant_act(row, n_q, (int8_t *)(rounded + t * n_q / 4),
                           (float *)(rounded + d_at) + t * n_q / 32, sums);
@@ -410,6 +411,7 @@ static scene new_scene(test_random *r, const attend_shape *shape, proof_kind kin
     s.cpu = new_caches(shape->type, shape->d, shape->n_kv, N_CACHE);
     s.keys = malloc(n_cache * 4), s.values = malloc(n_cache * 4), s.rounded = calloc(s.n_rounded, 4);
     s.q = random_floats(r, PROOF_PLAIN, N_LOOK * s.stride);
+    if (shape->type == HEARTH_KV_F16) hth_attn_round_queries(s.q, N_LOOK * s.stride);
     s.whole = poisoned(s.n_out * 4), s.by_split = poisoned(N_SPLIT_MAX * s.n_out * 4);
     s.parts = poisoned(N_SPLIT_MAX * N_LOOK * s.n_head * 2 * 4);
     fill_caches(r, &s, kind);

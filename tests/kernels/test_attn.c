@@ -68,6 +68,7 @@ static hth_attn make_job(test_random *r, const hth_kernels *k, const shape *s)
     float *q = guard_place(&rooms[2], n * sizeof *q, GUARD_BEHIND, s->shift);
     int8_t *rounded = guard_place(&rooms[3], n, GUARD_BEHIND, 0);
     memcpy(q, queries, n * sizeof *q);
+    if (s->type == HEARTH_KV_F16) hth_attn_round_queries(q, n);
     if (s->type == HEARTH_KV_Q8_0) k->quant_act(q, n, rounded, query_d, query_sum);
     attend_page_table(s->type, s->d, s->n_pos, keys, k_pages);
     attend_page_table(s->type, s->d, s->n_pos, values, v_pages);

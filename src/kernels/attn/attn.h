@@ -3,6 +3,7 @@
 #ifndef HTH_KERNELS_ATTN_ATTN_H
 #define HTH_KERNELS_ATTN_ATTN_H
 
+#include "base/bits.h"
 #include "kernels/attn/kv_layout.h"
 
 /* Positions [first, end) of split i_split that token i_row sees. None if first >= end. */
@@ -48,6 +49,13 @@ static inline void hth_attn_add_slope(const hth_attn *job, size_t i_head, size_t
 {
     size_t distance = job->n_pos - 1 + i_row - first;
     for (size_t j = 0; j < n; j++) x[j] = x[j] - job->slopes[i_head] * (float)(distance - j);
+}
+
+/* Rounds queries for an F16 cache, so that their products with keys are exact, and a sum of them has the same bits
+ * with fused operations (arithmetic.md 5). */
+static inline void hth_attn_round_queries(float *q, size_t n)
+{
+    for (size_t i = 0; i < n; i++) q[i] = hth_round_to_13_bits(q[i]);
 }
 
 /* Floats of scratch memory for a job of n_query queries, hth_attn_all_splits included. */

@@ -14,6 +14,7 @@ enum { LANES = 8, N_PASS = 1, N_OUT = 2 };
 HTH_INLINE vec vec_set(float x) { return _mm256_set1_ps(x); }
 HTH_INLINE vec vec_load(const float *p) { return _mm256_loadu_ps(p); }
 HTH_INLINE void vec_store(float *p, vec v) { _mm256_storeu_ps(p, v); }
+HTH_INLINE vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
 HTH_INLINE vec vec_max(vec a, vec b) { return _mm256_max_ps(a, b); }
 HTH_INLINE float vec_largest(vec v)
 {

@@ -14,6 +14,7 @@ enum { LANES = 16, N_PASS = 2, N_OUT = 4 };
 HTH_INLINE vec vec_set(float x) { return _mm512_set1_ps(x); }
 HTH_INLINE vec vec_load(const float *p) { return _mm512_loadu_ps(p); }
 HTH_INLINE void vec_store(float *p, vec v) { _mm512_storeu_ps(p, v); }
+HTH_INLINE vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
 HTH_INLINE vec vec_max(vec a, vec b) { return _mm512_max_ps(a, b); }
 HTH_INLINE float vec_largest(vec v) { return _mm512_reduce_max_ps(v); }
 

@@ -14,6 +14,7 @@ enum { LANES = 4, N_PASS = 1, N_OUT = 4 };
 HTH_INLINE vec vec_set(float x) { return vdupq_n_f32(x); }
 HTH_INLINE vec vec_load(const float *p) { return vld1q_f32(p); }
 HTH_INLINE void vec_store(float *p, vec v) { vst1q_f32(p, v); }
+HTH_INLINE vec vec_fma(vec a, vec b, vec c) { return vfmaq_f32(c, a, b); }
 HTH_INLINE vec vec_max(vec a, vec b) { return vmaxq_f32(a, b); }
 HTH_INLINE float vec_largest(vec v) { return vmaxvq_f32(v); }
 

@@ -80,8 +80,8 @@ static float score_rounded(const int8_t *q, const float *q_d, const float *key, 
     return score;
 }
 
-/* Replaces the scores by exp(score - max). */
-static hth_attn_partial weigh(const hth_attn *job, float *x, size_t n)
+/* Replaces the scores by exp(score - max), rounded for an F16 cache: products with its values are exact. */
+static hth_attn_partial weigh(const hth_attn *job, hearth_kv_type type, float *x, size_t n)
 {
     hth_attn_partial part = {.max = 0.0f, .sum = 0.0f};
     float p[8] = {0};
@@ -91,6 +91,7 @@ static hth_attn_partial weigh(const hth_attn *job, float *x, size_t n)
     for (size_t j = 1; j < n; j++) part.max = x[j] > part.max ? x[j] : part.max;
     for (size_t j = 0; j < n; j++) {
         x[j] = one_exp(x[j] - part.max);
+        if (type == HEARTH_KV_F16) x[j] = hth_round_to_13_bits(x[j]);
         p[j % 8] += x[j];
     }
     part.sum = hth_reduce8(p);
@@ -122,7 +123,7 @@ static void attend(const hth_attn *job, size_t i_split, hearth_kv_type type)
         float *x = weights + q * HTH_ATTN_SPLIT + (r.first - start);
         if (job->slopes && r.first < r.end)
             hth_attn_add_slope(job, q % job->n_head, row_of(job, q), r.first, x, r.end - r.first);
-        if (r.first < r.end) job->partials[at] = weigh(job, x, r.end - r.first);
+        if (r.first < r.end) job->partials[at] = weigh(job, type, x, r.end - r.first);
     }
     for (size_t position = hth_attn_visible_range(job, i_split, 0).first; position < end; position++) {
         read_value(type, job, position, read);

@@ -61,6 +61,13 @@ HTH_INLINE vec load_any(const uint8_t *p, size_t i, size_t size)
     return size == sizeof(uint16_t) ? vec_of_f16(p + 2 * i) : vec_load((const float *)(const void *)p + i);
 }
 
+/* c + a b. exact: the product is, so that the fused operation gives the same bits. */
+HTH_INLINE vec add_product(vec c, vec a, vec b, bool exact)
+{
+    if (exact) return vec_fma(a, b, c);
+    return c + a * b;
+}
+
 /* Converts n F16 keys or values of a group to floats; n is a multiple of 16. */
 static void widen_f16(const uint8_t *from, size_t n, float *to)
 {
@@ -88,7 +95,7 @@ HTH_INLINE vec tree(const vec p[8])
  * N_PASS of the eight partial sums of each score, so that all stay in registers. The cache is prefetched
  * meanwhile in small steps, because a burst of prefetches would stall the core. */
 HTH_INLINE void score_block(const hth_attn *job, const uint8_t *keys, cursor c, float *to, stream next,
-                            size_t size, size_t n)
+                            size_t size, bool exact, size_t n)
 {
     const float *q[N_BLOCK];
     vec part[N_BLOCK][N_VEC][8], scale = vec_set(job->scale);
@@ -105,13 +112,14 @@ HTH_INLINE void score_block(const hth_attn *job, const uint8_t *keys, cursor c, 
             for (size_t s = 0; s < N_PASS; s++)
                 for (size_t v = 0; v < N_VEC; v++) {
                     vec key = load_any(keys, (i + s) * HTH_KV_GROUP + v * LANES, size);
-                    for (size_t k = 0; k < n; k++) p[k][v][s] += vec_set(q[k][i + s]) * key;
+                    for (size_t k = 0; k < n; k++) p[k][v][s] = add_product(p[k][v][s], vec_set(q[k][i + s]), key, exact);
                 }
         }
         if (N_PASS > 1 && i < job->d_head)
             for (size_t v = 0; v < N_VEC; v++)
                 for (size_t k = 0; k < n; k++)
-                    p[k][v][0] += vec_set(q[k][i]) * load_any(keys, i * HTH_KV_GROUP + v * LANES, size);
+                    p[k][v][0] = add_product(p[k][v][0], vec_set(q[k][i]),
+                                             load_any(keys, i * HTH_KV_GROUP + v * LANES, size), exact);
         for (size_t k = 0; k < n; k++)
             for (size_t v = 0; v < N_VEC; v++)
                 for (size_t s = 0; s < N_PASS; s++) part[k][v][j + s] = p[k][v][s];
@@ -121,30 +129,23 @@ HTH_INLINE void score_block(const hth_attn *job, const uint8_t *keys, cursor c, 
             vec_store(to + k * HTH_ATTN_SPLIT + v * LANES, tree(part[k][v]) * scale);
 }
 
-static void score_4(const hth_attn *job, const uint8_t *keys, cursor c, float *to, stream next)
-{
-    score_block(job, keys, c, to, next, sizeof(float), 4);
-}
-static void score_4_f16(const hth_attn *job, const uint8_t *keys, cursor c, float *to, stream next)
-{
-    score_block(job, keys, c, to, next, sizeof(uint16_t), 4);
-}
-static void score_2(const hth_attn *job, const uint8_t *keys, cursor c, float *to, stream next)
-{
-    score_block(job, keys, c, to, next, sizeof(float), 2);
-}
-static void score_2_f16(const hth_attn *job, const uint8_t *keys, cursor c, float *to, stream next)
-{
-    score_block(job, keys, c, to, next, sizeof(uint16_t), 2);
-}
-static void score_1(const hth_attn *job, const uint8_t *keys, cursor c, float *to, stream next)
-{
-    score_block(job, keys, c, to, next, sizeof(float), 1);
-}
-static void score_1_f16(const hth_attn *job, const uint8_t *keys, cursor c, float *to, stream next)
-{
-    score_block(job, keys, c, to, next, sizeof(uint16_t), 1);
-}
+/* Of floats; of halves; of halves that were widened. */
+#define DEFINE_SCORES(N)                                                                                     \
+    static void score_##N(const hth_attn *job, const uint8_t *keys, cursor c, float *to, stream next)        \
+    {                                                                                                        \
+        score_block(job, keys, c, to, next, sizeof(float), false, N);                                        \
+    }                                                                                                        \
+    static void score_##N##_f16(const hth_attn *job, const uint8_t *keys, cursor c, float *to, stream next)  \
+    {                                                                                                        \
+        score_block(job, keys, c, to, next, sizeof(uint16_t), true, N);                                      \
+    }                                                                                                        \
+    static void score_##N##_wide(const hth_attn *job, const uint8_t *keys, cursor c, float *to, stream next) \
+    {                                                                                                        \
+        score_block(job, keys, c, to, next, sizeof(float), true, N);                                         \
+    }
+DEFINE_SCORES(1)
+DEFINE_SCORES(2)
+DEFINE_SCORES(4)
 
 /* The same for a Q8_0 group, whose scores are one chain over the blocks of 32. */
 HTH_INLINE void score_block_q8_0(const hth_attn *job, const uint8_t *keys, cursor c, float *to, stream next,
@@ -214,6 +215,7 @@ HTH_INLINE void score_group(const hth_attn *job, const uint8_t *group, const uin
             (n == 4 ? score_4_q8_0 : n == 2 ? score_2_q8_0 : score_1_q8_0)(job, group, c, to, next);
         else if (type == HEARTH_KV_F16 && !widens)
             (n == 4 ? score_4_f16 : n == 2 ? score_2_f16 : score_1_f16)(job, keys, c, to, next);
+        else if (widens) (n == 4 ? score_4_wide : n == 2 ? score_2_wide : score_1_wide)(job, keys, c, to, next);
         else (n == 4 ? score_4 : n == 2 ? score_2 : score_1)(job, keys, c, to, next);
         for (size_t i = 0; i < n; i++) advance(&c, job);
         next = (stream){group, 0};
@@ -232,17 +234,31 @@ static void cap_scores(float *x, size_t n, float cap, float inverse)
     }
 }
 
-/* Converts 16 scores to weights and adds them to the eight partial sums. */
-HTH_INLINE hth_v8 weigh_16(float *x, vec max, hth_v8 sum, size_t n_used)
+/* hth_round_to_13_bits, in bits. */
+HTH_INLINE vec round_to_13_bits(vec x)
 {
-    for (size_t k = 0; k < 16; k += LANES) vec_store(x + k, vec_exp(vec_load(x + k) - max));
+    const vec_u zero = {0};
+    vec_u u = (vec_u)x, magnitude = u & (zero + 0x7fffffffu);
+    vec_u is_large = (vec_u)((vec_i)magnitude > (vec_i)(zero + 0x5d800000u)),
+          is_small = (vec_u)((vec_i)magnitude < (vec_i)(zero + 0x21800000u));
+    vec_u rounded = (u + 0x3ffu + (u >> 11 & (zero + 1u))) & (zero + ~0x7ffu);
+    return (vec)((rounded & ~is_small & ~is_large) | (is_large & (zero + 0x7fc00000u)));
+}
+
+/* Converts 16 scores to weights, rounded if `exact`, and adds them to the eight partial sums. */
+HTH_INLINE hth_v8 weigh_16(float *x, vec max, hth_v8 sum, size_t n_used, bool exact)
+{
+    for (size_t k = 0; k < 16; k += LANES) {
+        vec w = vec_exp(vec_load(x + k) - max);
+        vec_store(x + k, exact ? round_to_13_bits(w) : w);
+    }
     for (size_t i = n_used; i < 16; i++) x[i] = 0.0f;
     return (sum + v8_load(x)) + v8_load(x + 8);
 }
 
 /* Converts n > 0 scores to weights. The partial end is computed in a copy, because the scores of another query
  * follow it. */
-static hth_attn_partial weigh(const hth_attn *job, float *x, size_t n, stream *next)
+HTH_INLINE hth_attn_partial weigh(const hth_attn *job, float *x, size_t n, stream *next, bool exact)
 {
     size_t n_whole = n / 16 * 16, n_end = n - n_whole;
     float end[16];
@@ -256,10 +272,10 @@ static hth_attn_partial weigh(const hth_attn *job, float *x, size_t n, stream *n
     hth_v8 sum = v8_set(0.0f);
     for (size_t i = 0; i < n_whole; i += 16) {
         for (int line = 0; line < 2; line++) fetch(next); /* four queries prefetch AHEAD bytes together */
-        sum = weigh_16(x + i, max, sum, 16);
+        sum = weigh_16(x + i, max, sum, 16, exact);
     }
     if (n_end > 0) {
-        sum = weigh_16(end, max, sum, n_end);
+        sum = weigh_16(end, max, sum, n_end, exact);
         memcpy(x + n_whole, end, n_end * sizeof *x);
     }
     part.sum = v8_sum(sum);
@@ -271,7 +287,7 @@ static hth_attn_partial weigh(const hth_attn *job, float *x, size_t n, stream *n
 /* Positions [first, end) of a group for the queries of a block. */
 typedef struct value_job {
     const uint8_t *values; /* [16][d] floats or halves */
-    bool halves;
+    bool halves, exact; /* exact: products are, halves or widened ones */
     size_t d, first, end;
     const float *w[N_BLOCK]; /* [16] */
     float *to[N_BLOCK];      /* [d] */
@@ -280,7 +296,7 @@ typedef struct value_job {
 } value_job;
 
 /* Values i to i + n_vec * LANES of n queries: to += weight * value, positions ascending. */
-HTH_INLINE void add_values(const value_job *job, size_t i, size_t size, size_t n, size_t n_vec)
+HTH_INLINE void add_values(const value_job *job, size_t i, size_t size, bool exact, size_t n, size_t n_vec)
 {
     vec sum[N_BLOCK][N_OUT];
     stream next = {job->next.p + i * job->next_element, job->next.step};
@@ -294,18 +310,18 @@ HTH_INLINE void add_values(const value_job *job, size_t i, size_t size, size_t n
         for (size_t v = 0; v < n_vec; v++) value[v] = load_any(values, v * LANES, size);
         for (size_t k = 0; k < n; k++) {
             vec weight = vec_set(job->w[k][j]);
-            for (size_t v = 0; v < n_vec; v++) sum[k][v] += weight * value[v];
+            for (size_t v = 0; v < n_vec; v++) sum[k][v] = add_product(sum[k][v], weight, value[v], exact);
         }
     }
     for (size_t k = 0; k < n; k++)
         for (size_t v = 0; v < n_vec; v++) vec_store(job->to[k] + i + v * LANES, sum[k][v]);
 }
 
-HTH_INLINE void value_block(const value_job *job, size_t size, size_t n)
+HTH_INLINE void value_block(const value_job *job, size_t size, bool exact, size_t n)
 {
     size_t d = job->d, i = 0;
-    for (; i + N_OUT * LANES <= d; i += N_OUT * LANES) add_values(job, i, size, n, N_OUT);
-    for (; i + LANES <= d; i += LANES) add_values(job, i, size, n, 1);
+    for (; i + N_OUT * LANES <= d; i += N_OUT * LANES) add_values(job, i, size, exact, n, N_OUT);
+    for (; i + LANES <= d; i += LANES) add_values(job, i, size, exact, n, 1);
     for (; i < d; i++)
         for (size_t k = 0; k < n; k++)
             for (size_t j = job->first; j < job->end; j++) {
@@ -315,12 +331,13 @@ HTH_INLINE void value_block(const value_job *job, size_t size, size_t n)
             }
 }
 
-static void value_4(const value_job *job) { value_block(job, sizeof(float), 4); }
-static void value_2(const value_job *job) { value_block(job, sizeof(float), 2); }
-static void value_1(const value_job *job) { value_block(job, sizeof(float), 1); }
-static void value_4_f16(const value_job *job) { value_block(job, sizeof(uint16_t), 4); }
-static void value_2_f16(const value_job *job) { value_block(job, sizeof(uint16_t), 2); }
-static void value_1_f16(const value_job *job) { value_block(job, sizeof(uint16_t), 1); }
+#define DEFINE_VALUES(N)                                                                                       \
+    static void value_##N(const value_job *job) { value_block(job, sizeof(float), false, N); }                \
+    static void value_##N##_f16(const value_job *job) { value_block(job, sizeof(uint16_t), true, N); }        \
+    static void value_##N##_wide(const value_job *job) { value_block(job, sizeof(float), true, N); }
+DEFINE_VALUES(1)
+DEFINE_VALUES(2)
+DEFINE_VALUES(4)
 
 /* The positions, as [first, end) of the group, that a token sees of the 16 positions from `base` on. */
 HTH_INLINE hth_attn_range in_group(const hth_attn *job, size_t i_split, size_t i_row, size_t base)
@@ -338,12 +355,13 @@ HTH_INLINE void value_alone(const value_job *block, size_t k, hth_attn_range see
     value_job one = *block;
     one.w[0] = block->w[k], one.to[0] = block->to[k];
     one.first = seen.first, one.end = seen.end;
-    if (seen.first < seen.end) (one.halves ? value_1_f16 : value_1)(&one);
+    if (seen.first < seen.end) (one.halves ? value_1_f16 : one.exact ? value_1_wide : value_1)(&one);
 }
 
 HTH_INLINE void add_block(const value_job *block, size_t n)
 {
     if (block->halves) (n == 4 ? value_4_f16 : n == 2 ? value_2_f16 : value_1_f16)(block);
+    else if (block->exact) (n == 4 ? value_4_wide : n == 2 ? value_2_wide : value_1_wide)(block);
     else (n == 4 ? value_4 : n == 2 ? value_2 : value_1)(block);
 }
 
@@ -374,7 +392,7 @@ HTH_INLINE void add_group(const hth_attn *job, size_t i_split, size_t base, bool
 /* ---- a split -------------------------------------------------------------------------------------- */
 
 /* Converts scores to weights for all queries and prefetches the first values meanwhile. */
-HTH_INLINE void weigh_all(const hth_attn *job, size_t i_split, float *weights, stream next)
+HTH_INLINE void weigh_all(const hth_attn *job, size_t i_split, float *weights, stream next, bool exact)
 {
     size_t d = job->d_head, n_query = job->n_row * job->n_head, start = i_split * HTH_ATTN_SPLIT;
     cursor c = {0, 0};
@@ -386,7 +404,7 @@ HTH_INLINE void weigh_all(const hth_attn *job, size_t i_split, float *weights, s
         memset(job->values + at * d, 0, d * sizeof *job->values);
         if (job->slopes && r.first < r.end)
             hth_attn_add_slope(job, q % job->n_head, q / job->n_head, r.first, x + (r.first - start), r.end - r.first);
-        if (r.first < r.end) job->partials[at] = weigh(job, x + (r.first - start), r.end - r.first, &next);
+        if (r.first < r.end) job->partials[at] = weigh(job, x + (r.first - start), r.end - r.first, &next, exact);
         if (q >= N_BLOCK) next.step = 0;
     }
 }
@@ -406,13 +424,14 @@ HTH_INLINE void attend(const hth_attn *job, size_t i_split, hearth_kv_type type)
         const uint8_t *ahead = hth_attn_key_group(job, at + n_ahead < last ? at + n_ahead : last, size);
         score_group(job, hth_attn_key_group(job, at, size), ahead, wide, weights + at - start, type);
     }
-    weigh_all(job, i_split, weights, (stream){hth_attn_value_group(job, first, size), 64});
+    weigh_all(job, i_split, weights, (stream){hth_attn_value_group(job, first, size), 64}, type == HEARTH_KV_F16);
     for (size_t at = first; at < end; at += HTH_KV_GROUP) {
         const uint8_t *group = hth_attn_value_group(job, at, size);
         value_job block = {.d = d, .next_element = type == HEARTH_KV_F32 ? 4 : type == HEARTH_KV_F16 ? 2 : 1};
         block.next = (stream){hth_attn_value_group(job, at + n_ahead < last ? at + n_ahead : last, size),
                               size / HTH_KV_GROUP};
-        block.halves = type == HEARTH_KV_F16 && is_one_block(n_query);
+        block.exact = type == HEARTH_KV_F16;
+        block.halves = block.exact && is_one_block(n_query);
         block.values = type == HEARTH_KV_F32 || block.halves ? group : (const uint8_t *)wide;
         if (type == HEARTH_KV_F16 && !block.halves) widen_f16(group, HTH_KV_GROUP * d, wide);
         if (type == HEARTH_KV_Q8_0) widen_values_q8_0(group, d, wide);

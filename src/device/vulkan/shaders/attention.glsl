@@ -10,6 +10,15 @@ const uint BLOCK = 32, N_BLOCK = D_HEAD / BLOCK, N_QUANT = D_HEAD / 4; /* of Q8_
 /* Words of a position. */
 const uint N_WORD = KV == KV_Q8_0 ? N_QUANT + N_BLOCK : KV == KV_F16 ? D_HEAD / 2 : D_HEAD;
 
+/* hth_round_to_13_bits: products with halves are exact then. */
+float round_to_13_bits(float x)
+{
+    uint u = floatBitsToUint(x), magnitude = u & 0x7fffffffu;
+    if (magnitude < 0x21800000u) return 0.0; /* 2^-60 */
+    if (magnitude > 0x5d800000u) return uintBitsToFloat(0x7fc00000u); /* 2^60 */
+    return uintBitsToFloat(u + 0x3ffu + (u >> 11 & 1u) & ~0x7ffu);
+}
+
 /* Page i of the sequence of token t, in layers of this class. */
 uint page_of(uint t, uint kv_class, uint i)
 {

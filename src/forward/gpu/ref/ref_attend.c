@@ -113,6 +113,7 @@ void hth_ref_rope_store(const hth_dispatch_args *call)
         size_t at = place_of(step, t, r.push.kv_class, row_of(step, t)[HTH_STEP_POSITION]);
         for (uint32_t i = 0; i < n_head; i++) {
             prepare(&r, t, norms, q + (size_t)i * r.d);
+            if (r.kv == HEARTH_KV_F16) hth_attn_round_queries(q + (size_t)i * r.d, r.d);
             if (r.kv == HEARTH_KV_Q8_0) store_rounded(&r, (size_t)t * n_head + i, q + (size_t)i * r.d);
         }
         for (uint32_t i = 0; i < n_kv; i++) {
@@ -193,6 +194,7 @@ static hth_attn_partial weigh(const attend_run *r, float *x, size_t n)
     for (size_t j = 1; j < n; j++) part.max = x[j] > part.max ? x[j] : part.max;
     for (size_t j = 0; j < n; j++) x[j] -= part.max;
     r->k.exp(x, n, x);
+    for (size_t j = 0; r->kv == HEARTH_KV_F16 && j < n; j++) x[j] = hth_round_to_13_bits(x[j]);
     for (size_t j = 0; j < n; j++) p[j % 8] += x[j];
     part.sum = hth_reduce8(p);
     return part;

@@ -118,6 +118,14 @@ vec4 larger(vec4 a, vec4 b)
     return of_heads(vec4(larger_of(a.x, b.x), larger_of(a.y, b.y), larger_of(a.z, b.z), larger_of(a.w, b.w)));
 }
 
+/* sum + a b. Products of an F16 cache are exact, so that a fused operation gives the same bits. */
+vec4 add_cached(vec4 sum, vec4 a, vec4 b)
+{
+    if (KV != KV_F16) return add_products_of(sum, a, b);
+    precise vec4 y = fma(a, b, sum);
+    return y;
+}
+
 /* ---- scores ------------------------------------------------------------------------------------------ */
 
 /* Heads that are not there are zeros. */
@@ -157,8 +165,8 @@ uvec2 key_words(uint at, uint i)
 void add_pair(uint i, uvec2 words, uint g)
 {
     vec2 key = KV == KV_F16 ? widened_pair(words.x) : uintBitsToFloat(words);
-    even = add_products_of(even, query(2 * i, g), vec4(key.x));
-    odd = add_products_of(odd, query(2 * i + 1, g), vec4(key.y));
+    even = add_cached(even, query(2 * i, g), vec4(key.x));
+    odd = add_cached(odd, query(2 * i + 1, g), vec4(key.y));
 }
 
 /* Two of the eight chains of a score, added. */
@@ -264,6 +272,13 @@ vec4 largest_of(uint g)
     return best;
 }
 
+/* Of a score less the largest. */
+float weight_of(float x)
+{
+    float w = exp_by_rule(x);
+    return KV == KV_F16 ? round_to_13_bits(w) : w;
+}
+
 void weigh()
 {
     uint g = lane % GROUPS, n = seen_by(g), stride = LOCAL / GROUPS;
@@ -271,8 +286,8 @@ void weigh()
     vec4 top = largest_of(g);
     for (uint j = lane / GROUPS; j < n; j += stride) {
         precise vec4 x = weights[j * GROUPS + g] - top;
-        weights[j * GROUPS + g] = vec4(exp_by_rule(x.x), HEADS > 1 ? exp_by_rule(x.y) : 0.0,
-                                       HEADS > 2 ? exp_by_rule(x.z) : 0.0, HEADS > 3 ? exp_by_rule(x.w) : 0.0);
+        weights[j * GROUPS + g] = vec4(weight_of(x.x), HEADS > 1 ? weight_of(x.y) : 0.0,
+                                       HEADS > 2 ? weight_of(x.z) : 0.0, HEADS > 3 ? weight_of(x.w) : 0.0);
     }
 }
 
@@ -377,8 +392,8 @@ void add_value(item m, uint j, uint n, uvec2 words)
     vec4 w = WIDE == 4 ? weights[at]
                        : vec4(weights[at][m.head], WIDE == 2 ? weights[at][(m.head + 1) % 4] : 0.0, 0.0, 0.0);
     vec2 value = value_of(words, m.column);
-    even = add_products_of(even, w, vec4(value.x));
-    odd = add_products_of(odd, w, vec4(value.y));
+    even = add_cached(even, w, vec4(value.x));
+    odd = add_cached(odd, w, vec4(value.y));
 }
 
 void add_four(item m, uint j, uint n, uvec2 a, uvec2 b, uvec2 c, uvec2 d)

@@ -146,7 +146,8 @@ void main()
     if (!is_value) {
         if (NORMED != 0) norm_head(is_query ? 0 : D_HEAD);
         if (KIND <= HALVES) rotate_head(t);
-        for (uint i = gl_LocalInvocationID.x; i < D_HEAD; i += gl_WorkGroupSize.x) qkv[from + i] = head[i];
+        for (uint i = gl_LocalInvocationID.x; i < D_HEAD; i += gl_WorkGroupSize.x)
+            qkv[from + i] = KV == KV_F16 && is_query ? round_to_13_bits(head[i]) : head[i];
     }
     if (KV == KV_Q8_0) find_scales(is_query);
     if (is_value) store_value(i_head - n_head - n_head_kv, at);
