@@ -172,7 +172,8 @@ static void hidden_unit(void *arg, size_t i_unit, uint32_t i_thread)
     (void)i_thread;
     for (size_t i = first; i < first + n; i++)
         memcpy(t->x + i * t->d, b->data->input + t->picked[i] * t->d, t->d * sizeof *t->x);
-    t->k->gemm(&(hth_gemm){.a = t->x + first * t->d,
+    t->k->gemm(&(hth_gemm){.fused = true,
+                           .a = t->x + first * t->d,
                            .a_row = t->d,
                            .a_col = 1,
                            .b = t->in.w,
@@ -196,7 +197,8 @@ static void score(const batch *b, size_t first, size_t n_neuron, float *s, float
 {
     const hth_trainer *t = b->t;
     size_t n_wide = (b->n + 15) / 16 * 16, n_byte = (t->d_ff + 7) / 8;
-    t->k->gemm(&(hth_gemm){.a = t->out.w + first * b->rank,
+    t->k->gemm(&(hth_gemm){.fused = true,
+                           .a = t->out.w + first * b->rank,
                            .a_row = b->rank,
                            .a_col = 1,
                            .b = t->h_t,
@@ -232,7 +234,8 @@ static void group_unit(void *arg, size_t i_group, uint32_t i_thread)
           *sums = gradient + NEURONS * b->rank;
     size_t n_block = (t->d_ff + NEURONS - 1) / NEURONS;
     size_t i_block = i_group * n_block / N_GROUP, end = (i_group + 1) * n_block / N_GROUP;
-    hth_gemm to_hidden = {.a = t->out.w,
+    hth_gemm to_hidden = {.fused = true,
+                          .a = t->out.w,
                           .a_row = 1,
                           .a_col = b->rank,
                           .b = s,
@@ -248,7 +251,8 @@ static void group_unit(void *arg, size_t i_group, uint32_t i_thread)
         to_hidden.a = t->out.w + first * b->rank, to_hidden.n_in = n;
         t->k->gemm(&to_hidden);
         to_hidden.more = true;
-        t->k->gemm(&(hth_gemm){.a = s,
+        t->k->gemm(&(hth_gemm){.fused = true,
+                           .a = s,
                                .a_row = BATCH_ROW,
                                .a_col = 1,
                                .b = t->h,
@@ -285,7 +289,8 @@ static void input_unit(void *arg, size_t i_unit, uint32_t i_thread)
     size_t first = i_unit * UNIT_IN, left = t->d - first, n = left < UNIT_IN ? left : UNIT_IN;
     float *x = scratch_for(t, i_thread), *gradient = x + HTH_TRAIN_BATCH * UNIT_IN;
     for (size_t i = 0; i < b->n; i++) memcpy(x + i * UNIT_IN, t->x + i * t->d + first, n * sizeof *x);
-    t->k->gemm(&(hth_gemm){.a = x,
+    t->k->gemm(&(hth_gemm){.fused = true,
+                           .a = x,
                            .a_row = 1,
                            .a_col = UNIT_IN,
                            .b = t->dh,

@@ -8,8 +8,6 @@
  * token's sums have the same terms in the same order, alone or beside others of its chunk (docs/arithmetic.md 12). */
 #include "forward/forward_int.h"
 
-#include "kernels/vector/math.h"
-
 #include <string.h>
 
 /* The state of one key head: keys[d][HTH_CHUNK], transposed, and then a part for each of its heads. */
@@ -46,8 +44,10 @@ void hth_fwd_rates_delta(const hth_step *s, const hth_op *op, size_t t)
     for (size_t i = 0; i < n_head; i++) {
         size_t at = joined ? i / n_shared * 2 * n_shared + i % n_shared : i;
         to[i] = beta[at];
-        g[i] = (float)((double)n->a[i] * hth_softplus_d((double)decay[at] + (double)n->dt[i]));
+        g[i] = decay[at] + n->dt[i];
     }
+    s->k->softplus(g, n_head, g);
+    s->k->mul(g, n->a, n_head, g);
     s->k->sigmoid(to, n_head, to);
 }
 

@@ -2,8 +2,6 @@
  * its RATES. Tokens of a sequence follow each other; heads are computed side by side. */
 #include "forward/forward_int.h"
 
-#include "kernels/vector/math.h"
-
 typedef struct kda_job {
     const hth_step *s;
     const hth_op *op;
@@ -16,11 +14,11 @@ void hth_fwd_rates_kda(const hth_step *s, const hth_op *op, size_t t)
 {
     const hth_kda *n = &s->model->layers[op->layer].kda;
     float *beta = hth_fwd_row(s, op->out[0], t), *decay = hth_fwd_row(s, op->out[1], t);
-    size_t at = 0;
-    for (size_t h = 0; h < n->n_head; h++)
-        for (size_t i = 0; i < n->d; i++, at++)
-            decay[at] = (float)((double)n->a[h] * hth_softplus_d((double)decay[at] + (double)n->dt[at]));
-    s->k->exp(decay, at, decay);
+    size_t n_decay = (size_t)n->n_head * n->d;
+    s->k->add(decay, n->dt, n_decay, decay);
+    s->k->softplus(decay, n_decay, decay);
+    for (size_t h = 0; h < n->n_head; h++) s->k->scale(decay + h * n->d, n->a[h], n->d, decay + h * n->d);
+    s->k->exp(decay, n_decay, decay);
     s->k->sigmoid(beta, n->n_head, beta);
 }
 

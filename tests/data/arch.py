@@ -791,7 +791,7 @@ def recipes():
     states = dict(ssm__conv_kernel=4, ssm__state_size=16, ssm__group_count=2, ssm__time_step_rank=4, ssm__inner_size=64)
     mixed = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, n_ids=100, **qwen)
     add("qwen35", "qwen35", 230, with_(hybrid, [True, True, True, False, True]), n_layer=5, d_head=16, d_rot=8,
-        rope__dimension_sections=[2, 1, 1, 0], **states, **mixed)
+        rope__dimension_sections=[2, 1, 1, 0], **states, **dict(mixed, d_model=64, n_head=4, d_ff=64))
     some = dict(expert_count=8, expert_used_count=3, expert_feed_forward_length=16, expert_shared_feed_forward_length=24)
     shared = dict(n=8, d_ff=16, shared=24, shared_gate=True)
     add("qwen35moe", "qwen35moe", 231, with_(hybrid, [False, True, True], n_key=1, n_head=3, d_conv=3, experts=shared),

@@ -1,5 +1,6 @@
-/* What training computes: every level gives the bits of the definition, between guard pages, and the
- * definition is what its header says, in double. */
+/* What training computes, and products of recurrent mixers: every level gives the bits of the definition, between guard
+ * pages, and the definition is what its header says. */
+#include "base/fma.h"
 #include "kernels/kernels.h"
 #include "kernels/vector/math.h"
 #include "support/guard.h"
@@ -64,7 +65,8 @@ static hth_gemm random_job(test_random *r, bool turned, size_t most_in)
     /* one row is computed in wider tiles */
     hth_gemm job = {.n_row = test_random_below(r, 4) == 0 ? 1 : test_random_below(r, MAX_ROW + 1),
                     .n_col = 16 * (size_t)test_random_below(r, MAX_COL / 16 + 1),
-                    .n_in = test_random_below(r, (uint32_t)most_in + 1), .more = test_random_below(r, 2) == 1};
+                    .n_in = test_random_below(r, (uint32_t)most_in + 1), .more = test_random_below(r, 2) == 1,
+                    .fused = test_random_below(r, 2) == 1};
     size_t row = (turned ? job.n_row : job.n_in) + test_random_below(r, MAX_GAP);
     job.a_row = turned ? 1 : row, job.a_col = turned ? row : 1;
     job.b_row = job.n_col + test_random_below(r, MAX_GAP);
@@ -97,8 +99,8 @@ TEST(products_of_every_level_are_those_of_the_definition)
             bool whole = guard_call(invoke_gemm, &v) && guard_is_whole(&guards[0]) &&
                          guard_is_whole(&guards[1]) && guard_is_whole(&guards[2]);
             if (!whole || proof_differ_f32(job.y, expected, n_y) < n_y)
-                test_fail(__FILE__, __LINE__, "%s, job %d: %zu x %zu x %zu, more %d, turned %d",
-                          hth_cpu_name(levels[l]), i, job.n_row, job.n_col, job.n_in, job.more, turned);
+                test_fail(__FILE__, __LINE__, "%s, job %d: %zu x %zu x %zu, more %d, fused %d, turned %d",
+                          hth_cpu_name(levels[l]), i, job.n_row, job.n_col, job.n_in, job.more, job.fused, turned);
         }
     }
     close_guards();
@@ -119,12 +121,13 @@ TEST(the_definition_of_products_is_their_sum)
         k.gemm(&job);
         for (size_t i = 0; i < job.n_row; i++)
             for (size_t j = 0; j < job.y_row && i * job.y_row + j < SIZE_Y; j++) {
-                double sum = job.more ? (double)before[i * job.y_row + j] : 0.0;
-                for (size_t c = 0; c < job.n_in && j < job.n_col; c++)
-                    sum += (double)a[turned ? c * job.a_col + i : i * job.a_row + c] * (double)b[c * job.b_row + j];
-                float found = expected[i * job.y_row + j];
-                if (j < job.n_col) CHECK(fabs((double)found - sum) <= 1e-4);
-                else CHECK_BYTES(&found, &before[i * job.y_row + j], sizeof found); /* between two rows */
+                bool is_between = j >= job.n_col; /* two rows */
+                float sum = job.more || is_between ? before[i * job.y_row + j] : 0.0f;
+                for (size_t c = 0; c < job.n_in && !is_between; c++) {
+                    float x = a[turned ? c * job.a_col + i : i * job.a_row + c], w = b[c * job.b_row + j], product = x * w;
+                    sum = job.fused ? hth_fma(x, w, sum) : sum + product;
+                }
+                CHECK_BYTES(&expected[i * job.y_row + j], &sum, sizeof sum);
             }
     }
 }

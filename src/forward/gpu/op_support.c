@@ -152,14 +152,15 @@ static const char *experts_lack(const hth_model *m, const hth_offload_params *pa
     return lacks;
 }
 
-/* Shaders of recurrent mixers do not promise the CPU's bits, which a plan is for. */
+/* Shaders of recurrent mixers have the CPU's bits, but no self-test tells whether a driver keeps them, and drafts and copies
+ * of sessions beside states on a device have no bound of their queues yet: so plans leave them to the CPU. */
 static const char *recurrent_lacks(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
     const hth_layer *l = &m->layers[op->layer];
     if (op->kind == HTH_OP_RATES && l->mixer != HTH_MIXER_DELTA_NET) return "no shader supports its kind of mixer";
     if (op->kind == HTH_OP_CONV && op->conv.conv->d_conv > HTH_CONV_MAX_TAP) return "its convolution has too many taps";
     if (op->kind == HTH_OP_DELTA && l->delta_net.d > HTH_DELTA_NET_MAX_D) return "its heads are too large";
-    return params->crosses ? NULL : "no shader promises the CPU's bits of its mixer";
+    return params->crosses ? NULL : "no shader of its mixer has a self-test";
 }
 
 /* Whether the rows are those of all tokens, for which the shaders of values are. */

@@ -3,7 +3,7 @@
  *   floats                  some floats in a register; FLOATS: how many
  *   no_floats()             zeros
  *   load_floats(p), store_floats(p, x), all_of(x)
- *   add_product(s, a, b)    fused multiply-adds */
+ *   add_product(s, a, b)    fused multiply-adds; `+` and `*` are those of their numbers */
 #include "kernels/vector/vector_math.h"
 
 #include <stdbool.h>
@@ -18,8 +18,8 @@
 enum { DEPTH = 256, ROW_VECTORS = 8 };
 _Static_assert(TILE_VECTORS <= (int)ROW_VECTORS, "a tile has room for both widths");
 
-HTH_INLINE void product_tile(const hth_gemm *g, size_t i, size_t j, size_t first, size_t n_in, size_t n_row,
-                             size_t n_vector)
+HTH_INLINE void product_tile(const hth_gemm *g, bool fused, size_t i, size_t j, size_t first, size_t n_in,
+                             size_t n_row, size_t n_vector)
 {
     floats sum[TILE_ROWS][ROW_VECTORS];
     const float *a = g->a + i * g->a_row + first * g->a_col, *b = g->b + first * g->b_row + j;
@@ -34,7 +34,7 @@ HTH_INLINE void product_tile(const hth_gemm *g, size_t i, size_t j, size_t first
         {
             floats factor = all_of(a[r * g->a_row]);
             HTH_UNROLL for (size_t c = 0; c < n_vector; c++) sum[r][c] =
-                add_product(sum[r][c], factor, column[c]);
+                fused ? add_product(sum[r][c], factor, column[c]) : (floats)(sum[r][c] + factor * column[c]);
         }
     }
     HTH_UNROLL for (size_t r = 0; r < n_row; r++) HTH_UNROLL for (size_t c = 0; c < n_vector; c++)
@@ -42,24 +42,30 @@ HTH_INLINE void product_tile(const hth_gemm *g, size_t i, size_t j, size_t first
 }
 
 /* All rows of some columns. */
-HTH_INLINE void product_columns(const hth_gemm *g, size_t j, size_t first, size_t n_in, size_t n_vector)
+HTH_INLINE void product_columns(const hth_gemm *g, bool fused, size_t j, size_t first, size_t n_in, size_t n_vector)
 {
     size_t i = 0;
-    for (; i + TILE_ROWS <= g->n_row; i += TILE_ROWS) product_tile(g, i, j, first, n_in, TILE_ROWS, n_vector);
-    for (; i < g->n_row; i++) product_tile(g, i, j, first, n_in, 1, n_vector);
+    for (; i + TILE_ROWS <= g->n_row; i += TILE_ROWS) product_tile(g, fused, i, j, first, n_in, TILE_ROWS, n_vector);
+    for (; i < g->n_row; i++) product_tile(g, fused, i, j, first, n_in, 1, n_vector);
 }
 
-static void gemm(const hth_gemm *g)
+HTH_INLINE void gemm_by(const hth_gemm *g, bool fused)
 {
     /* A product over no terms gives zeros. */
     for (size_t first = 0; first == 0 || first < g->n_in; first += DEPTH) {
         size_t left = g->n_in - first, n_in = left < DEPTH ? left : DEPTH, j = 0;
         for (; g->n_row == 1 && j + ROW_VECTORS * FLOATS <= g->n_col; j += ROW_VECTORS * FLOATS)
-            product_tile(g, 0, j, first, n_in, 1, ROW_VECTORS);
+            product_tile(g, fused, 0, j, first, n_in, 1, ROW_VECTORS);
         for (; j + TILE_VECTORS * FLOATS <= g->n_col; j += TILE_VECTORS * FLOATS)
-            product_columns(g, j, first, n_in, TILE_VECTORS);
-        for (; j < g->n_col; j += FLOATS) product_columns(g, j, first, n_in, 1);
+            product_columns(g, fused, j, first, n_in, TILE_VECTORS);
+        for (; j < g->n_col; j += FLOATS) product_columns(g, fused, j, first, n_in, 1);
     }
+}
+
+static void gemm(const hth_gemm *g)
+{
+    if (g->fused) gemm_by(g, true);
+    else gemm_by(g, false);
 }
 
 /* ---- vectors --------------------------------------------------------------------------------- */

@@ -117,9 +117,3 @@ double hth_sqrt_d(double x)
     double root = x * r;
     return root + 0.5 * r * (x - root * root);
 }
-
-double hth_softplus_d(double x)
-{
-    double e = hth_exp_d(x);
-    return x > 20.0 ? x : e < 1e-5 ? e - e * e / 2.0 : hth_log_d(1.0 + e);
-}

@@ -12,7 +12,5 @@ double hth_pow_d(double base, double y);
 /* |x| up to 2^30; the absolute error stays below 1e-15 up to 10^6. NaN from 2^60 on. */
 void hth_sincos_d(double x, double *sine, double *cosine);
 double hth_sqrt_d(double x);
-/* log(1 + e^x); x above 20. Below, within 1e-10 of its value. */
-double hth_softplus_d(double x);
 
 #endif
