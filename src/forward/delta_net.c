@@ -190,8 +190,10 @@ static void run_piece(piece *p, float *next)
     const hth_delta_net *n = p->net;
     const float *q = query_of(p, 0), *key = key_of(p, 0);
     size_t d = n->d, n_shared = n->n_head / n->n_head_key;
-    for (size_t t = 0; t < p->n; t++)
-        for (size_t i = 0; i < d; i++) p->keys[i * HTH_CHUNK + p->at + t] = key_of(p, t)[i];
+    for (size_t t = 0; t < p->n; t++) {
+        const float *of_token = key_of(p, t);
+        for (size_t i = 0; i < d; i++) p->keys[i * HTH_CHUNK + p->at + t] = of_token[i];
+    }
     multiply_rows(p, key, p->keys, HTH_CHUNK, p->by_key);
     multiply_rows(p, q, p->keys, HTH_CHUNK, p->by_query);
     for (size_t j = 0; j < n_shared; j++) {
