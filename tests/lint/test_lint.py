@@ -16,6 +16,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 from cases import case, run_cases  # noqa: E402
 from js_patterns import slow_patterns  # noqa: E402
+from seeded_faults import FAULTS  # noqa: E402
 
 SOURCE, BUILD = sys.argv[1], sys.argv[2]
 
@@ -705,6 +706,27 @@ def crowded_map(text):
     n_line = text.count("\n")
     return [f"{n_line} lines; 120 are the limit"] * (n_line > 120) + \
         [f"more than three files:{cell}" for cell in cells if len(re.findall(r"`[\w./*]+\.(?:[ch]|py|def|cmake|glsl|sh|md)\b", cell)) > 3]
+
+
+def stale_faults(faults):
+    """Seeded faults whose text is not in their file once, or whose case is not in their test."""
+    found = []
+    for fault in faults:
+        with open(os.path.join(SOURCE, fault.file), encoding="utf-8") as f:
+            n = f.read().count(fault.old)
+        folder, name = fault.test.split("/")
+        with open(os.path.join(SOURCE, "tests", folder, f"test_{name}.c"), encoding="utf-8") as f:
+            has_case = re.search(rf"\({fault.case}\)", f.read())
+        if n != 1 or not has_case:
+            found.append(f"{fault.name}: its text is {n} times in {fault.file}" if n != 1 else f"{fault.name}: no case {fault.case}")
+    return found
+
+
+@case
+def seeded_faults_have_their_text_and_their_case():
+    good = FAULTS[0]
+    assert len(stale_faults([good._replace(old="no such text"), good._replace(case="no_such_case")])) == 2
+    assert_none(stale_faults(FAULTS))
 
 
 @case
