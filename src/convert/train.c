@@ -252,7 +252,7 @@ static void group_unit(void *arg, size_t i_group, uint32_t i_thread)
         t->k->gemm(&to_hidden);
         to_hidden.more = true;
         t->k->gemm(&(hth_gemm){.fused = true,
-                           .a = s,
+                               .a = s,
                                .a_row = BATCH_ROW,
                                .a_col = 1,
                                .b = t->h,

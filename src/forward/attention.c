@@ -342,7 +342,8 @@ static void attend_all(attention_job *job)
     }
 }
 
-/* Queries of a token; latent attention has made its queries since HEADS. */
+/* Rounds the queries of a token in place, or quantises them: latent attention has made them since HEADS. No other
+ * operation may read them. */
 static void round_row(void *arg, size_t t, uint32_t i_thread)
 {
     const attention_job *job = arg;

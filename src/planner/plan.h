@@ -53,7 +53,7 @@ typedef struct hth_plan_layer {
     uint64_t kv_bytes;        /* keys and values of one position */
     uint64_t cluster_bytes[HTH_PLAN_N_KIND]; /* rows of gate, up and down of a cluster, in the layout of each kind */
     uint32_t n_cluster;      /* clusters of HTH_CLUSTER_NEURONS neurons */
-    uint32_t n_dispatch;     /* dispatches of a layer on a device before its neurons */
+    uint32_t n_dispatch;     /* dispatches of a layer on a device but for those of divided neurons */
     uint32_t n_dispatch_hot; /* dispatches of its neurons on a device */
     const double *share;     /* [n_cluster] fraction of a cluster's bytes that a token reads: 0 to 1, in file order */
 } hth_plan_layer;

@@ -293,6 +293,26 @@ TEST(a_device_that_rounds_ties_away_from_zero_is_named)
     CHECK(n > 60);
 }
 
+/* Products of an F16 cache are exact; those of others are not. */
+TEST(a_device_that_fuses_is_named_unless_products_are_exact)
+{
+    hth_cpu levels[PROOF_MAX_LEVEL];
+    FREED list *l = all_shaders();
+    size_t n_exact = 0;
+    if (proof_levels(levels) == 0) test_skip("no fused operations here");
+    for (size_t i = 0; i < l->n; i++) {
+        const wanted *w = &l->all[i];
+        char text[200];
+        if (w->id != HTH_SHADER_attn) continue;
+        bool is_exact = w->consts[HTH_ATTN_KV] == HEARTH_KV_F16;
+        describe(w, text, sizeof text);
+        n_exact += is_exact;
+        if (is_exact == is_named(shaders_fusing, w))
+            test_fail(__FILE__, __LINE__, "%s: is %snamed", text, is_exact ? "" : "not ");
+    }
+    CHECK(n_exact > 0);
+}
+
 /* Masks, powers of two, sums of integers and copies are made without rounding anything. */
 static bool rounds(const wanted *w)
 {

@@ -44,14 +44,25 @@ static bool is_pending(const hth_model *m, const hth_offload_params *params, con
     return false;
 }
 
-/* Counts those that make an input's forms for its reader. A pending value that is read as floats takes one too. */
+/* The quantised forms of an input that the operation before this one made, if both are products of it. */
+static uint32_t forms_before(const hth_model *m, const hth_op *op)
+{
+    hth_gpu_fused_src s[HTH_GPU_OP_FUSED];
+    uint32_t forms = 0;
+    bool is_of_both = op > m->program->ops && op->kind == HTH_OP_PRODUCT && op[-1].kind == HTH_OP_PRODUCT &&
+                      op[-1].in[0].value == op->in[0].value;
+    uint32_t n = is_of_both ? hth_gpu_op_srcs(m, op - 1, UINT32_MAX, HEARTH_SELECTOR_DENSE, s) : 0;
+    for (uint32_t i = 0; i < n; i++) forms |= forms_of(&s[i]);
+    return forms;
+}
+
+/* Returns the dispatches that make the quantised forms of an input. A pending value that is read as floats takes one
+ * dispatch. */
 static uint32_t of_input(const hth_model *m, const hth_offload_params *params, const hth_op *op, hth_view in,
                          uint32_t forms)
 {
-    bool has_forms = op > m->program->ops && op->kind == HTH_OP_PRODUCT && op[-1].kind == HTH_OP_PRODUCT &&
-                     op[-1].in[0].value == in.value;
-    if (has_forms) return 0;
-    return forms || !is_pending(m, params, op, in.value) ? n_form(forms) : 1;
+    if (forms == 0) return is_pending(m, params, op, in.value) ? 1 : 0;
+    return n_form(forms & ~forms_before(m, op));
 }
 
 static uint32_t of_product(const hth_model *m, const hth_offload_params *params, const hth_op *op,
@@ -86,8 +97,9 @@ static uint32_t of_ffn(const hth_model *m, const hth_offload_params *params, con
     bool predicts = selector == HEARTH_SELECTOR_PREDICTOR,
          looks = selector == HEARTH_SELECTOR_THRESHOLD ||
                  (selector != HEARTH_SELECTOR_DENSE && hth_activation_is_sparse(m->hparams.activation)),
-         by_half = f->gate.n_row > 0 && looks;
-    uint32_t n_mask = (predicts ? 1u : 0u) + (by_half ? 1u : 0u), n_hidden = by_half ? 2 : n_matrix(gate_up);
+         is_gated = f->gate.n_row > 0, by_half = is_gated && looks;
+    uint32_t n_mask = (predicts ? 1u : 0u) + (by_half ? 1u : 0u),
+             n_hidden = by_half || (predicts && is_gated) ? 2 : n_matrix(gate_up);
     return (predicts ? of_predictor(m, params, op, s) : 0) +
            of_input(m, params, op, op->in[0], forms_of(gate_up)) + n_mask + n_hidden +
            (f->down_t.rows.n_row > 0 ? 1 + of_sums(down) : max_one(n_form(forms_of(down))) + n_matrix(down));
@@ -113,7 +125,7 @@ static uint32_t of_settle(const hth_model *m, const hth_offload_params *params, 
     return m->layers[op->layer].experts.down_t.rows.n_row > 0 ? of_sums(&s[HTH_GPU_EXPERT_DOWN]) : 1;
 }
 
-/* Counts those of an operation that reads floats. */
+/* Returns the dispatches of an operation that reads floats. */
 static uint32_t of_floats(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
     uint32_t n = 1;
@@ -122,13 +134,17 @@ static uint32_t of_floats(const hth_model *m, const hth_offload_params *params, 
     return n;
 }
 
-/* Whether the output of a network goes to the residual stream at once, behind the addition of its neighbour's (network of
- * record.c). */
+/* Whether an addition is part of the network before it: behind that of its neighbour's output, in parallel layers
+ * (network of record.c). */
 static bool is_accumulated(const hth_program *p, const hth_op *add)
 {
-    const hth_op *other = add - 1, *ffn = other - (other[-1].kind == HTH_OP_NORM ? 2 : 1);
-    return ffn > p->ops && other->kind == HTH_OP_ADD && other->in[0].value == add->in[0].value &&
-           ffn->kind == HTH_OP_FFN && !ffn->adds && ffn->out[0].value == add->in[1].value;
+    if (add - p->ops < 3) return false;
+    const hth_op *other = add - 1, *post = other[-1].kind == HTH_OP_NORM ? other - 1 : NULL,
+                 *ffn = post ? post - 1 : other - 1;
+    uint32_t x = add->in[0].value;
+    return other->kind == HTH_OP_ADD && other->in[0].value == x && ffn->kind == HTH_OP_FFN && !ffn->adds &&
+           ffn->in[1].value == x && ffn->in[0].value != x && ffn->out[0].value == add->in[1].value &&
+           (!post || other->in[1].value == post->out[0].value);
 }
 
 uint32_t hth_gpu_op_dispatches(const hth_model *m, const hth_offload_params *params, uint32_t i_op)

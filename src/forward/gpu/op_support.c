@@ -152,8 +152,8 @@ static const char *experts_lack(const hth_model *m, const hth_offload_params *pa
     return lacks;
 }
 
-/* Shaders of recurrent mixers have the CPU's bits, but no self-test tells whether a driver keeps them, and drafts and copies
- * of sessions beside states on a device have no bound of their queues yet: so plans leave them to the CPU. */
+/* Shaders of recurrent mixers have the CPU's bits where they were compared (golden/gpu), but no self-test tells whether a
+ * driver keeps them. So plans leave them to the CPU. */
 static const char *recurrent_lacks(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
     const hth_layer *l = &m->layers[op->layer];

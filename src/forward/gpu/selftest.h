@@ -35,7 +35,8 @@ _Static_assert((int)HTH_TEST_WIDTH > 4 * (int)HTH_VECTOR_MAX_LOCAL &&
 typedef enum hth_gpu_fill_kind {
     HTH_FILL_POISON = 0, /* for outputs: exposes elements that are not written */
     HTH_FILL_STEP,
-    HTH_FILL_FLOATS, /* below 2^max_exponent */
+    HTH_FILL_FLOATS,  /* below 2^max_exponent */
+    HTH_FILL_QUERIES, /* the same, rounded for an F16 cache */
     HTH_FILL_RULES,  /* subnormals; floats whose products or sums are; ties. Pairs with the next binding of this kind */
     /* edge cases of R1, in blocks of `width`: ties, zeros, blocks below 2^min_exponent, one far larger value */
     HTH_FILL_BLOCKS,

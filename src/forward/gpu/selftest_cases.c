@@ -318,7 +318,8 @@ static void attend(hth_gpu_testcase *t)
                                 .kv_class = by_split ? HTH_KV_FULL : HTH_KV_WINDOW};
     set_call(t, &push, sizeof push, by_split ? 2 : 1, N_HEAD_KV, over(n_tok, c[HTH_ATTN_TOKENS]));
     bind_paged_step(t, n_tok, n_tok - 1, places, tables, N_PAGE);
-    bind_floats(t, rounds ? 0 : (uint64_t)n_tok * stride, 2);
+    bind_input(t, kv == HEARTH_KV_F16 ? HTH_FILL_QUERIES : HTH_FILL_FLOATS, rounds ? 0 : (uint64_t)n_tok * stride, 4)
+        ->max_exponent = 2;
     bind_input(t, HTH_FILL_ROUNDED, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4)->width = n_q / 4;
     bind_input(t, HTH_FILL_KEYS, (uint64_t)N_POSITION * n_word, 4)->width = n_word;
     bind_input(t, HTH_FILL_VALUES, (uint64_t)N_POSITION * n_word, 4)->width = n_word;

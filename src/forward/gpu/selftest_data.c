@@ -5,6 +5,7 @@
 
 #include "base/bits.h"
 #include "base/hash.h"
+#include "kernels/attn/attn.h"
 #include "kernels/quant/blocks.h"
 #include "kernels/axpy/axpy.h"
 #include "model/arch.h"
@@ -395,6 +396,10 @@ static void fill(generator *r, const hth_gpu_testcase *t, uint32_t i, uint8_t *c
     case HTH_FILL_POISON: memset(to, 0xa5, (size_t)g->size); break;
     case HTH_FILL_STEP: fill_step(t, to); break;
     case HTH_FILL_FLOATS: fill_floats(r, g, to); break;
+    case HTH_FILL_QUERIES:
+        fill_floats(r, g, to);
+        hth_attn_round_queries(to, (size_t)g->size / 4);
+        break;
     case HTH_FILL_RULES: fill_rules(r, g, to); break;
     case HTH_FILL_BLOCKS: fill_blocks(r, g, to); break;
     case HTH_FILL_UP:

@@ -1,22 +1,23 @@
-/* Kernels for the training of predictors and for recurrent mixers, in addition to the vector kernels of a token: products of float
- * matrices in any orientation, Adam, the logistic function. One definition for all ISA levels (training_ref.c,
- * training_tmpl.h). */
+/* Kernels for the training of predictors and for recurrent mixers, in addition to the vector kernels of a token:
+ * products of float matrices in any orientation, Adam, the logistic function. One definition for all ISA levels
+ * (training_ref.c, training_tmpl.h). */
 #ifndef HTH_KERNELS_TRAINING_TRAINING_H
 #define HTH_KERNELS_TRAINING_TRAINING_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* y(i, j) = sum over k of a(i, k) b(k, j): one chain, k ascending, from +0 or from the contents of y. Products are rounded
- * before they are added, as devices can; fused: they are not, which training alone wants. b and y are stored by rows. a has two strides, so that it may be a transpose. y overlaps
- * neither. */
+/* y(i, j) = sum over k of a(i, k) b(k, j): one chain, k ascending, from +0 or from the contents of y. fused: of
+ * multiply-adds, for training; else product and sum are rounded apart, as devices do. b and y are stored by rows. a has
+ * two strides, so that it may be a transpose. y overlaps neither. */
 typedef struct hth_gemm {
     const float *a, *b;
     float *y;
     size_t a_row, a_col;       /* floats from i to i + 1, and from k to k + 1 */
     size_t b_row, y_row;       /* floats from row to row */
     size_t n_row, n_col, n_in; /* i, j and k; n_col a multiple of 16 */
-    bool more, fused;          /* more: the chains continue from y */
+    bool more;                 /* the chains continue from y */
+    bool fused;
 } hth_gemm;
 typedef void hth_gemm_fn(const hth_gemm *job);
 

@@ -1,4 +1,5 @@
-/* Training in C: the definition. Fused operations are allowed here and in float_ref.c only. */
+/* Training, and products of recurrent mixers, in C: the definition. Fused operations are here, where a job asks for them,
+ * and in float_ref.c only. */
 #include "base/fma.h"
 #include "kernels/isa.h"
 

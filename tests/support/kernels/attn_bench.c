@@ -45,6 +45,7 @@ static const uint8_t *k_pages[MAX_PAGE], *v_pages[MAX_PAGE];
 static void pass(const hth_kernels *k, hearth_kv_type type, const bench_shape *s, const uint8_t *memory)
 {
     size_t head = attend_cache_size(type, s->d, s->n_pos);
+    if (type == HEARTH_KV_F16) hth_attn_round_queries(q, s->n_row * s->n_head * s->d);
     hth_attn job = {.d_head = s->d, .n_row = s->n_row, .n_head = s->n_head, .n_pos = s->n_pos - s->n_row + 1,
                     .q = q, .q_q8 = {.q = rounded, .d = q_d, .sum = q_sum}, .q_stride = s->n_head * s->d,
                     .scale = 0.1f, .scratch = scratch, .out_stride = s->n_head};

@@ -134,7 +134,7 @@ void main()
             if (at > 0) g = states[decays + at - 1] + g;
             wait(); /* the last head has used its factors */
             for (uint c = lane(); c <= at; c += LOCAL) {
-                float e = c == at ? 1.0 : exp_between(states[decays + c], g);
+                float e = exp_between(c == at ? g : states[decays + c], g);
                 precise float of_k = e * by_key[c], of_q = e * by_query[c];
                 of_key[c] = of_k, of_query[c] = of_q;
             }
