@@ -41,7 +41,7 @@ KERNELS = [
           "u + 0x3ffu + (u >> 11 & 1u)", "u + 0x400u",
           "base/bits", "thirteen_bits_are_the_nearest_and_their_products_with_halves_are_exact"),
     Fault("products_with_states_are_fused", "src/kernels/training/training_tmpl.h",
-          "fused ? add_product", "true ? add_product",
+          "fused ? add_product", "fused || n_in > 0 ? add_product",
           "kernels/training", "the_definition_of_products_is_their_sum"),
     Fault("sum_of_eight_in_another_order", "src/kernels/vector/vector_math.h",
           "((p[0] + p[1]) + (p[2] + p[3])) +", "((p[0] + p[2]) + (p[1] + p[3])) +",
