@@ -35,7 +35,7 @@ KERNELS = [
           "for (size_t i = n_used; i < 16; i++) x[i] = 0.0f;", "for (size_t i = n_used + 1; i < 16; i++) x[i] = 0.0f;",
           "kernels/attn", "every_split_equals_the_reference_between_guard_pages"),
     Fault("attention_keeps_all_bits_of_weights", "src/kernels/attn/attn_tmpl.h",
-          "exact ? round_to_13_bits(w) : w", "w",
+          "exact ? round_to_13_bits(w) : w", "exact ? w : round_to_13_bits(w)",
           "kernels/attn", "every_split_equals_the_reference_between_guard_pages"),
     Fault("rounding_to_13_bits_ties_upwards", "src/base/bits.h",
           "u + 0x3ffu + (u >> 11 & 1u)", "u + 0x400u",
