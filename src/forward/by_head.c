@@ -46,7 +46,8 @@ typedef struct rows_job {
 } rows_job;
 
 /* y[d_out] of all tokens = the sum over i below d_in of x[i] times row i of the head's slice: chains from +0, i
- * ascending, product and sum rounded apart. Some rows at a time, widened to floats in scratch memory of the thread, stay in its cache for all tokens. */
+ * ascending, product and sum rounded apart. Some rows at a time, widened to floats in scratch memory of the thread, stay
+ * in its cache for all tokens. */
 enum { ROWS_AT_ONCE = 8 };
 static void sum_rows(void *arg, size_t head, uint32_t i_thread)
 {

@@ -1,5 +1,5 @@
-/* What training computes, and products of recurrent mixers: every level gives the bits of the definition, between guard
- * pages, and the definition is what its header says. */
+/* Every level gives the bits of the definition in training and in products of recurrent mixers, between guard pages,
+ * and the definition is what its header says. */
 #include "base/fma.h"
 #include "kernels/kernels.h"
 #include "kernels/vector/math.h"

@@ -129,7 +129,7 @@ HTH_INLINE void score_block(const hth_attn *job, const uint8_t *keys, cursor c, 
             vec_store(to + k * HTH_ATTN_SPLIT + v * LANES, tree(part[k][v]) * scale);
 }
 
-/* Of floats; of halves; of halves that were widened. */
+/* score_N reads keys that are floats, score_N_f16 halves, score_N_wide halves that were widened. */
 #define DEFINE_SCORES(N)                                                                                     \
     static void score_##N(const hth_attn *job, const uint8_t *keys, cursor c, float *to, stream next)        \
     {                                                                                                        \

@@ -43,7 +43,7 @@ hth_shader_ref_fn *const *shaders_off_by_one(hth_shader_id id);
 extern hth_shader_ref_fn *const shaders_away[HTH_N_SHADER];
 /* Of one that rounds all sums and products towards zero. */
 extern hth_shader_ref_fn *const shaders_truncating[HTH_N_SHADER];
-/* Of one that fuses products of attention with their sums: attn alone. */
+/* The attn shader of a device that fuses products with their sums; the table has no other. */
 extern hth_shader_ref_fn *const shaders_fusing[HTH_N_SHADER];
 
 #endif

@@ -272,7 +272,7 @@ vec4 largest_of(uint g)
     return best;
 }
 
-/* Of a score less the largest. */
+/* Returns the weight of a score, of which the largest was subtracted. */
 float weight_of(float x)
 {
     float w = exp_by_rule(x);
