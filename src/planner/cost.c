@@ -31,20 +31,23 @@ double hth_plan_head_seconds(const hth_plan_model *model, const hth_plan_tier *h
 static double cluster_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t i)
 {
     double share = l->share[i] > h->min_active_share ? l->share[i] : h->min_active_share;
+    if (l->has_experts) return (double)l->cluster_bytes[h->kind] * l->share[i] / whole_rate(h);
     return (double)l->cluster_bytes[h->kind] * share / hth_plan_rate(&h->rates, share);
 }
 
-/* The probability that no neuron of a cluster is active, neurons taken as independent. */
-static double none_active(double share)
+/* The probability that a cluster is not read: that no neuron is active, neurons taken as independent, or not the expert. */
+static double none_active(const hth_plan_layer *l, uint32_t i)
 {
-    double none = 1 - share;
+    double none = 1 - l->share[i];
+    if (l->has_experts) return none;
     for (int n = HTH_CLUSTER_NEURONS; n > 1; n /= 2) none *= none;
     return none;
 }
 
 static double attention_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t context)
 {
-    double seconds = ((double)l->attention_bytes + (double)l->kv_bytes * context) / whole_rate(h);
+    double seconds =
+        ((double)(l->attention_bytes - l->idle_bytes) + (double)l->kv_bytes * context) / whole_rate(h);
     return h->kind == HTH_PLAN_DEVICE ? seconds + l->n_dispatch * h->dispatch : seconds;
 }
 
@@ -107,7 +110,7 @@ static double own_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint3
 static void add_clusters(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t first, uint32_t end, part *p)
 {
     for (uint32_t i = end; i-- > first;)
-        p->seconds += cluster_seconds(l, h, i), p->none_active *= none_active(l->share[i]);
+        p->seconds += cluster_seconds(l, h, i), p->none_active *= none_active(l, i);
     p->seconds += hot_dispatches(l, h, end - first);
 }
 
@@ -165,7 +168,7 @@ static void fill_curve(const hth_plan_layer *l, const hth_plan_roles *r, const h
     s->cold[n] = 0, s->none_active[n] = 1;
     for (uint32_t i = n; i-- > 0;) {
         s->cold[i] = s->cold[i + 1] + cluster_seconds(l, r->host, i);
-        s->none_active[i] = s->none_active[i + 1] * none_active(l->share[i]);
+        s->none_active[i] = s->none_active[i + 1] * none_active(l, i);
     }
     for (uint32_t k = 0; k <= n; k++) {
         out->seconds[k] = split_seconds(l, r, attention, hot, s, k);

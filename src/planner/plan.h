@@ -1,4 +1,4 @@
-/* Decides where each cluster of a dense model is stored and computed. The homes are a list: devices first, then the
+/* Decides where each cluster of neurons of a dense model, or expert of a mixture, is stored and computed. The homes are a list: devices first, then the
  * host. A layer's clusters are divided among them at ascending boundaries; attention has a home of its own. The planner
  * has only numbers as inputs and results (docs/plan.md): callers fill the inputs from a model, a profile and a machine.
  * Seconds and bytes per second are doubles, bytes are integers; equal inputs give equal bits. */
@@ -49,13 +49,15 @@ typedef struct hth_plan_machine {
 /* ---- the model ------------------------------------------------------------------------------- */
 
 typedef struct hth_plan_layer {
-    uint64_t attention_bytes; /* read for every token: attention weights, norms, predictor */
+    uint64_t attention_bytes; /* of all that is not divided: weights of attention, norms, predictor, experts */
+    uint64_t idle_bytes;      /* of these: experts that a token does not use, and does not read */
     uint64_t kv_bytes;        /* keys and values of one position */
     uint64_t cluster_bytes[HTH_PLAN_N_KIND]; /* rows of gate, up and down of a cluster, in the layout of each kind */
-    uint32_t n_cluster;      /* clusters of HTH_CLUSTER_NEURONS neurons */
+    uint32_t n_cluster;      /* clusters of HTH_CLUSTER_NEURONS neurons, or experts */
+    bool has_experts;        /* a cluster is an expert: a token reads all of it, with the probability `share`, or nothing */
     uint32_t n_dispatch;     /* dispatches of a layer on a device but for those of divided neurons */
     uint32_t n_dispatch_hot; /* dispatches of its neurons on a device */
-    const double *share;     /* [n_cluster] fraction of a cluster's bytes that a token reads: 0 to 1, in file order */
+    const double *share;     /* [n_cluster] fraction of a cluster's bytes that tokens read: 0 to 1, in file order */
 } hth_plan_layer;
 
 typedef struct hth_plan_model {

@@ -71,6 +71,9 @@ static hearth_status check_layer(const hth_plan_layer *l, uint32_t i, const hth_
     if (!fits)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: layer %u holds more than %s of one kind", i,
                         hth_format_bytes(max_bytes).text);
+    if (l->idle_bytes > l->attention_bytes)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: layer %u: a token does not read %llu of its %llu bytes", i,
+                        (unsigned long long)l->idle_bytes, (unsigned long long)l->attention_bytes);
     for (uint32_t k = 0; k < l->n_cluster; k++)
         if (!(l->share[k] >= 0 && l->share[k] <= 1))
             return hth_fail(err, HEARTH_ERROR_ARGUMENT,

@@ -92,11 +92,17 @@ static double layer_seconds(const small_case *c, int l, int k)
 {
     const hth_plan_layer *layer = &c->layers[l];
     const hth_plan_tier *gpu = &c->machine.homes[0], *host = &c->machine.homes[1];
-    double fixed = (double)layer->attention_bytes + (double)layer->kv_bytes * c->options.context, hot = 0,
-           cold = 0, silent = 1;
+    double fixed = (double)layer->attention_bytes - (double)layer->idle_bytes +
+                   (double)layer->kv_bytes * c->options.context,
+           hot = 0, cold = 0, silent = 1;
     for (int i = 0; i < (int)layer->n_cluster; i++) {
         double p = layer->share[i], live = fmax(p, gpu->min_active_share);
-        if (i < k) hot += (double)layer->cluster_bytes[HTH_PLAN_DEVICE] * live / rate_of(&gpu->rates, live);
+        if (layer->has_experts) {
+            const hth_plan_tier *home = i < k ? gpu : host;
+            double seconds = (double)layer->cluster_bytes[home->kind] * p / home->rates.at[3];
+            if (i < k) hot += seconds;
+            else cold += seconds, silent *= 1 - p;
+        } else if (i < k) hot += (double)layer->cluster_bytes[HTH_PLAN_DEVICE] * live / rate_of(&gpu->rates, live);
         else
             cold += (double)layer->cluster_bytes[HTH_PLAN_HOST] * p / rate_of(&host->rates, p),
                 silent *= pow(1 - p, 256);
@@ -153,6 +159,15 @@ static double brute_force(const small_case *c)
 /* Quanta of 2^-29 of the slowest sum: so far may a solution be from the best. */
 static bool near(double a, double b) { return fabs(a - b) <= 1e-6 * fabs(b); }
 
+/* Experts of which a token reads some: divided in the first layers, else as a whole. */
+static void make_mixture(small_case *c)
+{
+    for (uint32_t l = 0; l < N_SMALL_LAYER; l++) {
+        c->layers[l].has_experts = l < 2;
+        c->layers[l].idle_bytes = c->layers[l].attention_bytes / (1 + l) / 2;
+    }
+}
+
 TEST(solver_finds_what_trying_everything_finds)
 {
     enum { N_CASE = 600 };
@@ -162,6 +177,7 @@ TEST(solver_finds_what_trying_everything_finds)
         small_case c;
         hth_plan plan, prices, shares;
         make_small(&r, &c);
+        if (i % 2) make_mixture(&c);
         CHECK_OK(hth_plan_solve(&c.model, &c.machine, &c.options, &plan, err));
         CHECK_OK(hth_plan_lagrangian(&c.model, &c.machine, &c.options, &prices, err));
         CHECK_OK(hth_plan_greedy_baseline(&c.model, &c.machine, &c.options, &shares, err));
@@ -630,6 +646,7 @@ TEST(bad_numbers_are_refused_by_name)
     CHANGED(c.model.n_layer = 0, "layers");
     CHANGED(c.model.n_layer = 5000, "layers");
     CHANGED(c.share[2][1] = 1.5, "layer 2: cluster 1");
+    CHANGED(c.layers[1].idle_bytes = c.layers[1].attention_bytes + 1, "layer 1: a token does not read");
     CHANGED(c.share[0][0] = (double)NAN, "layer 0: cluster 0");
     CHANGED(c.machine.homes[0].rates.at[1] = 0, "the rate of the device");
     CHANGED(c.machine.homes[1].rates.at[3] = (double)NAN, "the rate of the CPU");

@@ -85,6 +85,12 @@ static double read_active(sim_state *w, const hth_plan_layer *l, uint32_t from, 
 {
     double seconds = 0;
     for (uint32_t i = from; i < to; i++) {
+        if (l->has_experts) {
+            bool is_chosen = unit(&w->state) < l->share[i];
+            *n_active += is_chosen;
+            seconds += is_chosen ? stream(h, l->cluster_bytes[h->kind]) : 0;
+            continue;
+        }
         uint32_t n = draw_cluster(&w->state, l->share[i] < 1 ? l->share[i] * w->factor : 1);
         double share = (double)n / HTH_CLUSTER_NEURONS;
         *n_active += n;
@@ -114,7 +120,7 @@ static void run_on_cpu(sim_state *w, double seconds)
 
 static uint64_t attention_bytes(const sim_state *w, const hth_plan_layer *l)
 {
-    return l->attention_bytes + l->kv_bytes * w->context;
+    return l->attention_bytes - l->idle_bytes + l->kv_bytes * w->context;
 }
 
 /* With its first k clusters on the device. */
