@@ -88,8 +88,11 @@ static uint64_t rows_of_op(const hth_model *model, const hth_offload_params *par
                            const hth_matrix *w)
 {
     const hth_ffn *f = op->kind == HTH_OP_FFN ? &model->layers[op->layer].ffn : NULL;
-    bool is_divided = f && (w == &f->gate || w == &f->up || w == &f->down_t.rows);
-    return is_divided ? params->n_hot[op->layer] : w->n_row;
+    bool is_divided = f && (w == &f->gate || w == &f->up || w == &f->down_t.rows),
+         has_experts = op->layer < model->hparams.n_layer && hth_layer_divides_experts(&model->layers[op->layer]);
+    if (has_experts && hth_experts_have(&model->layers[op->layer].experts, w))
+        return w->n_row / model->layers[op->layer].experts.router.n_expert * params->n_hot[op->layer];
+    return is_divided && !has_experts ? params->n_hot[op->layer] : w->n_row;
 }
 
 /* Number of rows of a matrix on a device with these offload parameters. The CPU has the rows after them. */
@@ -114,13 +117,21 @@ bool hth_engine_has_rows(const hth_model *model, const hth_gpu *gpu, const hth_m
     return gpu != NULL;
 }
 
-/* Each matrix has rows on one device at most. */
+/* Whether a matrix has the experts of a layer that divides them. */
+static bool has_divided_experts(const hth_model *m, const hth_matrix *w)
+{
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++)
+        if (hth_layer_divides_experts(&m->layers[i]) && hth_experts_have(&m->layers[i].experts, w)) return true;
+    return false;
+}
+
+/* Each matrix has rows on one device at most. The host keeps all experts of a layer of which it computes some. */
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
 {
     uint64_t n = 0;
     for (const hth_gpu *g = m->lost ? NULL : m->gpu; g && n == 0; g = hth_gpu_next(g))
         n = rows_of_part(m->model, hth_gpu_get_params(g), w);
-    return n;
+    return n < w->n_row && has_divided_experts(m->model, w) ? 0 : n;
 }
 
 /* The part of the chain that has an operation; NULL: the CPU has it. */

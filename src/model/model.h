@@ -438,6 +438,16 @@ typedef struct hth_layer {
 
 static inline bool hth_ffn_is_transposed(const hth_ffn *f) { return f->down_t.rows.n_row > 0; }
 
+/* What a layer divides among devices and the host: experts, or neurons of its dense network if down is transposed. */
+static inline bool hth_layer_divides_experts(const hth_layer *l)
+{
+    return hth_has_experts(l->network) && !hth_ffn_is_transposed(&l->ffn) && l->experts.down_t.rows.n_row == 0;
+}
+static inline uint32_t hth_layer_n_unit(const hth_layer *l)
+{
+    return hth_layer_divides_experts(l) ? l->experts.router.n_expert : l->ffn.d_ff;
+}
+
 /* The down matrix of a layer whose rows are those of neurons. A layer has one at most; n_row 0: none. */
 static inline hth_transposed_down *hth_layer_transposed_down(hth_layer *l)
 {

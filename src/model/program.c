@@ -41,9 +41,9 @@ static hth_view route(hth_builder *b, const hth_layer *l, hth_view x, bool early
 /* The one that all tokens use: its number, which is 0, and its weight. */
 static hth_view route_shared(hth_builder *b, hth_view x)
 {
-    hth_view chosen = hth_build_value(b, HTH_IDS, HTH_ROWS_TOKENS, 2);
+    hth_view chosen = hth_build_value(b, HTH_IDS, HTH_ROWS_TOKENS, 2), logit = hth_build_floats(b, 1);
     hth_op *op = hth_build_op(b, HTH_OP_ROUTE);
-    op->in[0] = x, op->out[0] = chosen, op->experts.shared = true;
+    op->in[0] = x, op->out[0] = chosen, op->temp[0] = logit, op->experts.shared = true;
     return chosen;
 }
 

@@ -68,8 +68,8 @@ static bool parse(hth_placement_builder *c, const uint8_t *bytes, size_t n, reco
     if (!is_valid(c, k)) return false;
     memcpy(c->n_hot, bytes + sizeof *k, k->n_layer * sizeof *c->n_hot);
     for (uint32_t i = 0; i < k->n_layer; i++) {
-        uint32_t d_ff = c->model->layers[i].ffn.d_ff, grain = hth_gpu_split_granularity(c->model, i);
-        if (c->n_hot[i] != d_ff && (c->n_hot[i] > d_ff || grain == 0 || c->n_hot[i] % grain > 0))
+        uint32_t n_unit = hth_layer_n_unit(&c->model->layers[i]), grain = hth_gpu_split_granularity(c->model, i);
+        if (c->n_hot[i] != n_unit && (c->n_hot[i] > n_unit || grain == 0 || c->n_hot[i] % grain > 0))
             return false;
     }
     uint32_t ends[HEARTH_MAX_GPU];
@@ -154,7 +154,7 @@ static bool is_whole_on_only_device(const hth_placement_builder *c)
     const hth_offload_params *p = &c->parts[0].params;
     if (c->n_part > 1 || !p->head) return false;
     for (uint32_t i = 0; i < p->end_layer; i++)
-        if (c->n_hot[i] < c->model->layers[i].ffn.d_ff) return false;
+        if (c->n_hot[i] < hth_layer_n_unit(&c->model->layers[i])) return false;
     return true;
 }
 

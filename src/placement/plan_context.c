@@ -43,7 +43,7 @@ static void choose_streams(hth_plan_context *o, uint32_t i, uint32_t max)
         const hth_plan_layer *l = &o->input.layers[k];
         const hth_plan_division *d = &o->best.divisions[k];
         uint32_t n_hot = d->n_cluster[i];
-        if (d->attention != i || n_hot >= l->n_cluster) continue;
+        if (d->attention != i || n_hot >= l->n_cluster || l->has_experts) continue;
         hot += (double)n_hot * (double)l->cluster_bytes[HTH_PLAN_DEVICE];
         cold += (double)(l->n_cluster - n_hot) * (double)l->cluster_bytes[HTH_PLAN_HOST];
     }

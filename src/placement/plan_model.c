@@ -1,23 +1,29 @@
-/* Builds the planner's model from shapes, types and a profile. Layers whose down is not transposed are
- * indivisible: their FFN counts with their attention. */
+/* Builds the planner's model from shapes, types and a profile. Dense networks whose down is not transposed are
+ * indivisible, as are experts whose down is: they count with the attention of their layer. */
 #include "placement/plan_model.h"
 
 #include "base/alloc.h"
 #include "placement/calibrate.h"
 
-/* Dispatches of a layer's neurons; and of all else, with those where they are not divided. */
+static bool is_shared(const hth_op *op) { return op->kind == HTH_OP_EXPERTS && op->experts.shared; }
+
+/* Dispatches of a layer's neurons or experts; and of all else, with those where they are not divided. */
 static void count_dispatches(const hth_plan_source *from, uint32_t i_layer, bool divides, hth_plan_layer *to)
 {
     const hth_program *p = from->model->program;
     for (uint32_t i = p->first_of_layer[i_layer]; i < p->first_of_layer[i_layer + 1]; i++) {
         uint32_t n = hth_gpu_op_dispatches(from->model, from->params, i);
-        if (divides && p->ops[i].kind == HTH_OP_FFN) to->n_dispatch_hot += n;
+        bool is_divided = p->ops[i].kind == (to->has_experts ? HTH_OP_EXPERTS : HTH_OP_FFN) && !is_shared(&p->ops[i]);
+        if (divides && is_divided) to->n_dispatch_hot += n;
         else to->n_dispatch += n;
     }
 }
 
 static uint64_t cpu_bytes(const hth_layer *l)
 {
+    const hth_experts *e = &l->experts;
+    if (hth_layer_divides_experts(l))
+        return e->gate.n_row * e->gate.row_size + e->up.n_row * e->up.row_size + e->down.n_row * e->down.row_size;
     return l->ffn.gate.n_row * l->ffn.gate.row_size + l->ffn.up.n_row * l->ffn.up.row_size +
            l->ffn.down_t.rows.n_row * l->ffn.down_t.rows.row_size;
 }
@@ -54,9 +60,12 @@ double hth_plan_profiled_share(const hth_profile *profile, uint32_t i_layer, uin
     return (double)fired / ((double)profile->n_done * n);
 }
 
-/* Fraction of cluster i's neurons that are active for a token. */
+/* Fraction of what tokens read of cluster i: of its neurons, or, without a profile of experts, of tokens as if all were
+ * chosen alike. */
 static double active_share(const hth_plan_source *from, uint32_t i_layer, uint32_t i)
 {
+    const hth_router *r = &from->model->layers[i_layer].experts.router;
+    if (hth_layer_divides_experts(&from->model->layers[i_layer])) return (double)r->n_used / r->n_expert;
     return from->profile ? hth_plan_profiled_share(from->profile, i_layer, i)
                          : hth_plan_active_share(&from->model->layers[i_layer], i, from->params->selector);
 }
@@ -67,10 +76,10 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
     const hth_layer *l = &from->model->layers[i_layer];
     const char *problem = hth_gpu_unsupported_reason(from->model, from->params, i_layer);
     uint64_t whole, without, cache;
-    uint32_t n_cluster = (uint32_t)hth_n_cluster(l->ffn.d_ff);
-    bool divides = hth_gpu_split_granularity(from->model, i_layer) > 0;
+    bool divides = hth_gpu_split_granularity(from->model, i_layer) > 0, has_experts = hth_layer_divides_experts(l);
+    uint32_t n_unit = hth_layer_n_unit(l), n_cluster = has_experts ? n_unit : (uint32_t)hth_n_cluster(n_unit);
     uint64_t max = from->max_binding_size;
-    if (problem || !hth_gpu_layer_bytes(from->model, max, from->params, i_layer, l->ffn.d_ff, &whole) ||
+    if (problem || !hth_gpu_layer_bytes(from->model, max, from->params, i_layer, n_unit, &whole) ||
         !hth_gpu_layer_bytes(from->model, max, from->params, i_layer, 0, &without) ||
         !hth_gpu_cache_bytes(from->model, max, from->params, i_layer, &cache))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: layer %u cannot lie on a device: %s",
@@ -78,12 +87,15 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
                         problem ? problem : "it is too large for its bindings");
     double *share = hth_alloc(n_cluster, sizeof *share);
     if (!share) return hth_fail_memory(err, n_cluster * sizeof *share, "a plan");
-    for (uint32_t i = 0; i < n_cluster; i++)
-        share[i] = hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0,
-                                         active_share(from, i_layer, i));
+    for (uint32_t i = 0; i < n_cluster; i++) {
+        share[i] = active_share(from, i_layer, i);
+        if (!has_experts) share[i] = hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0, share[i]);
+    }
     uint64_t device_bytes = divides ? (whole - without + n_cluster - 1) / n_cluster : 0,
              host_bytes = divides ? (cpu_bytes(l) + n_cluster - 1) / n_cluster : 0;
     *to = (hth_plan_layer){.attention_bytes = divides ? without : whole,
+                           .idle_bytes = divides ? 0 : hth_gpu_idle_bytes(from->model, max, from->params, i_layer),
+                           .has_experts = has_experts,
                            .kv_bytes = cache / from->params->n_position,
                            .cluster_bytes = {[HTH_PLAN_DEVICE] = device_bytes, [HTH_PLAN_HOST] = host_bytes},
                            .n_cluster = divides ? n_cluster : 0,
@@ -127,9 +139,9 @@ void hth_plan_model_free(hth_plan_model *model)
 void hth_plan_neurons(const hth_model *model, const hth_plan *plan, uint32_t *n_hot)
 {
     for (uint32_t i = 0; i < plan->n_device; i++) {
-        uint32_t d_ff = model->layers[i].ffn.d_ff, grain = hth_gpu_split_granularity(model, i);
+        uint32_t n_unit = hth_layer_n_unit(&model->layers[i]), grain = hth_gpu_split_granularity(model, i);
         const hth_plan_division *d = &plan->divisions[i];
-        uint64_t n = (uint64_t)d->n_cluster[d->attention] * HTH_CLUSTER_NEURONS;
-        n_hot[i] = grain == 0 || n >= d_ff ? d_ff : (uint32_t)(n / grain * grain);
+        uint64_t n = (uint64_t)d->n_cluster[d->attention] * grain;
+        n_hot[i] = grain == 0 || n >= n_unit ? n_unit : (uint32_t)n;
     }
 }

@@ -26,7 +26,7 @@ hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *o
                                   bool *uniform, hearth_error *err);
 void hth_plan_model_free(hth_plan_model *model);
 
-/* Converts a plan's clusters to neurons, as in hth_offload_params: n_hot[n_layer of the model]. */
+/* Converts a plan's clusters to units, as in hth_offload_params: n_hot[n_layer of the model]. */
 void hth_plan_neurons(const hth_model *model, const hth_plan *plan, uint32_t *n_hot);
 
 #endif

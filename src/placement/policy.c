@@ -73,12 +73,19 @@ static hth_placement_part whole_part(const hth_model *m, const hth_placement_par
     return all;
 }
 
-/* Neurons of layer i in n of 4096 shares, rounded down to the split granularity. */
+/* Units of layer i in n of 4096 shares, rounded down to the split granularity. */
 static uint32_t share_of(const hth_model *m, uint32_t i, uint32_t n)
 {
-    uint32_t d_ff = m->layers[i].ffn.d_ff, grain = hth_gpu_split_granularity(m, i);
-    if (n == ALL || grain == 0) return d_ff;
-    return (uint32_t)((uint64_t)d_ff * n / ALL) / grain * grain;
+    uint32_t n_unit = hth_layer_n_unit(&m->layers[i]), grain = hth_gpu_split_granularity(m, i);
+    if (n == ALL || grain == 0) return n_unit;
+    return (uint32_t)((uint64_t)n_unit * n / ALL) / grain * grain;
+}
+
+static bool divides_any(const hth_model *m)
+{
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++)
+        if (hth_gpu_split_granularity(m, i) > 0) return true;
+    return false;
 }
 
 uint64_t hth_placement_builder_bytes(const hth_placement_builder *c, uint32_t i_part)
@@ -117,8 +124,8 @@ uint64_t hth_placement_builder_least_bytes(const hth_placement_builder *c)
 {
     const hth_placement_part first = whole_part(c->model, &c->parts[0]);
     uint64_t one = plus(workspace_bytes(c->model, &first),
-                        layer_bytes(c->model, &first, 0, c->model->layers[0].ffn.d_ff));
-    uint64_t none_hot = c->model->down_transposed ? bytes_with_share(c, 0) : one;
+                        layer_bytes(c->model, &first, 0, share_of(c->model, 0, ALL)));
+    uint64_t none_hot = divides_any(c->model) ? bytes_with_share(c, 0) : one;
     return none_hot < one ? none_hot : one;
 }
 
@@ -264,7 +271,7 @@ static bool fill(hth_placement_builder *c, uint32_t share, uint64_t max)
 static bool divide_neurons(hth_placement_builder *c)
 {
     uint32_t low = 0, high = ALL;
-    if (!c->model->down_transposed || !fill(c, 0, UINT64_MAX)) return false;
+    if (!divides_any(c->model) || !fill(c, 0, UINT64_MAX)) return false;
     while (low < high) {
         uint32_t middle = (low + high + 1) / 2;
         if (fill(c, middle, UINT64_MAX)) low = middle;
@@ -348,7 +355,7 @@ static hearth_status check_placement(const hth_placement_builder *c, const hth_p
         if (problem)
             return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: %s %u cannot lie on a device: %s", path,
                             i == n_layer ? "the head behind layer" : "layer", i, problem);
-        if (grain > 0 && p->n_hot[i] < c->model->layers[i].ffn.d_ff && p->n_hot[i] % grain > 0)
+        if (grain > 0 && p->n_hot[i] < hth_layer_n_unit(&c->model->layers[i]) && p->n_hot[i] % grain > 0)
             return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                             "%s: %u neurons of layer %u: they are divided in multiples of %u", path,
                             p->n_hot[i], i, grain);

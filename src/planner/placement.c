@@ -90,12 +90,15 @@ static hearth_status read_hot(hth_placement *p, const hth_gguf *file, const hth_
     p->n_hot = hth_alloc(n, sizeof *p->n_hot);
     if (!p->n_hot) return hth_fail_memory(err, n * sizeof *p->n_hot, "a placement");
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t x = hth_gguf_element_uint(hot, i), d_ff = model->layers[i].ffn.d_ff;
-        if (x > d_ff || (x < d_ff && model->layers[i].ffn.down_t.rows.n_row == 0))
+        const hth_layer *l = &model->layers[i];
+        uint64_t x = hth_gguf_element_uint(hot, i), n_unit = hth_layer_n_unit(l);
+        bool divides = hth_ffn_is_transposed(&l->ffn) || hth_layer_divides_experts(l);
+        if (x > n_unit || (x < n_unit && !divides))
             return hth_fail(
-                err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: value %u is %llu: layer %u has %llu neurons%s",
+                err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: value %u is %llu: layer %u has %llu %s%s",
                 hth_gguf_path(file), KEY_HOT, (unsigned long long)hot->offset, i, (unsigned long long)x, i,
-                (unsigned long long)d_ff, x > d_ff ? "" : ", which only hearth pack can divide");
+                (unsigned long long)n_unit, hth_layer_divides_experts(l) ? "experts" : "neurons",
+                x > n_unit ? "" : ", which only hearth pack can divide");
         p->n_hot[i] = (uint32_t)x;
     }
     return HEARTH_OK;

@@ -665,10 +665,9 @@ def recipes():
     add("mixtral", "llama", 201, with_(experts, 8, 16), d_ff=16, expert_count=8, expert_used_count=2)
     add("mixtral-drelu", "llama", 202, with_(experts, 6, 24), d_ff=24, act="drelu", tied=True, expert_count=6,
         expert_used_count=2, **small)
-    add("qwen2moe", "qwen2moe", 203, with_(experts, 8, 16, qkv_bias=True, shared=40, shared_gate=True, out=2.0),
-        d_model=48, n_head=3, n_kv=3,
-        d_ff=40, expert_count=8, expert_used_count=3, expert_feed_forward_length=16, expert_shared_feed_forward_length=40,
-        **qwen)
+    add("qwen2moe", "qwen2moe", 203, with_(experts, 8, 32, qkv_bias=True, shared=64, shared_gate=True, out=2.0),
+        n_kv=4, d_ff=64, expert_count=8, expert_used_count=3, expert_feed_forward_length=32,
+        expert_shared_feed_forward_length=64, **qwen)
     add("qwen3moe", "qwen3moe", 204, with_(experts, 8, 16, qk_norm="head"), d_model=48, d_head=16, d_ff=48, expert_count=8,
         expert_used_count=3, expert_feed_forward_length=16, **qwen)
     add("olmoe", "olmoe", 205, with_(experts, 8, 16, qk_norm="all", out=2.0), d_model=48, n_head=3, n_kv=3, d_ff=16,
@@ -703,12 +702,12 @@ def recipes():
     add("bailingmoe", "bailingmoe", 213, with_(experts, 8, 16, shared=32, out=2.0), n_kv=1, d_ff=48, expert_shared_count=2,
         leading_dense_block_count=1, expert_gating_func=2, expert_weights_norm=False, expert_weights_scale=1.7,
         expert_feed_forward_length=16, **few)
-    add("bailingmoe2", "bailingmoe2", 214, with_(experts, 12, 16, shared=40, leading=1, select_bias=0.3, router=1.5,
+    add("bailingmoe2", "bailingmoe2", 214, with_(experts, 12, 32, shared=64, leading=1, select_bias=0.3, router=1.5,
                                                  qk_norm="head",
                                                  joined_qkv=True),
-        n_kv=1, d_ff=48, d_rot=6, n_layer=3, leading_dense_block_count=1, expert_shared_count=2,
-        expert_shared_feed_forward_length=20, expert_group_count=4, expert_group_used_count=2, **keys,
-        **dict(few, expert_count=12))
+        n_kv=1, d_ff=64, d_rot=6, n_layer=3, leading_dense_block_count=1, expert_shared_count=2,
+        expert_shared_feed_forward_length=32, expert_group_count=4, expert_group_used_count=2,
+        **dict(keys, expert_feed_forward_length=32), **dict(few, d_model=64, n_head=4, expert_count=12))
     add("glm4moe", "glm4moe", 215, with_(experts, 8, 16, shared=16, leading=1, select_bias=0.3, router=1.5, qkv_bias=True,
                                          between=("post_attention_norm",)),
         n_kv=1, d_ff=48, d_rot=8, n_layer=3, leading_dense_block_count=1, expert_shared_count=1, expert_weights_norm=False,

@@ -48,7 +48,8 @@ static void add_rows(list *l, hth_type type)
         if (i == 2) continue;
         consts[HTH_ROWS_WANT] = 0;
         add(l, HTH_SHADER_mul_mat_vec_q_sparse, consts);
-        if (consts[HTH_ROWS_COLS] == 1) add(l, HTH_SHADER_mul_mat_vec_q_sliced, consts);
+        if (consts[HTH_ROWS_COLS] == 1 || consts[HTH_ROWS_COLS] == HTH_GPU_EXPERT_PAIRS)
+            add(l, HTH_SHADER_mul_mat_vec_q_sliced, consts);
     }
     for (uint32_t cols = 1; cols <= 2; cols++) {
         down[HTH_DOWN_COLS] = cols, down[HTH_DOWN_GROUPS] = cols == 1 ? 4 : 1;
@@ -103,6 +104,17 @@ static void add_vectors(list *l)
     }
 }
 
+static void add_routes(list *l)
+{
+    for (uint32_t n = 1; n <= 8; n *= 2)
+        add(l, HTH_SHADER_router_rows, (const uint32_t[]){n, n % 4 > 0, 64 * n});
+    for (uint32_t score = HTH_ROUTE_CONSTANT; score < HTH_N_SCORE; score++)
+        add(l, HTH_SHADER_route, (const uint32_t[]){score, 128, 128});
+    for (uint32_t n = 1; n <= 10; n += 9) add(l, HTH_SHADER_route, (const uint32_t[]){HTH_SCORE_SIGMOID, n, LOCAL});
+    add(l, HTH_SHADER_group_pairs, (const uint32_t[]){7, 8, LOCAL});
+    add(l, HTH_SHADER_group_pairs, (const uint32_t[]){130, 3, LOCAL});
+}
+
 /* Where the device has matrix units. */
 static void add_tiles(list *l, hth_type type, const hth_device_info *info)
 {
@@ -135,6 +147,7 @@ static list *shaders_of(const hth_device_info *info)
     add_attention(l, 128, HEARTH_KV_Q8_0, 8);
     add_attention(l, HTH_GPU_MAX_D_HEAD, HEARTH_KV_F32, 2);
     add_vectors(l);
+    add_routes(l);
     return l;
 }
 
@@ -320,7 +333,7 @@ static bool rounds(const wanted *w)
     if (w->id == HTH_SHADER_norm_quantize) return !copies;
     return w->id != HTH_SHADER_active_mask && w->id != HTH_SHADER_down_scale &&
            w->id != HTH_SHADER_down_scale_sliced && w->id != HTH_SHADER_down_accumulate &&
-           w->id != HTH_SHADER_copy_page;
+           w->id != HTH_SHADER_copy_page && w->id != HTH_SHADER_group_pairs;
 }
 
 TEST(a_device_that_truncates_is_named)
@@ -451,6 +464,7 @@ static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_attn_reduce] = "...f.f.", [HTH_SHADER_copy_page] = ".ff", [HTH_SHADER_act_quantize] = "....f.f.",
     [HTH_SHADER_norm_add] = ".f...", [HTH_SHADER_soft_cap] = ".f",
     [HTH_SHADER_norm_groups] = "....f", [HTH_SHADER_mul_values] = "...f", [HTH_SHADER_copy_values] = "...f",
+    [HTH_SHADER_router_rows] = "....f", [HTH_SHADER_route] = ".....", [HTH_SHADER_group_pairs] = "...",
     [HTH_SHADER_down_scale] = "...f", [HTH_SHADER_down_q] = ".....",
     [HTH_SHADER_down_scale_sliced] = "...f.", [HTH_SHADER_down_q_sliced] = "......",
     [HTH_SHADER_down_reduce] = ".....f", [HTH_SHADER_down_reduce_acc] = ".....f",

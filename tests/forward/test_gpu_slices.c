@@ -1,8 +1,8 @@
 /* Rows of slices that were chosen for each token: on the null device and on the first that Vulkan knows they have the
- * bits of the CPU's kernels, with a bias, a weight, and gate and up in one matrix. Rows of floats come near the CPU,
+ * bits of the CPU's kernels, pair by pair or in groups, with a bias, a weight, and gate and up in one matrix. Rows of floats come near the CPU,
  * and are the same on both. */
 #include "base/bits.h"
-#include "forward/gpu/shader_params.h"
+#include "forward/gpu/gpu_int.h"
 #include "forward/gpu/weight_layout.h"
 #include "support/device/shaders.h"
 #include "support/kernels/proof.h"
@@ -15,6 +15,8 @@ typedef struct shape {
     hth_type type;
     uint32_t n_row, n_col, n_slice, step, first; /* rows of a slice; slice of expert i: i step + first */
     uint32_t row_first, n_used, n_tok, lanes;
+    uint32_t of, n_row_together; /* pairs of a group, 1: none; rows of an invocation */
+    uint32_t n_slot;             /* slices that are here */
     bool by_pair, has_bias, weighs;
 } shape;
 
@@ -29,6 +31,7 @@ typedef struct data {
     int32_t *sum;
     int16_t *sum_16;
     uint32_t pairs[MAX_TOK * 2 * MAX_USED], step[4];
+    uint32_t groups[HTH_GROUPS_HEAD + MAX_TOK * MAX_USED * (2 + 2 * HTH_GPU_EXPERT_PAIRS)];
 } data;
 
 static void *get(size_t n, size_t size) { return calloc(n ? n : 1, size); }
@@ -76,10 +79,26 @@ static void expect(data *a, const hth_kernels *k, uint32_t t, uint32_t j)
                           .y = y,
                           .y_stride = n};
     k->rows[s->type](&job);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && expert >= s->n_slot; i++) y[i] = 0.0f;
+    for (uint32_t i = 0; i < n && expert < s->n_slot; i++) {
         if (s->has_bias) y[i] = y[i] + a->bias[expert * s->n_row + s->row_first + i];
         if (s->weighs) y[i] = y[i] * weight;
     }
+}
+
+/* Pairs of an expert, in groups. */
+static void group_pairs(data *a)
+{
+    const shape *s = &a->s;
+    for (uint32_t e = 0; e < s->n_slice; e++)
+        for (uint32_t i = 0, n = 0; i < s->n_tok * s->n_used; i++) {
+            const uint32_t *id = a->pairs + i / s->n_used * 2 * s->n_used + i % s->n_used;
+            if (*id != e) continue;
+            a->groups[0] += n == 0;
+            uint32_t *group = a->groups + HTH_GROUPS_HEAD + (a->groups[0] - 1) * hth_group_words(s->of);
+            group[0] = e, group[1] = n + 1, group[2 + n] = i, group[2 + s->of + n] = id[s->n_used];
+            n = (n + 1) % s->of;
+        }
 }
 
 static data make(test_random *r, const shape *s, const hth_kernels *k)
@@ -113,6 +132,7 @@ static data make(test_random *r, const shape *s, const hth_kernels *k)
             a.pairs[(t * 2 + 1) * s->n_used + j] = hth_bits_of((float)test_random_below(r, 1000) * 1e-3f);
             expect(&a, k, t, j);
         }
+    if (s->of > 1) group_pairs(&a);
     return a;
 }
 
@@ -121,19 +141,23 @@ static bool compute(hth_device *device, data *a)
     const shape *s = &a->s;
     bool quantised = rows_quantised(s->type);
     uint32_t n = s->n_row - s->row_first,
-             consts[HTH_TILE_N_CONST] = {64, 1, 1, 0, s->lanes, (uint32_t)s->type};
+             consts[HTH_TILE_N_CONST] = {64, s->of, s->n_row_together, 0, s->lanes, (uint32_t)s->type};
     const hth_push_sliced sliced = {s->row_first, s->n_row,   s->step,  s->first,
-                                    s->n_used,    s->by_pair, s->n_row, s->weighs};
+                                    s->n_used,    s->by_pair, s->n_row, s->weighs, s->n_slot};
     const hth_push_mul_mat_vec_q_sliced q = {
         {n, (uint32_t)a->n_block, (uint32_t)a->y_stride, GUARD, s->has_bias, a->places.offsets}, sliced};
     const hth_push_mul_mat_vec_f_sliced f = {
         {n, s->n_col, (uint32_t)a->y_stride, GUARD, s->has_bias, hth_soa_row_words(s->type, s->n_col)},
         sliced};
     const shaders_binding bias = {a->bias, s->has_bias ? (size_t)s->n_slice * s->n_row * 4 : 4},
-                          y = {a->y, a->n_y * 4}, pairs = {a->pairs, (size_t)s->n_tok * 2 * s->n_used * 4},
+                          y = {a->y, a->n_y * 4},
+                          pairs = {s->of > 1 ? a->groups : a->pairs,
+                                   s->of > 1 ? sizeof a->groups : (size_t)s->n_tok * 2 * s->n_used * 4},
                           planes = {a->planes, (size_t)a->places.size};
-    /* One token more than there is. */
-    shaders_run run = {.consts = consts, .grid = {(s->n_tok + 1) * s->n_used, (n * s->lanes + 63) / 64, 1}};
+    /* One token more than there is, or groups. */
+    uint32_t n_group = s->of > 1 ? a->groups[0] + 1 : (s->n_tok + 1) * s->n_used,
+             n_together = hth_rows_per_workgroup(consts);
+    shaders_run run = {.consts = consts, .grid = {n_group, (n + n_together - 1) / n_together, 1}};
     if (quantised) {
         hth_quant_desc desc;
         if (!CHECK(hth_quant_desc_of(s->type, &desc))) return false;
@@ -173,11 +197,13 @@ static shape random_shape(test_random *r, hth_type type, uint32_t i)
 {
     static const uint32_t lanes[] = {8, 16, 32};
     shape s = {.type = type, .by_pair = i % 2, .has_bias = i / 2 % 2, .weighs = i / 4 % 2};
-    s.lanes = rows_quantised(type) ? lanes[i % 3] : 8;
+    s.of = i / 4 % 2 ? HTH_GPU_EXPERT_PAIRS : i % 4 == 3 ? 2 : 1, s.n_row_together = s.of > 1 ? 1 + i % 4 : 1;
+    s.lanes = rows_quantised(type) && s.of == 1 ? lanes[i % 3] : 8;
     s.n_row = 1 + test_random_below(r, 40), s.row_first = i % 5 == 0 ? test_random_below(r, s.n_row) : 0;
     s.n_col = rows_quantised(type) ? (uint32_t)rows_block(type) * (1 + test_random_below(r, 9))
                                    : 1 + test_random_below(r, 300);
     s.step = 1 + i % 2, s.first = s.step - 1, s.n_slice = 1 + test_random_below(r, 5);
+    s.n_slot = i % 3 == 2 ? 1 + test_random_below(r, s.n_slice) : s.n_slice;
     s.n_used = 1 + test_random_below(r, MAX_USED), s.n_tok = 1 + test_random_below(r, MAX_TOK);
     return s;
 }
@@ -191,7 +217,8 @@ TEST(rows_of_chosen_slices_have_the_bits_of_the_cpu)
         for (size_t t = 0; d && t < ROWS_N_FULL; t++)
             for (uint32_t n = 0; n < 8 && rows_quantised(rows_types[t]); n++) {
                 shape s = random_shape(&r, rows_types[t], n);
-                if (shaders_are_few(devices[i])) s.lanes = t % 2 ? 8 : 32;
+                if (shaders_are_few(devices[i]) && s.of == 1) s.lanes = t % 2 ? 8 : 32;
+                if (shaders_are_few(devices[i]) && s.of > 1) s.of = HTH_GPU_EXPERT_PAIRS, s.n_row_together = 2;
                 CLEANUP(free_data) data a = make(&r, &s, &k);
                 if (compute(d, &a)) check(devices[i], &a);
             }

@@ -186,7 +186,7 @@ static void check_near(const golden *g, int n_device)
  * shaders they run, $HEARTH_LONG all. */
 static bool is_for_vulkan(const char *name)
 {
-    static const char *const names[] = {"llama-bias", "gemma2", "falcon-two-norms", "opt"};
+    static const char *const names[] = {"llama-bias", "gemma2", "falcon-two-norms", "opt", "bailingmoe2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
     return test_is_long();

@@ -19,8 +19,12 @@ static hearth_status find_split_layers(hth_gpu *g, const hth_offload_params *par
     if (!n_hot || !g->split_layers)
         return hth_fail_memory(err, params->end_layer * sizeof *n_hot, "a model on a device");
     memcpy(n_hot, params->n_hot, params->end_layer * sizeof *n_hot);
-    for (uint32_t i = params->first_layer; i < params->end_layer; i++)
+    for (uint32_t i = params->first_layer; i < params->end_layer; i++) {
+        const hth_layer *l = &g->model->layers[i];
+        g->n_divided_mixture += hth_layer_divides_experts(l) && n_hot[i] < hth_layer_n_unit(l);
+        if (hth_layer_divides_experts(l)) continue;
         if (n_hot[i] < g->model->layers[i].ffn.d_ff && hth_gpu_has_ffn(g, i)) g->split_layers[g->n_split_layer++] = i;
+    }
     return HEARTH_OK;
 }
 
@@ -270,7 +274,8 @@ uint32_t hth_gpu_end_layer(const hth_gpu *g) { return last_of(g)->params.end_lay
 uint32_t hth_gpu_n_hot(const hth_gpu *g, uint32_t i_layer)
 {
     while (i_layer >= g->params.end_layer) g = g->next;
-    return g->params.n_hot[i_layer];
+    const hth_layer *l = &g->model->layers[i_layer];
+    return hth_layer_divides_experts(l) ? l->ffn.d_ff : g->params.n_hot[i_layer];
 }
 bool hth_gpu_has_ffn(const hth_gpu *g, uint32_t i_layer)
 {
@@ -299,7 +304,7 @@ uint32_t hth_gpu_max_tokens(const hth_gpu *g)
 {
     uint32_t n = UINT32_MAX;
     for (; g; g = g->next)
-        if (has_host_ops(&g->crossings)) n = hth_min_u32(n, g->params.n_row);
+        if (has_host_ops(&g->crossings) || g->n_divided_mixture > 0) n = hth_min_u32(n, g->params.n_row);
     return n;
 }
 

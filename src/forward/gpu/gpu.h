@@ -18,7 +18,7 @@ typedef enum hth_submit_mode { HTH_SUBMIT_UPFRONT = 0, HTH_SUBMIT_ON_DEMAND } ht
 
 typedef struct hth_offload_params {
     uint32_t first_layer, end_layer; /* layers [first_layer, end_layer) are on the device */
-    const uint32_t *n_hot; /* [end_layer] neurons of each on the device, the first ones; d_ff: all */
+    const uint32_t *n_hot; /* [end_layer] units of each on the device (hth_layer_n_unit), the first ones */
     bool head;             /* the head too; only with the last layer */
     uint32_t n_row;        /* maximum tokens of a step; larger batches are split */
     uint32_t n_position;   /* of all sequences together, each by whole pages */
@@ -80,7 +80,8 @@ bool hth_gpu_op_is_on_device(const hth_model *model, const hth_offload_params *p
 /* Dispatches of operation i of the program for one token, if it is on a device. A norm is counted with what reads it. */
 uint32_t hth_gpu_op_dispatches(const hth_model *model, const hth_offload_params *params, uint32_t i_op);
 
-/* Neurons of layer i can be divided in multiples of this: clusters; 0: they cannot, because down is not transposed. */
+/* Units of layer i (hth_layer_n_unit) can be divided in multiples of this: neurons by clusters, experts singly; 0: they
+ * cannot. */
 uint32_t hth_gpu_split_granularity(const hth_model *model, uint32_t i_layer);
 
 /* Bytes on a device with bindings of at most `max` bytes. false: something exceeds that. */
@@ -88,6 +89,8 @@ bool hth_gpu_workspace_bytes(const hth_model *model, uint64_t max, const hth_off
                              uint64_t *bytes);
 bool hth_gpu_layer_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
                          uint32_t i_layer, uint32_t n_hot, uint64_t *bytes);
+/* Those of a layer whose bytes are known that a token does not read: experts that are not chosen for it. */
+uint64_t hth_gpu_idle_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params, uint32_t i_layer);
 bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
                          uint32_t i_layer, uint64_t *bytes);
 bool hth_gpu_head_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params, uint64_t *bytes);

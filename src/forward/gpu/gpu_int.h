@@ -41,15 +41,21 @@ typedef struct hth_gpu_fused_matrix {
  * side; of others: by name. */
 enum { HTH_GPU_GATE_UP, HTH_GPU_DOWN, HTH_GPU_PREDICT_IN, HTH_GPU_PREDICT_OUT };                 /* of FFN */
 enum { HTH_GPU_EXPERT_GATE, HTH_GPU_EXPERT_UP, HTH_GPU_EXPERT_DOWN, HTH_GPU_OP_FUSED = HTH_PRODUCT_MAX }; /* of EXPERTS */
+/* Vectors of NORM: weight, bias; of CONV: taps, bias; of RATES: a, dt; of ROUTE: by name. */
+enum { HTH_GPU_ROUTER_ROWS, HTH_GPU_ROUTER_BIAS, HTH_GPU_SELECT_BIAS, HTH_GPU_EXPERT_SCALE, HTH_GPU_OP_VECTORS };
 typedef struct hth_gpu_op {
     bool is_on_device;
     uint32_t n_fused;
     hth_gpu_fused_matrix fused[HTH_GPU_OP_FUSED];
-    hth_gpu_vector vectors[2]; /* of NORM: weight, bias; of CONV: taps, bias; of RATES: a, dt */
+    hth_gpu_vector vectors[HTH_GPU_OP_VECTORS];
     hth_buffer_range state;    /* of CONV and DELTA: [hth_gpu_n_state][hth_gpu_state_words] */
 } hth_gpu_op;
+/* Floats of the rows of a ROUTE. */
+uint64_t hth_gpu_router_floats(const hth_model *model, const hth_op *op);
 /* Whether a norm is of whole rows, so that what reads it computes it. */
 bool hth_gpu_norm_is_whole(const hth_program *p, const hth_op *op);
+/* EXPERTS next to a ROUTE with the same input, which ROUTE then quantises for it, too; NULL: there are none. */
+const hth_op *hth_gpu_experts_behind(const hth_program *p, const hth_op *route);
 /* Words of a copy of an operation's state; 0: it has none. */
 uint32_t hth_gpu_state_words(const hth_model *model, const hth_op *op);
 /* Runs of tokens of one sequence that a step may have, where there are states. */
@@ -74,6 +80,8 @@ typedef struct hth_gpu_layer {
 
 /* Tokens whose logits are computed at once. */
 enum { HTH_GPU_HEAD_ROWS = 16 };
+/* Pairs of an expert for which its rows are read once, in steps of many tokens. */
+enum { HTH_GPU_EXPERT_PAIRS = 8 };
 
 /* The input of a fused matrix in its representations. */
 typedef struct hth_gpu_input {
@@ -93,6 +101,7 @@ typedef struct hth_gpu_workspace {
     hth_buffer_range host_sums; /* in from_host: HTH_HOST_SUMS words, then int64 [n_tok][d_model] */
     hth_buffer_range result; /* in to_host: [HTH_GPU_HEAD_ROWS][n_vocab] */
     hth_buffer_range d2h_ffn_input, d2h_scores; /* in to_host: [n_tok][d_model], [n_tok][d_ff] of the current layer */
+    hth_buffer_range d2h_pairs;                 /* [n_tok][2 n_used]; then d2h_ffn_input has the rows of experts */
     hth_buffer_range q_q8;
     hth_buffer_range splits, split_partials; /* for one token */
     hth_buffer_range rank_out, rank_hidden, scores;
@@ -103,6 +112,7 @@ typedef struct hth_gpu_workspace {
     hth_buffer_range acc64;                /* HTH_HOST_SUMS words, then int64 [n_tok][d_model] */
     hth_buffer_range expert_halves, expert_hidden; /* [n_tok][gate, up][n_used][d_ff], [n_tok][n_used][d_ff] */
     hth_buffer_range expert_parts; /* [n_tok][n_used, and the shared one][d_model]; with a transposed down unused */
+    hth_buffer_range expert_groups; /* pairs of many tokens, by expert (group_pairs) */
     hth_buffer_range wanted, logits; /* [HTH_GPU_HEAD_ROWS][d_model], [n_vocab] */
     hth_gpu_input input;
     uint32_t q_q8_d_offset, n_split; /* in words; splits of the longest sequence */
@@ -135,10 +145,11 @@ enum {
     HTH_HOST_OP_COLD_FFN,
     HTH_HOST_OP_STAGE_CHUNK,
     HTH_HOST_OP_PARTIAL_FFN,
+    HTH_HOST_OP_EXPERTS,
     HTH_N_HOST_OP
 };
 typedef struct hth_gpu_host_op {
-    uint32_t kind, index; /* run of operations; split layer: COLD_FFN; chunk: STAGE_CHUNK, PARTIAL_FFN */
+    uint32_t kind, index; /* run of operations; split layer: COLD_FFN; chunk: STAGE_CHUNK, PARTIAL_FFN; operation: EXPERTS */
     uint32_t n_d2h;
 } hth_gpu_host_op;
 
@@ -243,6 +254,7 @@ struct hth_gpu {
     hth_gpu_layer *layers;     /* [params.end_layer], those before first_layer unused */
     uint32_t *split_layers;    /* [n_split_layer] indices of the split layers */
     uint32_t n_split_layer;
+    uint32_t n_divided_mixture; /* layers whose experts are divided between device and host */
     hth_buffer *vectors;
     float *staging_vectors; /* the vectors, while they are collected */
     size_t n_staging_vector, staging_capacity;
@@ -270,6 +282,8 @@ struct hth_gpu {
 
 /* sim_host_cost.c: charges the host's neurons of a layer, n_fired of them active over all tokens. */
 void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint64_t n_fired);
+/* The same of those experts of an operation, from number `first` on, that were chosen for any token. */
+void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t first);
 /* The same for a chunk of streamed weights. */
 void hth_gpu_sim_host_cost_chunk(hth_gpu *g, const hth_stream_chunk *chunk);
 /* Sets g->failed. */
@@ -354,7 +368,7 @@ typedef struct hth_gpu_fused_src {
     bool is_sliced; /* one matrix, which is not divided */
 } hth_gpu_fused_src;
 
-/* The fused matrices of an operation (hth_gpu_op), of a network with n_hot of its neurons. Returns their number. */
+/* The fused matrices of an operation (hth_gpu_op), of a network with n_hot of its layer's units. Returns their number. */
 uint32_t hth_gpu_op_srcs(const hth_model *model, const hth_op *op, uint32_t n_hot, hearth_selector selector,
                          hth_gpu_fused_src out[HTH_GPU_OP_FUSED]);
 /* op_support.c: why no device computes it; NULL: devices can. */

@@ -82,6 +82,60 @@ static hearth_status run_cold_ffn(hth_gpu *g, hth_step *s, uint32_t i_split_laye
     return st;
 }
 
+/* ---- experts -------------------------------------------------------------------------------------------- */
+
+static void read_rows(hth_step *s, hth_view to, hth_buffer_range from, uint32_t n)
+{
+    size_t row = hth_gpu_value_row(&s->program->values[to.value]);
+    memcpy(hth_fwd_value(s, to), hth_gpu_mapped(from), n * row);
+}
+
+/* Whether an expert from number `first` on was chosen for any of n tokens. */
+static bool any_chosen(const hth_step *s, const hth_op *op, uint32_t first, uint32_t n)
+{
+    uint32_t n_used = s->model->layers[op->layer].experts.router.n_used;
+    for (uint32_t t = 0; t < n; t++)
+        for (uint32_t i = 0; i < n_used; i++)
+            if (hth_fwd_ids(s, op->in[1], t)[i] >= first) return true;
+    return false;
+}
+
+/* Writes the sums of n tokens where the device reads them. Returns HTH_HOST_SUMS_*. */
+static uint32_t write_sums(hth_step *s, const hth_op *op, uint32_t n, int64_t *to)
+{
+    size_t d = s->model->hparams.d_model;
+    const int64_t *sums = hth_fwd_value(s, op->out[0]);
+    uint32_t state = HTH_HOST_SUMS_VALID;
+    for (size_t t = 0; t < n; t++, sums += d + 1) {
+        memcpy(to + t * d, sums, d * sizeof *to);
+        if (sums[d] != 0) state = HTH_HOST_SUMS_OVERFLOW;
+    }
+    return state;
+}
+
+/* The experts that the device lacks, for all tokens of the step. */
+static hearth_status run_experts(hth_gpu *g, hth_step *s, uint32_t i_op, uint32_t n, hearth_error *err)
+{
+    const hth_op *op = &s->program->ops[i_op];
+    uint32_t *flag = hth_gpu_mapped(g->workspace.host_sums), first = g->params.n_hot[op->layer];
+    assert(n == s->n_tok);
+    read_rows(s, op->in[1], g->workspace.d2h_pairs, n);
+    *flag = HTH_HOST_SUMS_NONE;
+    g->counts.n_split++;
+    if (!any_chosen(s, op, first, n)) {
+        g->counts.n_split_empty++;
+        return HEARTH_OK;
+    }
+    read_rows(s, op->in[0], g->workspace.d2h_ffn_input, n);
+    hearth_status st = hth_fwd_experts_from(s, op, first, err);
+    if (st != HEARTH_OK) return st;
+    *flag = write_sums(s, op, n, (int64_t *)(void *)(flag + HTH_HOST_SUMS));
+    hth_gpu_sim_host_cost_experts(g, s, op, first);
+    return HEARTH_OK;
+}
+
+/* ---- streamed weights ----------------------------------------------------------------------------------- */
+
 static void stage_chunk(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t i_chunk)
 {
     hth_gpu_stage(g, s->pool, p, i_chunk);
@@ -116,6 +170,7 @@ hearth_status hth_gpu_run_host_op(hth_gpu *g, hth_step *s, const hth_weight_stre
     switch (op->kind) {
     case HTH_HOST_OP_RUN: return run_ops(g, s, &g->crossings.runs[op->index], n, err);
     case HTH_HOST_OP_COLD_FFN: return run_cold_ffn(g, s, op->index, n, err);
+    case HTH_HOST_OP_EXPERTS: return run_experts(g, s, op->index, n, err);
     case HTH_HOST_OP_STAGE_CHUNK: stage_chunk(g, s, p, op->index); break;
     default: run_partial_ffn(g, s, p, op->index, n);
     }

@@ -44,11 +44,30 @@ static bool is_pending(const hth_model *m, const hth_offload_params *params, con
     return false;
 }
 
-/* The quantised forms of an input that the operation before this one made, if both are products of it. */
-static uint32_t forms_before(const hth_model *m, const hth_op *op)
+static uint32_t forms_of_experts(const hth_model *m, const hth_op *op)
+{
+    hth_gpu_fused_src s[HTH_GPU_OP_FUSED];
+    hth_gpu_op_srcs(m, op, UINT32_MAX, HEARTH_SELECTOR_DENSE, s);
+    return forms_of(&s[HTH_GPU_EXPERT_GATE]) | forms_of(&s[HTH_GPU_EXPERT_UP]);
+}
+
+/* The first of the ROUTE before an operation; the operation itself: there is none. */
+static const hth_op *first_route(const hth_program *p, const hth_op *op)
+{
+    while (op > p->ops && op[-1].kind == HTH_OP_ROUTE) op--;
+    return op;
+}
+
+/* The quantised forms of an input that the operation before this one made, if both are products of it, or that the
+ * choice of experts made for them. */
+static uint32_t forms_before(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
     hth_gpu_fused_src s[HTH_GPU_OP_FUSED];
     uint32_t forms = 0;
+    const hth_op *route = first_route(m->program, op);
+    if (op->kind == HTH_OP_EXPERTS && !hth_gpu_op_lacks(m, params, route) &&
+        hth_gpu_experts_behind(m->program, route) == op)
+        return forms_of_experts(m, op);
     bool is_of_both = op > m->program->ops && op->kind == HTH_OP_PRODUCT && op[-1].kind == HTH_OP_PRODUCT &&
                       op[-1].in[0].value == op->in[0].value;
     uint32_t n = is_of_both ? hth_gpu_op_srcs(m, op - 1, UINT32_MAX, HEARTH_SELECTOR_DENSE, s) : 0;
@@ -62,7 +81,7 @@ static uint32_t of_input(const hth_model *m, const hth_offload_params *params, c
                          uint32_t forms)
 {
     if (forms == 0) return is_pending(m, params, op, in.value) ? 1 : 0;
-    return n_form(forms & ~forms_before(m, op));
+    return n_form(forms & ~forms_before(m, params, op));
 }
 
 static uint32_t of_product(const hth_model *m, const hth_offload_params *params, const hth_op *op,
@@ -118,6 +137,15 @@ static uint32_t of_experts(const hth_model *m, const hth_offload_params *params,
            (is_transposed ? 1 : max_one(n_form(forms_of(down))) + 1);
 }
 
+/* The input is quantised for the experts, too. */
+static uint32_t of_route(const hth_model *m, const hth_offload_params *params, const hth_op *op)
+{
+    const hth_experts *e = &m->layers[op->layer].experts;
+    const hth_op *experts = op->experts.shared ? NULL : hth_gpu_experts_behind(m->program, op);
+    if (op->experts.shared && !e->shared_gate) return 1;
+    return of_input(m, params, op, op->in[0], experts ? forms_of_experts(m, experts) : 0) + 2;
+}
+
 static uint32_t of_settle(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
     hth_gpu_fused_src s[HTH_GPU_OP_FUSED];
@@ -158,6 +186,7 @@ uint32_t hth_gpu_op_dispatches(const hth_model *m, const hth_offload_params *par
     case HTH_OP_HEADS: return m->layers[op->layer].attn.q_has_gate ? 3 : 1;
     case HTH_OP_FFN: return of_ffn(m, params, op, s);
     case HTH_OP_EXPERTS: return of_experts(m, params, op, s);
+    case HTH_OP_ROUTE: return of_route(m, params, op);
     case HTH_OP_SETTLE: return of_settle(m, params, op);
     case HTH_OP_ADD: return is_accumulated(m->program, op) ? 0 : 1;
     case HTH_OP_COPY: return op->copy.n_part;

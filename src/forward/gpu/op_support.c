@@ -152,6 +152,24 @@ static const char *experts_lack(const hth_model *m, const hth_offload_params *pa
     return lacks;
 }
 
+/* A table of the experts of each token of the vocabulary is the host's. */
+static const char *route_lacks(const hth_model *m, const hth_op *op)
+{
+    const hth_router *r = &m->layers[op->layer].experts.router;
+    if (op->experts.shared) return NULL;
+    if (r->by_token) return "no shader reads the experts of a token from a table";
+    return r->n_expert > HTH_ROUTE_MAX || r->n_used > HTH_ROUTE_MAX_USED || r->n_group > HTH_ROUTE_MAX_GROUP
+               ? "no shader chooses among so many experts"
+               : NULL;
+}
+
+const hth_op *hth_gpu_experts_behind(const hth_program *p, const hth_op *route)
+{
+    const hth_op *op = route + 1, *end = p->ops + p->n_op;
+    while (op < end && op->kind == HTH_OP_ROUTE) op++;
+    return op < end && op->kind == HTH_OP_EXPERTS && op->in[0].value == route->in[0].value ? op : NULL;
+}
+
 /* Shaders of recurrent mixers have the CPU's bits where they were compared (golden/gpu), but no self-test tells whether a
  * driver keeps them. So plans leave them to the CPU. */
 static const char *recurrent_lacks(const hth_model *m, const hth_offload_params *params, const hth_op *op)
@@ -183,7 +201,7 @@ static const char *kind_lacks(const hth_model *m, const hth_offload_params *para
     case HTH_OP_GATHER: return NULL;
     case HTH_OP_EXPERTS:
     case HTH_OP_SETTLE: return experts_lack(m, params, op);
-    case HTH_OP_ROUTE: return "no shader chooses experts";
+    case HTH_OP_ROUTE: return route_lacks(m, op);
     case HTH_OP_CONV:
     case HTH_OP_RATES:
     case HTH_OP_DELTA: return recurrent_lacks(m, params, op);

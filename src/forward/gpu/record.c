@@ -52,7 +52,7 @@ static hth_rec_op_fn *const kinds[HTH_N_OP] = {
     [HTH_OP_NORM] = hth_rec_norm,     [HTH_OP_PRODUCT] = product,         [HTH_OP_HEADS] = hth_rec_heads,
     [HTH_OP_ATTEND] = hth_rec_attend, [HTH_OP_CONV] = hth_rec_conv,       [HTH_OP_RATES] = hth_rec_rates,
     [HTH_OP_DELTA] = hth_rec_delta,   [HTH_OP_MUL] = hth_rec_mul,         [HTH_OP_EXPERTS] = hth_rec_experts,
-    [HTH_OP_ADD] = add,               [HTH_OP_SCALE] = hth_rec_scale,     [HTH_OP_CAP] = cap,
+    [HTH_OP_ROUTE] = hth_rec_route,       [HTH_OP_ADD] = add,               [HTH_OP_SCALE] = hth_rec_scale,     [HTH_OP_CAP] = cap,
     [HTH_OP_COPY] = hth_rec_copy,     [HTH_OP_SETTLE] = hth_rec_settle,   [HTH_OP_GATHER] = gather};
 
 /* ---- values that are written --------------------------------------------------------------------------- */
@@ -309,8 +309,8 @@ static hearth_status record_part(hth_recorder r, uint32_t n_host_op, void (*part
 
 static hearth_status record_layers(hth_recorder r)
 {
-    return record_part(r, r.g->crossings.n_run + (r.stream ? 2 * r.stream->n_chunk : r.g->n_split_layer),
-                       layers);
+    uint32_t n_ffn = r.stream ? 2 * r.stream->n_chunk : r.g->n_split_layer;
+    return record_part(r, r.g->crossings.n_run + r.g->n_divided_mixture + n_ffn, layers);
 }
 
 static hearth_status record(hth_gpu *g, uint32_t n_row, uint32_t n_position, hth_gpu_segments *segments,

@@ -1,6 +1,7 @@
 /* Records a mixture of experts: the rows of the experts chosen for each token, whose outputs are parts of sums; and
  * those sums, in Q31.32, to floats. Where down is transposed, the parts are sums of neurons, which are computed with
- * the floats: for as many tokens at once as there is room for. */
+ * the floats: for as many tokens at once as there is room for. Where the device has some of a layer's experts, the host
+ * computes the others of the chosen ones meanwhile. */
 #include "forward/gpu/recorder.h"
 
 #include "base/checked_math.h"
@@ -9,7 +10,8 @@
 typedef struct network {
     const hth_op *op;
     const hth_gpu_op *weights;
-    uint32_t d_ff, n_used, step; /* step 2: gate and up are one matrix (hth_experts) */
+    uint32_t d_ff, n_expert, n_used, step; /* step 2: gate and up are one matrix (hth_experts) */
+    uint32_t n_slot;             /* experts on the device, the first ones; fewer: the host computes the others */
     uint32_t first_part;         /* of a token's parts */
     bool is_gated, down_transposed;
     float limit;
@@ -17,24 +19,39 @@ typedef struct network {
 
 static network network_of(const hth_recorder *r, const hth_op *op)
 {
-    const hth_experts *e = &r->g->model->layers[op->layer].experts;
+    const hth_layer *l = &r->g->model->layers[op->layer];
+    const hth_experts *e = &l->experts;
+    uint32_t n_slot = hth_layer_divides_experts(l) ? r->g->params.n_hot[op->layer] : e->router.n_expert;
     network net = {.op = op, .weights = hth_rec_weights(r, op)};
     if (op->experts.shared) {
-        net.d_ff = e->shared.d_ff, net.n_used = net.step = 1, net.first_part = e->router.n_used;
+        net.d_ff = e->shared.d_ff, net.n_expert = net.n_used = net.step = net.n_slot = 1;
+        net.first_part = n_slot > 0 ? e->router.n_used : 0;
         net.is_gated = e->shared.gate.n_row > 0, net.limit = e->shared_limit;
         return net;
     }
-    net.d_ff = e->d_ff, net.n_used = e->router.n_used, net.step = e->up.n_row > 0 ? 1 : 2;
+    net.d_ff = e->d_ff, net.n_expert = e->router.n_expert, net.n_used = e->router.n_used, net.n_slot = n_slot;
+    net.step = e->up.n_row > 0 ? 1 : 2;
     net.is_gated = e->gate.n_row > 0, net.limit = e->limit;
     net.down_transposed = e->down_t.rows.n_row > 0;
     return net;
 }
 
-/* Parts of a token: one for each expert that was chosen, and for the shared one. */
+static bool is_divided(const network *net) { return net->n_slot < net->n_expert; }
+
+/* The chosen experts of a layer. */
+static network chosen_of(const hth_recorder *r, const hth_op *settle)
+{
+    const hth_op *op = settle - 1;
+    while (op->kind != HTH_OP_EXPERTS || op->experts.shared) op--;
+    return network_of(r, op);
+}
+
+/* Parts of a token: one for each expert that was chosen, if any is on the device, and for the shared one. */
 static uint32_t n_part_of(const hth_recorder *r, const hth_op *op)
 {
-    const hth_experts *e = &r->g->model->layers[op->layer].experts;
-    return e->router.n_used + (e->shared.d_ff > 0);
+    const hth_layer *l = &r->g->model->layers[op->layer];
+    bool has_any = !hth_layer_divides_experts(l) || r->g->params.n_hot[op->layer] > 0;
+    return (has_any ? l->experts.router.n_used : 0) + (l->experts.shared.d_ff > 0);
 }
 
 /* Rows of slices as a matrix whose results begin at y_first. */
@@ -43,50 +60,99 @@ static void multiply(hth_recorder *r, const network *net, const hth_gpu_fused_ma
                      hth_buffer_range y)
 {
     hth_gpu_fused_matrix to = *from;
-    bool is_down = from == &net->weights->fused[HTH_GPU_EXPERT_DOWN];
-    uint32_t n_row = is_down ? r->g->model->hparams.d_model : net->d_ff;
-    const hth_rec_slices slices = {r->values[net->op->in[1].value].at,
+    bool is_down = from == &net->weights->fused[HTH_GPU_EXPERT_DOWN], many = r->n_row > HTH_GPU_FEW_ROWS;
+    uint32_t n_row = is_down ? r->g->model->hparams.d_model : net->d_ff, n_pair = r->n_row * net->n_used,
+             of = many ? HTH_GPU_EXPERT_PAIRS : 1;
+    const hth_rec_slices slices = {many ? r->g->workspace.expert_groups : r->values[net->op->in[1].value].at,
+                                   many ? hth_max_groups(net->n_expert, n_pair, of) : n_pair,
+                                   of,
                                    {.slice_rows = n_row,
                                     .slice_step = is_down ? 1 : net->step,
                                     .slice_first = slice_first,
                                     .n_used = net->n_used,
                                     .x_by_pair = is_down || net->op->experts.is_weighed,
                                     .y_pair = n_row,
-                                    .weighs = is_down && !net->op->experts.is_weighed}};
-    const hth_row_range rows = {.n = n_row, .slices = &slices};
+                                    .weighs = is_down && !net->op->experts.is_weighed,
+                                    .n_slot = net->n_slot}};
+    /* Gate and up of the shared expert are matrices as others. */
+    const hth_row_range rows = {.n = n_row, .slices = net->op->experts.shared && !is_down ? NULL : &slices};
     to.y_stride = y_stride, to.y_first = y_first;
     hth_rec_part(r, &to, &from->matrices[0], &rows, in, y, false);
 }
 
-void hth_rec_experts(hth_recorder *r, const hth_op *op)
+hth_gpu_fused_matrix hth_rec_expert_inputs(const hth_recorder *r, const hth_op *op)
+{
+    const hth_gpu_fused_matrix *fused = hth_rec_weights(r, op)->fused, *gate = &fused[HTH_GPU_EXPERT_GATE],
+                               *up = &fused[HTH_GPU_EXPERT_UP];
+    return (hth_gpu_fused_matrix){.wants_32 = gate->wants_32 || up->wants_32,
+                                  .wants_256 = gate->wants_256 || up->wants_256,
+                                  .wants_f32 = gate->wants_f32 || up->wants_f32};
+}
+
+/* Rows of an expert are read once for several tokens. */
+static void group_pairs(hth_recorder *r, const network *net)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    const network net = network_of(r, op);
-    const hth_gpu_fused_matrix *fused = net.weights->fused, *gate = &fused[HTH_GPU_EXPERT_GATE],
-                               *up = net.step == 2 ? gate : &fused[HTH_GPU_EXPERT_UP];
-    uint32_t n = net.n_used * net.d_ff, half = net.is_gated ? n : 0, d = r->g->model->hparams.d_model;
-    const hth_gpu_fused_matrix both = {.wants_32 = gate->wants_32 || up->wants_32,
-                                       .wants_256 = gate->wants_256 || up->wants_256,
-                                       .wants_f32 = gate->wants_f32 || up->wants_f32};
+    const hth_push_group_pairs push = {net->n_used, net->n_slot};
+    const uint32_t consts[] = {net->n_expert + 1, HTH_GPU_EXPERT_PAIRS, HTH_REC_LOCAL};
+    const hth_buffer_range bind[] = {ws->step, r->values[net->op->in[1].value].at, ws->expert_groups};
+    if (r->n_row <= HTH_GPU_FEW_ROWS) return;
+    hth_rec_dispatch(r, HTH_SHADER_group_pairs, consts, bind, &push, hth_div_ceil(net->n_expert + 1, HTH_REC_LOCAL), 1);
+    hth_rec_mark_dirty(r, ws->expert_groups);
+}
+
+/* Copies what the host needs for its own experts. */
+static void write_d2h_msg(hth_recorder *r, const network *net)
+{
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    const hth_value *values = r->g->model->program->values;
+    uint32_t x = net->op->in[0].value, pairs = net->op->in[1].value;
+    hth_buffer_range floats = hth_rec_floats(r, x);
+    if (r->st == HEARTH_OK)
+        hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(floats, r->n_row, values[x].width),
+                         hth_rec_first_rows(ws->d2h_ffn_input, r->n_row, values[x].width));
+    if (r->st == HEARTH_OK)
+        hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(r->values[pairs].at, r->n_row, values[pairs].width),
+                         hth_rec_first_rows(ws->d2h_pairs, r->n_row, values[pairs].width));
+    r->n_d2h++;
+    hth_rec_split(r);
+}
+
+static void run_network(hth_recorder *r, const network *net)
+{
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    const hth_op *op = net->op;
+    const hth_gpu_fused_matrix *fused = net->weights->fused, *gate = &fused[HTH_GPU_EXPERT_GATE],
+                               *up = net->step == 2 ? gate : &fused[HTH_GPU_EXPERT_UP];
+    uint32_t n = net->n_used * net->d_ff, half = net->is_gated ? n : 0, d = r->g->model->hparams.d_model;
+    const hth_gpu_fused_matrix both = hth_rec_expert_inputs(r, op);
+    group_pairs(r, net);
     hth_gpu_input in = hth_rec_input(r, op->in[0].value, &both, false);
-    if (net.is_gated) multiply(r, &net, gate, 0, n + half, 0, &in, ws->expert_halves);
-    multiply(r, &net, up, net.step - 1, n + half, half, &in, ws->expert_halves);
+    hth_rec_barrier(r);
+    if (net->is_gated) multiply(r, net, gate, 0, n + half, 0, &in, ws->expert_halves);
+    multiply(r, net, up, net->step - 1, n + half, half, &in, ws->expert_halves);
     hth_rec_mark_dirty(r, ws->expert_halves);
     hth_rec_barrier(r);
     const hth_rec_activation hidden = {.kind = r->g->model->hparams.activation,
-                                       .gated = net.is_gated,
-                                       .store = net.down_transposed,
+                                       .gated = net->is_gated,
+                                       .store = net->down_transposed,
                                        .n = n,
-                                       .limit = net.limit,
+                                       .limit = net->limit,
                                        .from = ws->expert_halves,
                                        .to = ws->expert_hidden};
-    hth_rec_activate(r, &hidden, net.down_transposed ? NULL : &fused[HTH_GPU_EXPERT_DOWN]);
-    if (net.down_transposed) return;
+    hth_rec_activate(r, &hidden, net->down_transposed ? NULL : &fused[HTH_GPU_EXPERT_DOWN]);
+    if (net->down_transposed) return;
     in.x = ws->expert_hidden;
-    multiply(r, &net, &fused[HTH_GPU_EXPERT_DOWN], 0, n_part_of(r, op) * d, net.first_part * d, &in,
-             ws->expert_parts);
+    multiply(r, net, &fused[HTH_GPU_EXPERT_DOWN], 0, n_part_of(r, op) * d, net->first_part * d, &in, ws->expert_parts);
     hth_rec_mark_dirty(r, ws->expert_parts);
     hth_rec_barrier(r);
+}
+
+void hth_rec_experts(hth_recorder *r, const hth_op *op)
+{
+    const network net = network_of(r, op);
+    if (is_divided(&net)) write_d2h_msg(r, &net);
+    if (net.n_slot > 0) run_network(r, &net);
 }
 
 /* The transposed down of the experts, and its sums to floats. */
@@ -117,11 +183,19 @@ static void settle_neurons(hth_recorder *r, const hth_op *op, const network *net
 void hth_rec_settle(hth_recorder *r, const hth_op *op)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    const network last = network_of(r, op - 1);
-    if (last.down_transposed) {
-        settle_neurons(r, op, &last);
+    const network net = chosen_of(r, op);
+    if (net.down_transposed) {
+        settle_neurons(r, op, &net);
         return;
     }
-    const hth_rec_sums sums = {.parts = ws->expert_parts, .n_part = n_part_of(r, op), .floats = true};
+    const hth_rec_sums sums = {.parts = ws->expert_parts,
+                               .n_part = n_part_of(r, op),
+                               .floats = true,
+                               .has_acc64 = is_divided(&net),
+                               .acc64 = ws->host_sums};
+    if (is_divided(&net)) {
+        hth_rec_host_op(r, HTH_HOST_OP_EXPERTS, (uint32_t)(net.op - r->g->model->program->ops), r->n_d2h);
+        hth_rec_split(r);
+    }
     hth_rec_reduce_sums(r, &sums, 0, r->n_row, r->values[op->out[0].value].at, op->adds);
 }

@@ -164,8 +164,8 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
                           hth_buffer_range y, bool accumulate)
 {
     const hth_rec_slices *slices = s->slices;
-    bool many = r->n_row > HTH_GPU_FEW_ROWS && !slices, is_256 = desc->block == HTH_ACT_BLOCK_256;
-    uint32_t n_tok = slices ? r->n_row * slices->sliced.n_used : r->n_row;
+    uint32_t cols = slices ? slices->of : hth_min_u32(r->n_row, HTH_GPU_FEW_ROWS);
+    bool many = r->n_row > HTH_GPU_FEW_ROWS && cols > 1, is_256 = desc->block == HTH_ACT_BLOCK_256;
     union {
         hth_push_mul_mat_vec_q rows;
         hth_push_mul_mat_vec_q_sparse by_mask;
@@ -179,11 +179,11 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
     if (s->sparse) push.by_mask.sparse = (hth_push_sparse){s->first, s->neuron};
     if (slices) push.by_slice.sliced = slices->sliced, push.by_slice.sliced.row_first = s->first;
     const hth_device_info *info = hth_device_get_info(r->g->device);
-    uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : slices ? 1 : r->n_row,
+    uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, cols,
                                          many ? hth_rec_rows_of_many(info, is_256) : 1, r->only_wanted,
                                          row_lanes(r, desc, s->n, push.rows.n_block)};
     memcpy(consts + HTH_ROWS_FORMAT, desc, sizeof *desc);
-    hth_coopmat_level by = many && !s->sparse ? choose_level(r, desc, consts) : HTH_COOPMAT_NONE;
+    hth_coopmat_level by = many && !s->sparse && !slices ? choose_level(r, desc, consts) : HTH_COOPMAT_NONE;
     const hth_buffer_range bind[] = {r->g->workspace.step,
                                      {p->weights, p->offset, p->layout.size},
                                      is_256 ? in->q_256 : in->q,
@@ -199,7 +199,8 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
     hth_shader_id id = s->sparse ? HTH_SHADER_mul_mat_vec_q_sparse
                        : slices  ? HTH_SHADER_mul_mat_vec_q_sliced
                                  : ids[by][accumulate];
-    hth_rec_dispatch(r, id, consts, bind, &push, hth_div_ceil(n_tok, consts[HTH_ROWS_COLS]),
+    hth_rec_dispatch(r, id, consts, bind, &push,
+                     slices ? slices->n_group : hth_div_ceil(r->n_row, consts[HTH_ROWS_COLS]),
                      hth_div_ceil(s->n, hth_rows_per_workgroup(consts)));
 }
 
@@ -207,9 +208,8 @@ static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const
                        const hth_row_range *s, const hth_gpu_input *in, hth_buffer_range y, bool accumulate)
 {
     const hth_rec_slices *slices = s->slices;
-    uint32_t n_tok = slices ? r->n_row * slices->sliced.n_used : r->n_row,
-             cols = slices ? 1 : hth_min_u32(r->n_row, HTH_GPU_FEW_ROWS),
-             rows = r->n_row > HTH_GPU_FEW_ROWS && !slices ? 4 : 1;
+    uint32_t cols = slices ? slices->of : hth_min_u32(r->n_row, HTH_GPU_FEW_ROWS),
+             rows = r->n_row > HTH_GPU_FEW_ROWS && cols > 1 ? 4 : 1;
     union {
         hth_push_mul_mat_vec_f rows;
         hth_push_mul_mat_vec_f_sparse by_mask;
@@ -234,7 +234,7 @@ static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const
                      : slices     ? HTH_SHADER_mul_mat_vec_f_sliced
                      : accumulate ? HTH_SHADER_mul_mat_vec_f_acc
                                   : HTH_SHADER_mul_mat_vec_f,
-                     consts, bind, &push, hth_div_ceil(n_tok, cols),
+                     consts, bind, &push, slices ? slices->n_group : hth_div_ceil(r->n_row, cols),
                      hth_div_ceil(s->n, hth_rows_per_workgroup(consts)));
 }
 

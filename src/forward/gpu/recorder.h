@@ -105,7 +105,8 @@ typedef struct hth_row_range {
     const struct hth_rec_slices *slices; /* NULL: of the matrix; else of the slices that were chosen for each token */
 } hth_row_range;
 typedef struct hth_rec_slices {
-    hth_buffer_range pairs;
+    hth_buffer_range pairs; /* or groups of them */
+    uint32_t n_group, of;   /* groups of `of` pairs, at most; of 1: pairs */
     hth_push_sliced sliced; /* without row_first */
 } hth_rec_slices;
 
@@ -217,8 +218,12 @@ typedef struct hth_rec_sums {
 /* Reduces the sums of tokens [first_tok, first_tok + n) to y. */
 void hth_rec_reduce_sums(hth_recorder *r, const hth_rec_sums *p, uint32_t first_tok, uint32_t n, hth_buffer_range y,
                          bool accumulate);
+/* record_route.c */
+hth_rec_op_fn hth_rec_route;
 /* record_experts.c */
 hth_rec_op_fn hth_rec_experts, hth_rec_settle;
+/* What gate and up of EXPERTS read, as a group without matrices. */
+hth_gpu_fused_matrix hth_rec_expert_inputs(const hth_recorder *r, const hth_op *op);
 /* record_ffn.c: y = (accumulate: y +=) a network of a layer's neurons on the device, and the host's. */
 typedef struct hth_rec_ffn_target {
     hth_buffer_range y;

@@ -219,26 +219,85 @@ static void bind_pairs(hth_gpu_testcase *t, uint32_t n_tok, uint32_t n_used, uin
     pairs->width = n_slice, pairs->min_exponent = min_exponent;
 }
 
-/* Two of three slices for each of four tokens, of which three count. */
+/* A group of each slice, and a workgroup more. */
+static void bind_groups(hth_gpu_testcase *t, uint32_t of, uint32_t n_slice)
+{
+    hth_gpu_test_input *groups = bind_input(t, HTH_FILL_GROUPS, HTH_GROUPS_HEAD + n_slice * (uint64_t)hth_group_words(of), 4);
+    groups->width = n_slice, groups->max_exponent = (int32_t)of;
+    t->grid[0] = n_slice + 1;
+}
+
+/* Two of three slices for each token, of which the last is elsewhere. */
 static void mul_mat_vec_q_sliced(hth_gpu_testcase *t)
 {
-    enum { N_SLICE = 3, N_USED = 2, N_TOK = 4, N_DONE = 3, FIRST = 1 };
-    const uint32_t *c = t->consts, group = hth_rows_per_workgroup(c), n_row = group + 27, n_all = n_row + FIRST;
+    enum { N_SLICE = 3, N_USED = 2, FIRST = 1 };
+    const uint32_t *c = t->consts, group = hth_rows_per_workgroup(c), of = c[HTH_ROWS_COLS], n_row = group + (of > 1 ? 3 : 27),
+                   n_all = n_row + FIRST, n_tok = of > 1 ? of / 2 + N_SLICE : 4, n_done = n_tok - 1;
     const uint32_t block = c[HTH_ROWS_FORMAT], n_block = block == 32 ? 11 : 9, n_col = n_block * block,
                    stride = N_USED * n_row + 2;
     set_planes(t, c + HTH_ROWS_FORMAT, N_SLICE * n_all, n_block);
     const hth_push_mul_mat_vec_q_sliced push = {{n_row, n_block, stride, 1, 1, t->layout.offsets},
-                                                {FIRST, n_all, 1, 0, N_USED, 0, n_row, 1}};
-    set_call(t, &push, sizeof push, N_TOK * N_USED, over(n_row, group), 1);
-    bind_step(t, N_TOK, N_DONE, 0);
+                                                {FIRST, n_all, 1, 0, N_USED, 0, n_row, 1, N_SLICE - 1}};
+    set_call(t, &push, sizeof push, n_tok * N_USED, over(n_row, group), 1);
+    bind_step(t, n_tok, n_done, 0);
     bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
-    bind_input(t, HTH_FILL_Q, (uint64_t)N_TOK * n_col, 1)->width = n_col;
-    bind_input(t, HTH_FILL_Q_SCALES, (uint64_t)N_TOK * n_block, 4);
-    bind_input(t, HTH_FILL_Q_SUMS, (uint64_t)N_TOK * n_col / (block == 32 ? 32 : 16), 4)->width =
+    bind_input(t, HTH_FILL_Q, (uint64_t)n_tok * n_col, 1)->width = n_col;
+    bind_input(t, HTH_FILL_Q_SCALES, (uint64_t)n_tok * n_block, 4);
+    bind_input(t, HTH_FILL_Q_SUMS, (uint64_t)n_tok * n_col / (block == 32 ? 32 : 16), 4)->width =
         block == 32 ? 32 : 16;
     bind_floats(t, N_SLICE * n_all, 4);
-    bind_output(t, (uint64_t)N_TOK * stride, 4);
-    bind_pairs(t, N_TOK, N_USED, N_SLICE, -3);
+    bind_output(t, (uint64_t)n_tok * stride, 4);
+    if (of > 1) bind_groups(t, of, N_SLICE);
+    else bind_pairs(t, n_tok, N_USED, N_SLICE, -3);
+}
+
+/* A tile of rows and part of the next, of a stretch of columns and part of another. */
+static void router_rows(hth_gpu_testcase *t)
+{
+    enum { N = HTH_ROUTER_ROWS + 3, STRIDE = N + 2 };
+    const uint32_t *c = t->consts, n_tok = c[HTH_ROUTER_ROWS_TOKENS] + 2, n_col = c[HTH_ROUTER_ROWS_WIDE] ? 300 : 299,
+                   x_stride = n_col + 3;
+    const hth_push_router_rows push = {N, n_col, 1, {x_stride, 2}, {STRIDE, 1}};
+    set_call(t, &push, sizeof push, over(N, HTH_ROUTER_ROWS), over(n_tok, c[HTH_ROUTER_ROWS_TOKENS]), 1);
+    bind_step(t, n_tok, n_tok - 1, 0);
+    bind_floats(t, (uint64_t)N * n_col, 0);
+    bind_floats(t, (uint64_t)n_tok * x_stride, 4);
+    bind_floats(t, N, 2);
+    bind_output(t, (uint64_t)n_tok * STRIDE, 4);
+}
+
+/* Some logits are equal. */
+static void route(hth_gpu_testcase *t)
+{
+    enum { N_ROW = 3 };
+    const uint32_t *c = t->consts, n = c[HTH_ROUTE_N], n_used = n < 4 ? n : 4, x_stride = n + 3, stride = 2 * n_used + 2;
+    bool has_groups = n >= 8 && n % 4 == 0, is_chosen = c[HTH_ROUTE_SCORE] == HTH_SCORE_SOFTMAX_CHOSEN;
+    const hth_push_route push = {.n_used = n_used,
+                                 .n_group = has_groups ? 4 : 1,
+                                 .n_group_used = has_groups ? 2 : 1,
+                                 .has_select_bias = c[HTH_ROUTE_SCORE] != HTH_SCORE_SOFTMAX,
+                                 .has_expert_scale = 1,
+                                 .normalises = !is_chosen && n > 1,
+                                 .scale = 0.7f,
+                                 .x = {x_stride, 2},
+                                 .y = {stride, 1}};
+    set_call(t, &push, sizeof push, N_ROW, 1, 1);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    bind_floats(t, N_ROW * x_stride, 2);
+    bind_floats(t, n, 0);
+    bind_floats(t, n, 1);
+    bind_output(t, N_ROW * stride, 4);
+}
+
+static void group_pairs(hth_gpu_testcase *t)
+{
+    enum { N_ROW = 50, N_USED = 2 };
+    const uint32_t *c = t->consts, n = c[HTH_GROUP_PAIRS_N], of = c[HTH_GROUP_PAIRS_PAIRS];
+    const hth_push_group_pairs push = {N_USED, n / 2};
+    set_call(t, &push, sizeof push, over(n, c[HTH_GROUP_PAIRS_LOCAL]), 1, 1);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    bind_pairs(t, N_ROW, N_USED, n, -3);
+    bind_output(t, HTH_GROUPS_HEAD + (uint64_t)hth_max_groups(n, N_ROW * N_USED, of) * hth_group_words(of), 4);
 }
 
 /* Three tokens of which two count; each neuron's half is of the same kind in both. */
@@ -473,6 +532,9 @@ static void (*const shapes[HTH_N_SHADER])(hth_gpu_testcase *t) = {
     [HTH_SHADER_mul_mat_q_acc] = mul_mat_vec_q,
     [HTH_SHADER_mul_mat_q_cm2] = mul_mat_vec_q,
     [HTH_SHADER_mul_mat_q_cm2_acc] = mul_mat_vec_q,
+    [HTH_SHADER_router_rows] = router_rows,
+    [HTH_SHADER_route] = route,
+    [HTH_SHADER_group_pairs] = group_pairs,
     [HTH_SHADER_rope_store] = rope_store,
     [HTH_SHADER_attn] = attend,
     [HTH_SHADER_attn_reduce] = attn_reduce,

@@ -271,6 +271,19 @@ static void fill_pairs(generator *r, const hth_gpu_test_input *g, uint32_t *word
         words[i] = i % 4 < 2 ? next(r) % g->width : (127 - next(r) % (uint32_t)(1 - g->min_exponent)) << 23;
 }
 
+static void fill_groups(generator *r, const hth_gpu_test_input *g, uint32_t *words)
+{
+    uint32_t of = (uint32_t)g->max_exponent, n_group = ((uint32_t)g->size / 4 - HTH_GROUPS_HEAD) / hth_group_words(of);
+    memset(words, 0, (size_t)g->size);
+    words[0] = n_group;
+    for (uint32_t i = 0, pair = 0; i < n_group; i++) {
+        uint32_t *group = words + HTH_GROUPS_HEAD + i * hth_group_words(of);
+        group[0] = i % g->width, group[1] = i == 0 ? of : 2;
+        for (uint32_t k = 0; k < group[1]; k++)
+            group[2 + k] = pair++, group[2 + of + k] = (127 - next(r) % 4) << 23;
+    }
+}
+
 /* Groups of `width` rows: all set, none, one, every second; then random. Bits before the first row are
  * set. */
 static void fill_mask(generator *r, const hth_gpu_test_input *g, uint32_t *words)
@@ -413,6 +426,7 @@ static void fill(generator *r, const hth_gpu_testcase *t, uint32_t i, uint8_t *c
     case HTH_FILL_PLANES: fill_planes(r, t, to); break;
     case HTH_FILL_MASK: fill_mask(r, g, to); break;
     case HTH_FILL_PAIRS: fill_pairs(r, g, to); break;
+    case HTH_FILL_GROUPS: fill_groups(r, g, to); break;
     case HTH_FILL_KEYS:
     case HTH_FILL_VALUES: fill_cache(r, t, g, to); break;
     case HTH_FILL_ROUNDED: fill_rounded(r, g, to); break;

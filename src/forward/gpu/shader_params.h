@@ -49,6 +49,11 @@ enum {
 
 /* ---- shaders: bindings in order, constants by number, push constants as a struct -------------------- */
 
+/* Where an operation reads or writes rows of a value: row t is stride t + at. */
+typedef struct hth_rows_at {
+    uint32_t stride, at;
+} hth_rows_at;
+
 /* Workgroups of the vector shaders (norm_quantize, act_quantize, norm_add, soft_cap) for a row of n elements: each of
  * LOCAL invocations, a multiple of 64 up to HTH_VECTOR_MAX_LOCAL, has four. WIDE: n is a multiple of 4, and they are
  * loaded at once. */
@@ -175,10 +180,11 @@ typedef struct hth_push_mul_mat_vec_f_sparse {
 /* These multiply as mul_mat_vec_q and mul_mat_vec_f do, by slices of slice_rows rows of the weights, of which n_used were
  * chosen for each token: row i of a pair is row row_first + i of slice expert * slice_step + slice_first. pairs[t][2][n_used]: experts,
  * then weights (floats). x: [t], x_by_pair: [t][n_used] rows. y[t][y_first + y_pair * number of the pair + i] = that row . x (+
- * bias[expert * slice_rows + row_first + i]), weighs: times the weight. COLS and ROWS are 1.
- * Bindings: as above, then pairs. Grid: {tokens * n_used, ceil(n_row / hth_rows_per_workgroup)}. */
+ * bias[expert * slice_rows + row_first + i]), weighs: times the weight. Experts from n_slot on are elsewhere: 0.
+ * Bindings: as above, then pairs where COLS is 1 (and ROWS), else groups of COLS of them (group_pairs). Grid: {tokens *
+ * n_used, or groups at most, ceil(n_row / hth_rows_per_workgroup)}. */
 typedef struct hth_push_sliced {
-    uint32_t row_first, slice_rows, slice_step, slice_first, n_used, x_by_pair, y_pair, weighs;
+    uint32_t row_first, slice_rows, slice_step, slice_first, n_used, x_by_pair, y_pair, weighs, n_slot;
 } hth_push_sliced;
 typedef struct hth_push_mul_mat_vec_q_sliced {
     hth_push_mul_mat_vec_q rows;
@@ -188,6 +194,46 @@ typedef struct hth_push_mul_mat_vec_f_sliced {
     hth_push_mul_mat_vec_f rows;
     hth_push_sliced sliced;
 } hth_push_mul_mat_vec_f_sliced;
+
+/* y[t][i] = row i . x_t (+ bias[i]) by rule R10, of floats weight[n_row][n_col], which begin at a multiple of 16 bytes.
+ * WIDE: n_col is a multiple of 4. LOCAL is 64 TOKENS, of which there may be 1, 2, 4 or 8. Bindings: step, weight, x, bias, y.
+ * Grid: {ceil(n_row / HTH_ROUTER_ROWS), ceil(tokens / TOKENS)}. */
+enum { HTH_ROUTER_ROWS_TOKENS = 0, HTH_ROUTER_ROWS_WIDE, HTH_ROUTER_ROWS_LOCAL };
+enum { HTH_ROUTER_ROWS = 8 };
+typedef struct hth_push_router_rows {
+    uint32_t n_row, n_col, has_bias;
+    hth_rows_at x, y;
+} hth_push_router_rows;
+
+/* The n_used experts of a token and their weights, pairs[t][2][n_used], from the logits of N experts (forward/router.h),
+ * times expert_scale[expert]. SCORE: hth_router_score, or HTH_ROUTE_CONSTANT: the first experts with the weight `scale`,
+ * and no logits. LOCAL is a power of two. Bindings: step, logits, select_bias[N], expert_scale[N], pairs. Grid:
+ * {tokens}. */
+enum { HTH_ROUTE_SCORE = 0, HTH_ROUTE_N, HTH_ROUTE_LOCAL };
+enum { HTH_ROUTE_CONSTANT = 0, HTH_ROUTE_MAX = 1024, HTH_ROUTE_MAX_USED = 256, HTH_ROUTE_MAX_GROUP = 64 };
+typedef struct hth_push_route {
+    uint32_t n_used, n_group, n_group_used, has_select_bias, has_expert_scale, normalises;
+    float scale;
+    hth_rows_at x, y; /* logits, pairs */
+} hth_push_route;
+
+/* The pairs of all tokens by expert, in groups of PAIRS at most, so that rows of an expert are read once for so many.
+ * Experts from n_slot on are one, whose number is n_slot, below N.
+ * Word 0: groups; from word HTH_GROUPS_HEAD on of each group: its expert, the number of its pairs, their indices t n_used +
+ * number in ascending order, and their weights. Of a group that is not full the others are not written. Bindings: step,
+ * pairs, groups. Grid: {ceil(N / LOCAL)}. */
+enum { HTH_GROUP_PAIRS_N = 0, HTH_GROUP_PAIRS_PAIRS, HTH_GROUP_PAIRS_LOCAL };
+enum { HTH_GROUPS_HEAD = 4 };
+static inline uint32_t hth_group_words(uint32_t n_pair) { return 2 + 2 * n_pair; }
+/* Groups of n_pair pairs of n_expert experts, at most. */
+static inline uint32_t hth_max_groups(uint32_t n_expert, uint32_t n_pair, uint32_t of)
+{
+    uint32_t n = n_expert + n_pair / of;
+    return n < n_pair ? n : n_pair;
+}
+typedef struct hth_push_group_pairs {
+    uint32_t n_used, n_slot;
+} hth_push_group_pairs;
 
 /* Normalises (where NORMED) and rotates the queries and keys of qkv[t][(n_head + 2 n_head_kv) * D_HEAD] in place;
  * stores keys and values in the caches, in the type KV and the layout of cache.h; for Q8_0 caches queries are
@@ -303,11 +349,6 @@ typedef struct hth_push_soft_cap {
 } hth_push_soft_cap;
 
 /* ---- values of operations ----------------------------------------------------------------------------- */
-
-/* Where an operation reads or writes rows of a value: row t is stride t + at. */
-typedef struct hth_rows_at {
-    uint32_t stride, at;
-} hth_rows_at;
 
 /* y = the norm of each of n_group groups of `width` values of a row, with weights for all groups or, OWN, for each.
  * Bindings: step, x, weight, bias, y, which may be x. Grid: {n_group, tokens}. LOCAL is 8 or more. */

@@ -55,25 +55,31 @@ static uint32_t product_srcs(const hth_op *op, hth_gpu_fused_src *out)
     return n;
 }
 
-/* Absent ones have no rows. */
-static uint32_t experts_srcs(const hth_experts *e, bool shared, hth_gpu_fused_src *out)
+/* Absent ones have no rows. n_hot: experts, if they are divided. */
+static uint32_t experts_srcs(const hth_layer *l, bool shared, uint32_t n_hot, hth_gpu_fused_src *out)
 {
+    const hth_experts *e = &l->experts;
+    bool is_divided = !shared && hth_layer_divides_experts(l) && n_hot < e->router.n_expert;
     const hth_ffn *f = &e->shared;
     const hth_matrix *down = e->down_t.rows.n_row > 0 ? &e->down_t.rows : &e->down;
     out[HTH_GPU_EXPERT_GATE] = shared ? source_of(&f->gate, f->gate_bias) : source_of(&e->gate, e->gate_bias);
     out[HTH_GPU_EXPERT_UP] = shared ? source_of(&f->up, f->up_bias) : source_of(&e->up, e->up_bias);
     out[HTH_GPU_EXPERT_DOWN] = shared ? source_of(&f->down, f->down_bias) : source_of(down, e->down_bias);
-    for (int i = 0; i <= HTH_GPU_EXPERT_DOWN; i++) out[i].is_sliced = true;
+    for (int i = 0; i <= HTH_GPU_EXPERT_DOWN; i++) {
+        out[i].is_sliced = true;
+        if (is_divided) out[i] = first_of(out[i], out[i].n_row[0] / e->router.n_expert * n_hot);
+    }
     return HTH_GPU_EXPERT_DOWN + 1;
 }
 
 uint32_t hth_gpu_op_srcs(const hth_model *model, const hth_op *op, uint32_t n_hot, hearth_selector selector,
                          hth_gpu_fused_src out[HTH_GPU_OP_FUSED])
 {
+    const hth_layer *l = op->layer < model->hparams.n_layer ? &model->layers[op->layer] : NULL;
     switch (op->kind) {
     case HTH_OP_PRODUCT: return product_srcs(op, out);
-    case HTH_OP_EXPERTS: return experts_srcs(&model->layers[op->layer].experts, op->experts.shared, out);
-    case HTH_OP_FFN: return ffn_srcs(&model->layers[op->layer].ffn, n_hot, selector, out);
+    case HTH_OP_EXPERTS: return experts_srcs(l, op->experts.shared, n_hot, out);
+    case HTH_OP_FFN: return ffn_srcs(&l->ffn, hth_layer_divides_experts(l) ? UINT32_MAX : n_hot, selector, out);
     default: return 0;
     }
 }
@@ -92,7 +98,7 @@ const hth_matrix *hth_gpu_first_floats(const hth_model *model, const hth_offload
     for (uint32_t i = 0; !found && i < model->program->n_op; i++) {
         const hth_op *op = &model->program->ops[i];
         if (!hth_gpu_op_is_on_device(model, params, i)) continue;
-        uint32_t n_hot = op->kind == HTH_OP_FFN ? params->n_hot[op->layer] : 0,
+        uint32_t n_hot = hth_op_is_network(op) ? params->n_hot[op->layer] : 0,
                  n = hth_gpu_op_srcs(model, op, n_hot, params->selector, sources);
         for (uint32_t k = 0; !found && k < n; k++) found = floats_of(&sources[k]);
     }
@@ -201,6 +207,18 @@ static hearth_status copy_rates(hth_gpu *g, const hth_delta_net *n, hth_gpu_vect
 {
     hearth_status st = copy_vector(g, n->a, n->n_head, &out[0], err);
     return st == HEARTH_OK ? copy_vector(g, n->dt, n->n_head, &out[1], err) : st;
+}
+
+static hearth_status copy_router(hth_gpu *g, const hth_op *op, hth_gpu_vector *out, hearth_error *err)
+{
+    const hth_experts *e = &g->model->layers[op->layer].experts;
+    const hth_router *r = &e->router;
+    uint32_t d = g->model->hparams.d_model;
+    if (op->experts.shared) return copy_vector(g, e->shared_gate, d, &out[HTH_GPU_ROUTER_ROWS], err);
+    hearth_status st = copy_vector(g, r->weight, (size_t)r->n_expert * d, &out[HTH_GPU_ROUTER_ROWS], err);
+    if (st == HEARTH_OK) st = copy_vector(g, r->bias, r->n_expert, &out[HTH_GPU_ROUTER_BIAS], err);
+    if (st == HEARTH_OK) st = copy_vector(g, r->select_bias, r->n_expert, &out[HTH_GPU_SELECT_BIAS], err);
+    return st == HEARTH_OK ? copy_vector(g, r->expert_scale, r->n_expert, &out[HTH_GPU_EXPERT_SCALE], err) : st;
 }
 
 static hearth_status copy_head_norms(hth_gpu *g, const hth_layer *l, hth_gpu_vector *out, hearth_error *err)
@@ -353,7 +371,7 @@ static hearth_status open_ffn(loader *o, uint32_t i_layer, hearth_error *err)
     const hth_ffn *f = &o->g->model->layers[i_layer].ffn;
     hth_gpu_layer *to = &o->g->layers[i_layer];
     bool has_thresholds = o->g->params.selector == HEARTH_SELECTOR_THRESHOLD;
-    to->n_hot = o->g->params.n_hot[i_layer];
+    to->n_hot = hth_gpu_n_hot(o->g, i_layer);
     to->down_transposed = f->down_t.rows.n_row > 0;
     hearth_status st = copy_vector(o->g, has_thresholds ? f->thresholds : NULL, f->d_ff, &to->thresholds, err);
     if (st == HEARTH_OK && to->down_transposed)
@@ -383,7 +401,8 @@ static hearth_status open_matrices(loader *o, const hth_op *op, hth_gpu_op *to, 
     bool is_ffn = op->kind == HTH_OP_FFN;
     hth_gpu_fused_src sources[HTH_GPU_OP_FUSED];
     hearth_status st = HEARTH_OK;
-    to->n_fused = hth_gpu_op_srcs(m, op, is_ffn ? o->g->params.n_hot[op->layer] : 0, o->g->params.selector, sources);
+    to->n_fused = hth_gpu_op_srcs(m, op, hth_op_is_network(op) ? o->g->params.n_hot[op->layer] : 0,
+                                  o->g->params.selector, sources);
     for (uint32_t k = 0, i_out = 0; st == HEARTH_OK && k < to->n_fused; i_out += sources[k++].n) {
         hth_gpu_fused_matrix *fused = &to->fused[k];
         o->scale_max = scale_max_of(m, op, k);
@@ -405,6 +424,7 @@ static hearth_status open_op(loader *o, uint32_t i_op, hearth_error *err)
     if (op->kind == HTH_OP_NORM) st = copy_norm(o->g, &op->norm, to->vectors, err);
     if (op->kind == HTH_OP_CONV) st = copy_conv(o->g, op->conv.conv, to->vectors, err);
     if (op->kind == HTH_OP_RATES) st = copy_rates(o->g, &o->g->model->layers[op->layer].delta_net, to->vectors, err);
+    if (op->kind == HTH_OP_ROUTE) st = copy_router(o->g, op, to->vectors, err);
     if (op->kind == HTH_OP_SCALE && op->vector.by)
         st = copy_vector(o->g, *op->vector.by, 1, &to->vectors[0], err);
     if (op->kind == HTH_OP_HEADS)

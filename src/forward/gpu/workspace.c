@@ -55,6 +55,26 @@ static void alloc_step(bump *c, const hth_model *m, const hth_offload_params *p,
     *table = bump_alloc(c, (uint64_t)hth_fwd_n_table(h) * p->n_row * (h->rope.n_rot / 2), 8);
 }
 
+/* Words of a token in the message to the host of a layer whose experts may be divided, at most. */
+typedef struct message_sizes {
+    uint64_t n_input, n_pair;
+} message_sizes;
+
+static message_sizes sizes_of_message(const hth_model *m, const hth_offload_params *p)
+{
+    const hth_value *values = m->program->values;
+    message_sizes all = {0};
+    for (uint32_t i = 0; i < m->program->n_op; i++) {
+        const hth_op *op = &m->program->ops[i];
+        if (op->kind != HTH_OP_EXPERTS || op->experts.shared || !hth_layer_divides_experts(&m->layers[op->layer]) ||
+            hth_gpu_op_lacks(m, p, op))
+            continue;
+        all.n_input = hth_max_u64(all.n_input, values[op->in[0].value].width);
+        all.n_pair = hth_max_u64(all.n_pair, values[op->in[1].value].width);
+    }
+    return all;
+}
+
 static void alloc_from_host(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
 {
     const hth_hparams *h = &m->hparams;
@@ -62,7 +82,8 @@ static void alloc_from_host(bump *c, const hth_model *m, const hth_offload_param
     r->runs_at = HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * p->n_row;
     r->table_at = r->runs_at + HTH_RUN_WORDS * hth_gpu_max_run(m, p);
     r->values_from_host = bump_values(c, p, hth_gpu_crossing_words(m, p));
-    r->host_sums = bump_alloc(c, HTH_HOST_SUMS + (m->down_transposed ? (uint64_t)p->n_row * h->d_model * 2 : 0), 4);
+    bool has_sums = m->down_transposed || sizes_of_message(m, p).n_pair > 0;
+    r->host_sums = bump_alloc(c, HTH_HOST_SUMS + (has_sums ? (uint64_t)p->n_row * h->d_model * 2 : 0), 4);
     for (int i = 0; i < 2; i++)
         r->staging[i] = bump_alloc(c, p->streams[0].n_tok > 0 ? hth_gpu_slot_bytes(m) : 0, 1);
 }
@@ -74,22 +95,32 @@ static void alloc_to_host(bump *c, const hth_model *m, const hth_offload_params 
     bool predicts = p->selector == HEARTH_SELECTOR_PREDICTOR;
     r->values_to_host = bump_values(c, p, hth_gpu_crossing_words(m, p));
     r->result = bump_alloc(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0, 4);
-    r->d2h_ffn_input = bump_alloc(c, m->down_transposed ? (uint64_t)p->n_row * h->d_model : 0, 4);
+    message_sizes experts = sizes_of_message(m, p);
+    r->d2h_ffn_input = bump_alloc(c, p->n_row * hth_max_u64(m->down_transposed ? h->d_model : 0, experts.n_input), 4);
+    r->d2h_pairs = bump_alloc(c, p->n_row * experts.n_pair, 4);
     r->d2h_scores = bump_alloc(c, m->down_transposed && predicts ? (uint64_t)p->n_row * h->d_ff : 0, 4);
 }
 
-/* Values of the experts of a token, at most: hidden ones, and parts of outputs. */
+/* Values of the experts of a token, at most: hidden ones, and parts of outputs; words of the groups of all pairs. */
 typedef struct expert_sizes {
-    uint64_t n_hidden, n_part;
+    uint64_t n_hidden, n_part, n_group_word;
 } expert_sizes;
+
+static uint64_t group_words(const hth_router *router, uint32_t n_row)
+{
+    uint64_t n = hth_max_groups(router->n_expert, n_row * router->n_used, HTH_GPU_EXPERT_PAIRS);
+    return HTH_GROUPS_HEAD + hth_max_u64(n, hth_max_groups(1, n_row, HTH_GPU_EXPERT_PAIRS)) *
+                                 hth_group_words(HTH_GPU_EXPERT_PAIRS);
+}
 
 static expert_sizes sizes_of_experts(const hth_model *m, const hth_offload_params *p)
 {
     expert_sizes all = {0};
-    for (uint32_t i = 0; i < m->program->n_op && p->crosses; i++) {
+    for (uint32_t i = 0; i < m->program->n_op; i++) {
         const hth_op *op = &m->program->ops[i];
-        if (op->kind != HTH_OP_EXPERTS || op->experts.shared) continue;
+        if (op->kind != HTH_OP_EXPERTS || op->experts.shared || hth_gpu_op_lacks(m, p, op)) continue;
         const hth_experts *e = &m->layers[op->layer].experts;
+        all.n_group_word = hth_max_u64(all.n_group_word, group_words(&e->router, p->n_row));
         all.n_hidden = hth_max_u64(all.n_hidden, hth_max_u64((uint64_t)e->router.n_used * e->d_ff, e->shared.d_ff));
         if (e->down_t.rows.n_row == 0)
             all.n_part = hth_max_u64(all.n_part, ((uint64_t)e->router.n_used + 1) * m->hparams.d_model);
@@ -125,14 +156,14 @@ typedef struct down_sizes {
     uint64_t n_cluster, n_split;
 } down_sizes;
 
-static down_sizes sizes_of_down(const hth_model *m, const hth_offload_params *p)
+static down_sizes sizes_of_down(const hth_model *m)
 {
     down_sizes all = {0};
     if (m->down_transposed) {
         all.n_cluster = hth_n_cluster(m->hparams.d_ff);
         all.n_split = (m->hparams.d_ff + HTH_DOWN_SPLIT - 1) / HTH_DOWN_SPLIT;
     }
-    for (uint32_t i = 0; i < m->hparams.n_layer && p->crosses; i++) {
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         const hth_experts *e = &m->layers[i].experts;
         uint64_t n = e->down_t.rows.n_row > 0 ? (uint64_t)e->router.n_used * hth_down_clusters(e->d_ff) : 0;
         all.n_cluster = hth_max_u64(all.n_cluster, n);
@@ -146,7 +177,7 @@ static void alloc_down(bump *c, const hth_model *m, const hth_offload_params *p,
 {
     const hth_hparams *h = &m->hparams;
     const uint64_t enough = (uint64_t)64 << 20;
-    down_sizes down = sizes_of_down(m, p);
+    down_sizes down = sizes_of_down(m);
     uint64_t one = down.n_split * h->d_model * 4;
     r->n_stage = one * p->n_row <= enough ? p->n_row : one <= enough ? (uint32_t)(enough / one) : 1;
     r->down_scales = bump_alloc(c, p->n_row * down.n_cluster, 4);
@@ -181,6 +212,7 @@ static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *
     r->expert_halves = bump_alloc(c, 2 * experts.n_hidden * n_row, 4);
     r->expert_hidden = bump_alloc(c, experts.n_hidden * n_row, 4);
     r->expert_parts = bump_alloc(c, experts.n_part * n_row, 4);
+    r->expert_groups = bump_alloc(c, experts.n_group_word, 4);
     r->wanted = bump_alloc(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->d_model : 0, 4);
     r->logits = bump_alloc(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0, 4);
     alloc_input(c, m, p, &r->input);
@@ -208,19 +240,27 @@ static bool lay_out(const hth_model *m, uint64_t max, const hth_offload_params *
     return !s->from_host.overflow && !s->to_host.overflow && !s->memory.overflow;
 }
 
+static bool is_router(const hth_model *m, const hth_binding *b)
+{
+    const hth_experts *e = b->layer < m->hparams.n_layer ? &m->layers[b->layer].experts : NULL;
+    const void *vector = b->vector;
+    return e && (vector == &e->router.weight || vector == &e->shared_gate);
+}
+
 /* Vectors as weights.c packs them: of each layer two partial biases, and D of each cluster; the others are
- * among the bindings, unless they are outside the file. */
-static uint64_t vector_bytes(const hth_model *m, const hth_offload_params *p)
+ * among the bindings, unless they are outside the file. Rows of routers count with their layers. */
+static uint64_t vector_bytes(const hth_model *m)
 {
     uint64_t bias = (uint64_t)m->hparams.d_ff * sizeof(float) + 2 * ALIGNMENT,
              scale_max = hth_n_cluster(m->hparams.d_ff) * sizeof(float) + 2 * ALIGNMENT,
              all = ALIGNMENT + m->hparams.n_layer * (2 * bias + (m->down_transposed ? scale_max : 0));
-    for (uint32_t i = 0; i < m->hparams.n_layer && p->crosses; i++) {
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         size_t n = hth_n_cluster(m->layers[i].experts.down_t.rows.n_row);
         all += n > 0 ? n * sizeof(float) + 2 * ALIGNMENT : 0;
     }
     for (size_t i = 0; i < m->n_binding; i++)
-        if (m->bindings[i].vector) all += m->bindings[i].n * sizeof(float) + 2 * ALIGNMENT;
+        if (m->bindings[i].vector)
+            all += (is_router(m, &m->bindings[i]) ? 0 : m->bindings[i].n * sizeof(float)) + 2 * ALIGNMENT;
     return all;
 }
 
@@ -230,7 +270,7 @@ bool hth_gpu_workspace_bytes(const hth_model *model, uint64_t max, const hth_off
     hth_gpu_workspace r;
     sizes s;
     bool fits = lay_out(model, max, params, &r, &s);
-    *bytes = s.from_host.used + s.to_host.used + s.memory.used + vector_bytes(model, params);
+    *bytes = s.from_host.used + s.to_host.used + s.memory.used + vector_bytes(model);
     return fits;
 }
 
@@ -261,7 +301,9 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
                (hth_buffer_range *[]){&r->step_from_host, &r->grids_from_host, &r->table_from_host,
                                       &r->values_from_host, &r->host_sums, &r->staging[0], &r->staging[1]},
                7);
-    set_buffer(r->to_host, (hth_buffer_range *[]){&r->values_to_host, &r->result, &r->d2h_ffn_input, &r->d2h_scores}, 4);
+    set_buffer(r->to_host, (hth_buffer_range *[]){&r->values_to_host, &r->result, &r->d2h_ffn_input, &r->d2h_pairs,
+                                     &r->d2h_scores},
+               5);
     set_buffer(r->memory,
                (hth_buffer_range *[]){&r->values,      &r->q_q8,        &r->splits,     &r->split_partials,
                                       &r->down_scales, &r->sums,        &r->rank_out,   &r->rank_hidden,
@@ -269,8 +311,8 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
                                       &in->d,          &in->sum,        &in->q_256,     &in->d_256,
                                       &in->sum_256,    &r->acc64,       &r->slots[0],   &r->slots[1],
                                       &r->step,        &r->grids,       &r->table,      &r->expert_halves,
-                                      &r->expert_hidden, &r->expert_parts, &r->wanted},
-               27);
+                                      &r->expert_hidden, &r->expert_parts, &r->expert_groups, &r->wanted},
+               28);
     return HEARTH_OK;
 }
 

@@ -50,7 +50,7 @@ static bool is_counted(hth_shader_id id)
         HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc, HTH_SHADER_mul_mat_vec_f,
         HTH_SHADER_mul_mat_vec_f_acc, HTH_SHADER_mul_mat_vec_q_sparse, HTH_SHADER_mul_mat_vec_f_sparse,
         HTH_SHADER_mul_mat_vec_q_sliced, HTH_SHADER_mul_mat_vec_f_sliced, HTH_SHADER_attn, HTH_SHADER_down_q,
-        HTH_SHADER_down_f, HTH_SHADER_down_q_sliced, HTH_SHADER_down_f_sliced,
+        HTH_SHADER_down_f, HTH_SHADER_down_q_sliced, HTH_SHADER_down_f_sliced, HTH_SHADER_router_rows,
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i] == id) return true;
@@ -71,6 +71,7 @@ static bool is_least(const hth_cmd *cmd, bool is_over_four)
     case HTH_SHADER_down_f: return cmd->grid[1] * HTH_CLUSTER_NEURONS <= 256;
     case HTH_SHADER_down_q_sliced:
     case HTH_SHADER_down_f_sliced: return cmd->grid[2] == 1;
+    case HTH_SHADER_router_rows: return cmd->grid[0] * HTH_ROUTER_ROWS <= 64;
     default: return cmd->grid[1] * hth_rows_per_workgroup(c) <= 64;
     }
 }

@@ -20,7 +20,7 @@ layout(push_constant) uniform Push
     uint row_first, mask_first;
 #endif
 #ifdef SLICED
-    uint row_first, slice_rows, slice_step, slice_first, n_used, x_by_pair, y_pair, weighs;
+    uint row_first, slice_rows, slice_step, slice_first, n_used, x_by_pair, y_pair, weighs, n_slot;
 #endif
 };
 
@@ -138,7 +138,7 @@ float tree16(uint line)
 void main()
 {
     const uint lane = gl_LocalInvocationID.x, j = lane % 8;
-    if (first_token() >= n_tok() || !group_is_live()) return;
+    if (!has_work() || !group_is_live()) return;
     choose();
     [[unroll]] for (uint o = 0; o < OUTPUTS; o++) sums[o] = vec2(0);
 

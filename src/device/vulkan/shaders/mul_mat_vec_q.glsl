@@ -83,7 +83,7 @@ float end_row(uint line)
 void main()
 {
     const uint lane = gl_LocalInvocationID.x, j = lane % 8;
-    if (first_token() >= n_tok() || !group_is_live()) return;
+    if (!has_work() || !group_is_live()) return;
     if (TABLE > 0) fill_values(lane, LOCAL);
     choose();
     [[unroll]] for (uint o = 0; o < OUTPUTS; o++) sums[o] = 0, least_sums[o] = 0;

@@ -2,8 +2,9 @@
  * ones, and where their outputs go. Tokens come first in the grid, so that workgroups that run at the same time read
  * the same rows. Expects n_row, y_stride, y_first, has_bias, bias and y. ONTO: y is
  * added to. SPARSE, the binding of a mask: rows row_first and on, of which those are computed whose bits are
- * set from mask_first on. SLICED, the binding of pairs: number x of the grid is a token and one of the slices that
- * were chosen for it; COLS and ROWS are 1. */
+ * set from mask_first on. SLICED, the binding of pairs of a token and a slice that was chosen for it: with one of COLS
+ * number x of the grid is a pair; with more it is a group of pairs of one slice (group_pairs), and the binding has
+ * these groups. */
 #extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x_id = 0) in;
@@ -24,11 +25,7 @@ uint row_of[ROWS], token_of[COLS];
 uint n_tok() { return n_tok_want[WANT]; }
 uint row_group() { return gl_WorkGroupID.y; }
 uint first_row() { return row_group() * (GROUPS * ROWS) + gl_LocalInvocationID.x / LANES; }
-#ifdef SLICED
-uint first_token() { return gl_WorkGroupID.x / n_used; }
-#else
 uint first_token() { return gl_WorkGroupID.x * COLS; }
-#endif
 
 #ifdef SPARSE
 layout(binding = SPARSE) readonly buffer Mask { uint mask[]; };
@@ -56,15 +53,37 @@ bool group_is_live()
 #ifdef SLICED
 layout(binding = SLICED) readonly buffer Pairs { uint pairs[]; };
 
-uint number() { return gl_WorkGroupID.x % n_used; }
-uint chosen() { return pairs[2 * n_used * first_token() + number()]; }
-float weight() { return uintBitsToFloat(pairs[2 * n_used * first_token() + n_used + number()]); }
+const uint GROUPS_HEAD = 4, GROUP_WORDS = 2 + 2 * COLS; /* HTH_GROUPS_HEAD, hth_group_words */
+
+uint group_at() { return GROUPS_HEAD + gl_WorkGroupID.x * GROUP_WORDS; }
+bool has_pairs() { return COLS > 1 ? gl_WorkGroupID.x < pairs[0] : gl_WorkGroupID.x / n_used < n_tok(); }
+/* Those of this workgroup; pair c has number pair_number(c) of all. */
+uint n_pair() { return COLS > 1 ? pairs[group_at() + 1] : 1; }
+uint pair_number(uint c) { return COLS > 1 ? pairs[group_at() + 2 + min(c, n_pair() - 1)] : gl_WorkGroupID.x; }
+uint word_of_pair() { return gl_WorkGroupID.x / n_used * 2 * n_used + gl_WorkGroupID.x % n_used; }
+uint chosen() { return COLS > 1 ? pairs[group_at()] : pairs[word_of_pair()]; }
+float weight_of(uint c)
+{
+    return uintBitsToFloat(COLS > 1 ? pairs[group_at() + 2 + COLS + c] : pairs[word_of_pair() + n_used]);
+}
+/* Experts from n_slot on are elsewhere: their outputs are zeros here. */
+bool is_live(uint row) { return chosen() < n_slot; }
 #else
 const uint row_first = 0;
-#endif
 bool is_live(uint row) { return true; }
+#endif
 bool group_is_live() { return true; }
 #endif
+
+/* Whether this workgroup has a token. */
+bool has_work()
+{
+#ifdef SLICED
+    return has_pairs();
+#else
+    return first_token() < n_tok();
+#endif
+}
 
 /* Whether any row of this invocation is. */
 bool is_busy()
@@ -78,31 +97,41 @@ bool is_busy()
 /* Rows and tokens beyond the last are computed as the last, and not written. */
 void choose()
 {
+    uint first = row_first;
 #ifdef SLICED
-    row_of[0] = (chosen() * slice_step + slice_first) * slice_rows + row_first + min(first_row(), n_row - 1);
-    token_of[0] = x_by_pair != 0 ? gl_WorkGroupID.x : first_token();
-    return;
+    first += (min(chosen(), n_slot - 1) * slice_step + slice_first) * slice_rows;
 #endif
-    [[unroll]] for (uint r = 0; r < ROWS; r++)
-        row_of[r] = row_first + min(first_row() + r * GROUPS, n_row - 1);
+    [[unroll]] for (uint r = 0; r < ROWS; r++) row_of[r] = first + min(first_row() + r * GROUPS, n_row - 1);
+#ifdef SLICED
+    [[unroll]] for (uint c = 0; c < COLS; c++) token_of[c] = x_by_pair != 0 ? pair_number(c) : pair_number(c) / n_used;
+#else
     [[unroll]] for (uint c = 0; c < COLS; c++) token_of[c] = min(first_token() + c, n_tok() - 1);
+#endif
 }
 
+#ifdef SLICED
+void put(uint o, float product)
+{
+    uint row = first_row() + o / COLS * GROUPS, c = o % COLS;
+    if (row >= n_row || c >= n_pair()) return;
+    uint pair = pair_number(c);
+    precise float value = product;
+    if (has_bias != 0 && is_live(row)) value = value + bias[chosen() * slice_rows + row_first + row];
+    if (weighs != 0) value = value * weight_of(c);
+    if (!is_live(row)) value = 0.0;
+    y[pair / n_used * y_stride + y_first + pair % n_used * y_pair + row] = value;
+}
+#else
 void put(uint o, float product)
 {
     uint row = first_row() + o / COLS * GROUPS, token = first_token() + o % COLS;
     if (row >= n_row || token >= n_tok() || !is_live(row)) return;
     uint at = token * y_stride + y_first + row;
     precise float value = product;
-#ifdef SLICED
-    at += number() * y_pair;
-    if (has_bias != 0) value = value + bias[chosen() * slice_rows + row_first + row];
-    if (weighs != 0) value = value * weight();
-#else
     if (has_bias != 0) value = value + bias[row_first + row];
-#endif
 #ifdef ONTO
     value = y[at] + value;
 #endif
     y[at] = value;
 }
+#endif

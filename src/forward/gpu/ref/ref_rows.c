@@ -55,27 +55,45 @@ static void set_mask(outputs *out, const hth_dispatch_args *c, size_t binding, s
 typedef struct pair {
     outputs out; /* of token 0 */
     size_t x;    /* row of the inputs */
+    bool is_elsewhere; /* the outputs are zeros */
 } pair;
 
-static pair pair_of(const hth_dispatch_args *c, size_t binding, const outputs *all, const hth_push_sliced *s, uint32_t i)
+/* Pair number i of all, of this expert and with this weight. */
+static pair pair_of(const outputs *all, const hth_push_sliced *s, uint32_t i, uint32_t expert, uint32_t weight)
 {
-    uint32_t token = i / s->n_used, number = i % s->n_used;
-    const uint32_t *of_token = (const uint32_t *)c->bind[binding] + (size_t)token * 2 * s->n_used;
-    uint32_t expert = of_token[number], slice = expert * s->slice_step + s->slice_first;
-    pair p = {*all, s->x_by_pair ? i : token};
+    uint32_t token = i / s->n_used, slice = expert * s->slice_step + s->slice_first;
+    pair p = {*all, s->x_by_pair ? i : token, expert >= s->n_slot};
     p.out.row_first = slice * s->slice_rows + s->row_first;
     if (all->bias) p.out.bias = all->bias + (size_t)expert * s->slice_rows + s->row_first;
-    p.out.y = all->y + (size_t)token * all->y_stride + (size_t)number * s->y_pair;
-    p.out.is_sliced = true, p.out.weighs = s->weighs;
-    memcpy(&p.out.weight, &of_token[s->n_used + number], sizeof p.out.weight);
+    p.out.y = all->y + (size_t)token * all->y_stride + (size_t)(i % s->n_used) * s->y_pair;
+    p.out.is_sliced = true, p.out.weighs = s->weighs, p.out.weight = hth_float_of(weight);
     return p;
 }
 
-/* The pairs of a grid. */
-static uint32_t count_pairs(const hth_dispatch_args *c, const hth_push_sliced *s)
+typedef void pair_fn(const hth_dispatch_args *c, const void *rows, const pair *p);
+
+static void put_zeros(const pair *p)
 {
-    uint32_t n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK];
-    return (uint32_t)hth_min_u64((uint64_t)n_tok * s->n_used, c->grid[0]);
+    for (uint32_t row = 0; row < p->out.n_row; row++) p->out.y[p->out.y_first + row] = 0.0f;
+}
+
+/* Calls fn for the pairs of a grid whose slices are here: binding: of pairs, or of groups of them. */
+static void for_each_pair(const hth_dispatch_args *c, size_t binding, const hth_push_sliced *s, const outputs *all,
+                          pair_fn *fn, const void *rows)
+{
+    const uint32_t *words = c->bind[binding], of = c->consts[HTH_ROWS_COLS],
+                   n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK];
+    uint64_t n = hth_min_u64(of > 1 ? words[0] : (uint64_t)n_tok * s->n_used, c->grid[0]);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t *group = words + HTH_GROUPS_HEAD + (size_t)i * hth_group_words(of),
+                       *id = words + (size_t)(i / s->n_used) * 2 * s->n_used + i % s->n_used;
+        for (uint32_t k = 0; k < (of > 1 ? group[1] : 1); k++) {
+            const pair p = of > 1 ? pair_of(all, s, group[2 + k], group[0], group[2 + of + k])
+                                  : pair_of(all, s, i, *id, id[s->n_used]);
+            if (p.is_elsewhere) put_zeros(&p);
+            else fn(c, rows, &p);
+        }
+    }
 }
 
 static bool is_skipped(const outputs *out, uint32_t row)
@@ -196,17 +214,20 @@ static void mul_mat_vec_q(const hth_dispatch_args *c, bool accumulate, bool by_m
     }
 }
 
+static void multiply_pair_q(const hth_dispatch_args *c, const void *rows, const pair *p)
+{
+    const matrix *a = rows;
+    const inputs in[TILE] = {inputs_of(c, a, p->x)};
+    multiply_q(a, &p->out, in, 0, 1);
+}
+
 void hth_ref_mul_mat_vec_q_sliced(const hth_dispatch_args *c)
 {
     const matrix a = matrix_of(c);
     const outputs all = outputs_q(c, &a, false);
     hth_push_sliced sliced;
     memcpy(&sliced, (const uint8_t *)c->push + offsetof(hth_push_mul_mat_vec_q_sliced, sliced), sizeof sliced);
-    for (uint32_t i = 0; i < count_pairs(c, &sliced); i++) {
-        const pair one = pair_of(c, 7, &all, &sliced, i);
-        const inputs in[TILE] = {inputs_of(c, &a, one.x)};
-        multiply_q(&a, &one.out, in, 0, 1);
-    }
+    for_each_pair(c, 7, &sliced, &all, multiply_pair_q, &a);
 }
 
 void hth_ref_mul_mat_vec_q(const hth_dispatch_args *c) { mul_mat_vec_q(c, false, false); }
@@ -251,15 +272,18 @@ static void mul_mat_vec_f(const hth_dispatch_args *c, bool accumulate, bool by_m
                    out.n_tok - first < TILE ? out.n_tok - first : TILE);
 }
 
+static void multiply_pair_f(const hth_dispatch_args *c, const void *rows, const pair *p)
+{
+    const hth_push_mul_mat_vec_f *push = rows;
+    multiply_f(c, push, &p->out, (const float *)c->bind[2] + p->x * push->n_col, 0, 1);
+}
+
 void hth_ref_mul_mat_vec_f_sliced(const hth_dispatch_args *c)
 {
     hth_push_mul_mat_vec_f_sliced push;
     memcpy(&push, c->push, sizeof push);
     const outputs all = outputs_f(c, &push.rows, false);
-    for (uint32_t i = 0; i < count_pairs(c, &push.sliced); i++) {
-        const pair one = pair_of(c, 5, &all, &push.sliced, i);
-        multiply_f(c, &push.rows, &one.out, (const float *)c->bind[2] + one.x * push.rows.n_col, 0, 1);
-    }
+    for_each_pair(c, 5, &push.sliced, &all, multiply_pair_f, &push.rows);
 }
 
 void hth_ref_mul_mat_vec_f(const hth_dispatch_args *c) { mul_mat_vec_f(c, false, false); }

@@ -1,0 +1,186 @@
+/* Mixtures whose experts are divided between a device and the CPU. Quantised ones keep the CPU's bits in any placement,
+ * however a text is cut, and with weights that are read when they are needed; floats come near. Every convention of
+ * architectures is among them. */
+#include "convert/quantize.h"
+#include "engine/engine.h"
+#include "forward/gpu/gpu_int.h"
+#include "support/device/hybrid.h"
+#include "support/models/golden.h"
+#include "support/kernels/proof.h"
+
+static const double NEAR = 2e-4;
+
+/* ---- placements ------------------------------------------------------------------------------------------ */
+
+typedef struct division {
+    const char *device;
+    uint32_t n_hot[HYBRID_MAX_LAYERS], n_layer, n_row;
+    bool head, submitted;
+    uint64_t ram; /* 0: all is in memory */
+} division;
+
+static hearth_model *open_divided(const golden *g, const division *d, hearth_kv_type kv)
+{
+    uint32_t n_hot[HYBRID_MAX_LAYERS];
+    const char *path = test_scratch("experts-placement.gguf");
+    hth_placement p = {.n_layer = d->n_layer, .n_hot = n_hot, .head = d->head, .devices = {{.submit_on_demand = d->submitted}}};
+    memcpy(n_hot, d->n_hot, sizeof n_hot);
+    if (!hybrid_write_placement(g->model, d->device, &p, path)) return NULL;
+    const hearth_model_options o = {.n_thread = 2,
+                                    .ram = d->ram,
+                                    .selector = g->selector,
+                                    .gpu = {.device = d->device,
+                                            .n_ctx = (uint32_t)g->n,
+                                            .n_batch = d->n_row,
+                                            .kv = kv,
+                                            .placement = path}};
+    hearth_model *model = OPENED(hearth_model, g->model, &o);
+    remove(path);
+    return model;
+}
+
+/* Layers of a file, and the units of each. */
+typedef struct shape {
+    uint32_t n_layer, n_unit[HYBRID_MAX_LAYERS], n_divided;
+    bool has_experts[HYBRID_MAX_LAYERS];
+} shape;
+
+static bool shape_of(const golden *g, shape *s)
+{
+    CLOSED(hearth_model) *model = OPENED(hearth_model, g->model, NULL);
+    *s = (shape){0};
+    if (!model) return false;
+    s->n_layer = model->model->hparams.n_layer;
+    for (uint32_t i = 0; i < s->n_layer && CHECK(i < HYBRID_MAX_LAYERS); i++) {
+        const hth_layer *l = &model->model->layers[i];
+        s->n_unit[i] = hth_layer_n_unit(l);
+        s->n_divided += s->has_experts[i] = hth_layer_divides_experts(l);
+    }
+    return true;
+}
+
+/* Experts of each layer that has some: none, one, all, or any number. Other layers lie there whole. */
+static division draw(test_random *r, const char *device, const shape *s, const golden *g)
+{
+    static const uint32_t rows[] = {1, 7, 64, 200};
+    division d = {.device = device, .n_layer = s->n_layer, .submitted = test_random_below(r, 2)};
+    if (test_random_below(r, 3) == 0) d.n_layer = 1 + test_random_below(r, s->n_layer);
+    d.head = d.n_layer == s->n_layer && test_random_below(r, 2);
+    d.n_row = rows[test_random_below(r, 4)];
+    if (d.n_row > g->n) d.n_row = (uint32_t)g->n;
+    for (uint32_t i = 0; i < s->n_layer; i++) {
+        uint32_t n = s->n_unit[i], pick = test_random_below(r, 6);
+        d.n_hot[i] = !s->has_experts[i] ? n : pick == 0 ? 0 : pick == 1 ? 1 : pick == 2 ? n : test_random_below(r, n + 1);
+    }
+    return d;
+}
+
+static void describe(const golden *g, const division *d, char *text, size_t size)
+{
+    int n = snprintf(text, size, "%s on %s, steps of %u, %s%s, of %llu bytes:", g->model, d->device, d->n_row,
+                     d->submitted ? "submitted" : "queued", d->head ? ", head" : "", (unsigned long long)d->ram);
+    for (uint32_t i = 0; i < d->n_layer; i++) n += snprintf(text + n, size - (size_t)n, " %u", d->n_hot[i]);
+}
+
+/* ---- bits ------------------------------------------------------------------------------------------------ */
+
+static void check_bits(const golden *g, const division *d, const hearth_model *model, const float *expected,
+                       uint32_t n_batch, size_t n)
+{
+    char text[400];
+    const engine_setting s = {.n_thread = 2, .n_batch = n_batch, .kv = HEARTH_KV_F16, .selector = g->selector};
+    FREED float *logits = engine_model_logits(model, &s, g->ids, n);
+    describe(g, d, text, sizeof text);
+    if (logits && memcmp(logits, expected, n * (g->n_truth / g->n) * sizeof *logits) != 0)
+        test_fail(__FILE__, __LINE__, "%s: other bits with batch %u", text, n_batch);
+    if (test_model_info(model).gpu_note[0]) test_fail(__FILE__, __LINE__, "%s: %s", text, test_model_info(model).gpu_note);
+}
+
+/* Some pieces of a step, as the device's part of a batch is, and single tokens. */
+static void check_division(const golden *g, const division *d, const float *expected, hth_gpu_counts *sum)
+{
+    enum { N_SINGLE = 9 };
+    CLOSED(hearth_model) *model = open_divided(g, d, HEARTH_KV_F16);
+    if (!model) return;
+    engine_check_bit_exact(model);
+    check_bits(g, d, model, expected, d->n_row, g->n);
+    check_bits(g, d, model, expected, 1, g->n < N_SINGLE ? g->n : N_SINGLE);
+    hth_gpu_counts c = hth_gpu_count(model->gpu);
+    sum->n_split += c.n_split, sum->n_split_empty += c.n_split_empty;
+}
+
+/* Softmax and no more; a shared expert with a gate of its own; groups, a bias of the choice, a shared expert. */
+static bool open_file(golden *g, int i)
+{
+    static const char *const names[] = {"qwen2moe", "bailingmoe2"}, *const types[] = {"q8_0", "q4_0"};
+    if (i == 0) return golden_open_quant_file(g, "mixture-Q4_K_M");
+    const hth_quantize_options o = {.ftype = hth_ftype_find(types[i - 1]), .pure = true, .n_thread = 2};
+    hth_quantize_result result;
+    if (!golden_open_arch(g, names[i - 1])) return false;
+    const char *to = test_scratch(names[i - 1]);
+    CHECK_OK(hth_quantize(g->model, to, &o, &result, err));
+    g->model = to;
+    return true;
+}
+
+static void check_placements(const char *device, int n_placement)
+{
+    test_random r = proof_random();
+    for (int f = 0; f < 3; f++) {
+        CLEANUP(golden_close) golden g = {0};
+        hth_gpu_counts sum = {0};
+        shape s;
+        if (!open_file(&g, f) || !shape_of(&g, &s)) continue;
+        FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
+        for (int i = 0; expected && i < n_placement; i++) {
+            division d = draw(&r, device, &s, &g);
+            check_division(&g, &d, expected, &sum);
+        }
+        hth_device *there = hybrid_open_device(device);
+        if (there) CHECK(sum.n_split > 0 && (n_placement < 10 || sum.n_split_empty > 0));
+        hth_device_close(there);
+        if (f > 0) remove(g.model);
+    }
+}
+
+TEST(any_division_of_experts_on_the_null_device_gives_the_bits_of_the_cpu)
+{
+    check_placements("null", test_is_long() ? 60 : 25);
+}
+TEST(any_division_of_experts_on_vulkan_gives_the_bits_of_the_cpu)
+{
+    check_placements("vulkan:0", test_is_long() ? 20 : 3);
+}
+
+/* ---- conventions ----------------------------------------------------------------------------------------- */
+
+/* Half of each layer's experts on null. */
+static void check_near(const golden *g, const shape *s, uint32_t n_batch)
+{
+    division d = {.device = "null", .n_layer = s->n_layer, .n_row = n_batch, .head = true};
+    for (uint32_t i = 0; i < s->n_layer; i++) d.n_hot[i] = s->n_unit[i] / (s->has_experts[i] ? 2 : 1);
+    CLOSED(hearth_model) *model = open_divided(g, &d, HEARTH_KV_F32);
+    if (!model) return;
+    const engine_setting setting = {.n_thread = 2, .n_batch = n_batch, .kv = HEARTH_KV_F32, .selector = g->selector};
+    FREED float *logits = engine_model_logits(model, &setting, g->ids, g->n);
+    double error = logits ? engine_max_error(logits, g->truth, g->n_truth) : 0.0;
+    if (!(error <= NEAR)) test_fail(__FILE__, __LINE__, "%s, batch %u: error %g", g->model, n_batch, error);
+    CHECK(hth_gpu_count(model->gpu).n_split > 0);
+}
+
+TEST(divided_experts_of_all_conventions_are_near_the_truth)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; golden_arch(i); i++) {
+        CLEANUP(golden_close) golden g = {0};
+        shape s;
+        if (!golden_is_on_device(golden_arch(i)) || !golden_open_arch(&g, golden_arch(i)) || !shape_of(&g, &s) ||
+            s.n_divided == 0)
+            continue;
+        n++;
+        check_near(&g, &s, g.n < 256 ? (uint32_t)g.n : 256);
+        check_near(&g, &s, 1);
+        check_near(&g, &s, 7);
+    }
+    CHECK(n >= 16);
+}
