@@ -319,6 +319,13 @@ typedef struct attend_shape {
     uint32_t d, n_kv, n_shared, local, n_together; /* tokens of a workgroup that computes all splits */
 } attend_shape;
 
+/* What a token sees, and what changes its scores. */
+typedef struct attend_form {
+    uint32_t window, chunk;
+    float cap;
+    bool has_sinks, has_slopes;
+} attend_form;
+
 typedef struct scene {
     const attend_shape *s;
     size_t n_head, n_out, d_at, n_rounded;
@@ -326,8 +333,8 @@ typedef struct scene {
     uint32_t *keys, *values, *rounded;
     float *q; /* [N_LOOK][qkv_stride] */
     size_t stride;
-    uint32_t window;
-    float cap;
+    attend_form form;
+    float *terms; /* [2][n_head] */
     /* What the CPU makes of it; of all splits merged, and of each: poison where nothing may be written. */
     float *whole, *by_split, *parts;
 } scene;
@@ -353,26 +360,29 @@ static void fill_caches(test_random *r, scene *s, proof_kind kind)
 
 static hth_attn job_of(const scene *s, size_t t, size_t i_kv, int8_t *q, float *d, float *scratch)
 {
-    size_t head = i_kv * s->s->n_shared, n_pos = (size_t)look_rows[t][0] + 1;
+    size_t head = i_kv * s->s->n_shared, n_pos = (size_t)look_rows[t][0] + 1,
+           before = s->form.chunk > 0 ? (n_pos - 1) / s->form.chunk * s->form.chunk : 0;
     size_t page_size = HTH_KV_PAGE / HTH_KV_GROUP * hth_kv_layout_group_size(s->s->type, s->s->d);
     static const uint8_t *k_pages[N_TABLE], *v_pages[N_TABLE];
     for (size_t i = 0; i <= look_rows[t][0] / HTH_KV_PAGE; i++) {
         size_t at = i_kv * s->cpu.head_size + tables[look_rows[t][1]][i] * page_size;
         k_pages[i] = s->cpu.keys + at, v_pages[i] = s->cpu.values + at;
     }
-    return (hth_attn){.k_pages = k_pages,
-                      .v_pages = v_pages,
+    return (hth_attn){.k_pages = k_pages + before / HTH_KV_PAGE,
+                      .v_pages = v_pages + before / HTH_KV_PAGE,
                       .d_head = s->s->d,
                       .n_row = 1,
                       .n_head = s->s->n_shared,
-                      .n_pos = n_pos,
-                      .window = s->window,
+                      .n_pos = n_pos - before,
+                      .window = s->form.window,
                       .q = s->q + t * s->stride + head * s->s->d,
                       .q_q8 = {.q = q + head * s->s->d, .d = d + head * s->s->d / 32},
                       .q_stride = s->n_head * s->s->d,
                       .scale = 0.125f,
-                      .cap = s->cap,
-                      .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f,
+                      .cap = s->form.cap,
+                      .inverse_cap = s->form.cap != 0.0f ? 1.0f / s->form.cap : 0.0f,
+                      .sinks = s->form.has_sinks ? s->terms + head : NULL,
+                      .slopes = s->form.has_slopes ? s->terms + s->n_head + head : NULL,
                       .scratch = scratch,
                       .out_stride = s->n_head};
 }
@@ -400,9 +410,9 @@ static void look_by_cpu(scene *s)
     }
 }
 
-static scene new_scene(test_random *r, const attend_shape *shape, proof_kind kind, uint32_t window, float cap)
+static scene new_scene(test_random *r, const attend_shape *shape, proof_kind kind, attend_form form)
 {
-    scene s = {.s = shape, .n_head = (size_t)shape->n_kv * shape->n_shared, .window = window, .cap = cap};
+    scene s = {.s = shape, .n_head = (size_t)shape->n_kv * shape->n_shared, .form = form};
     size_t n_cache = shape->n_kv * hth_gpu_cache_head_words(shape->type, shape->d, N_CACHE);
     size_t n_q = s.n_head * shape->d;
     s.n_out = N_LOOK * n_q;
@@ -411,6 +421,7 @@ static scene new_scene(test_random *r, const attend_shape *shape, proof_kind kin
     s.cpu = new_caches(shape->type, shape->d, shape->n_kv, N_CACHE);
     s.keys = malloc(n_cache * 4), s.values = malloc(n_cache * 4), s.rounded = calloc(s.n_rounded, 4);
     s.q = random_floats(r, PROOF_PLAIN, N_LOOK * s.stride);
+    s.terms = random_floats(r, PROOF_PLAIN, 2 * s.n_head);
     if (shape->type == HEARTH_KV_F16) hth_attn_round_queries(s.q, N_LOOK * s.stride);
     s.whole = poisoned(s.n_out * 4), s.by_split = poisoned(N_SPLIT_MAX * s.n_out * 4);
     s.parts = poisoned(N_SPLIT_MAX * N_LOOK * s.n_head * 2 * 4);
@@ -422,7 +433,7 @@ static scene new_scene(test_random *r, const attend_shape *shape, proof_kind kin
 static void free_scene(scene *s)
 {
     free_caches(&s->cpu);
-    free(s->keys), free(s->values), free(s->rounded), free(s->q);
+    free(s->keys), free(s->values), free(s->rounded), free(s->q), free(s->terms);
     free(s->whole), free(s->by_split), free(s->parts);
 }
 
@@ -434,22 +445,25 @@ static bool run_attend(const scene *s, uint32_t by_split, uint32_t first, uint32
 {
     const attend_shape *a = s->s;
     uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS + N_SEQUENCE * N_TABLE],
-        kv_class = s->window > 0;
+        kv_class = s->form.window > 0;
     size_t head_words = hth_gpu_cache_head_words(a->type, a->d, N_CACHE);
     uint32_t n_together = by_split ? 1 : a->n_together;
-    uint32_t consts[] = {a->d, a->n_shared, a->type, by_split, a->local, n_together};
+    uint32_t consts[] = {a->d,     a->n_shared, a->type,
+                         by_split, a->local,    n_together,
+                         !by_split && s->form.has_sinks, s->form.has_slopes};
     hth_push_attn push = {.n_head = (uint32_t)s->n_head,
                           .n_head_kv = a->n_kv,
-                          .window = s->window,
+                          .window = s->form.window,
                           .n_split = N_SPLIT_MAX,
                           .qkv_stride = (uint32_t)s->stride,
                           .d_at = (uint32_t)s->d_at,
                           .head_words = (uint32_t)head_words,
                           .scale = 0.125f,
-                          .cap = s->cap,
-                          .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f,
+                          .cap = s->form.cap,
+                          .inverse_cap = s->form.cap != 0.0f ? 1.0f / s->form.cap : 0.0f,
                           .first_tok = first,
-                          .kv_class = kv_class};
+                          .kv_class = kv_class,
+                          .chunk = s->form.chunk};
     fill_step(step, N_LOOKING, N_LOOK, look_rows, tables, N_SEQUENCE, kv_class);
     shaders_run run = {.id = HTH_SHADER_attn,
                        .consts = consts,
@@ -460,7 +474,8 @@ static bool run_attend(const scene *s, uint32_t by_split, uint32_t first, uint32
                                 {s->keys, a->n_kv * head_words * 4},
                                 {s->values, a->n_kv * head_words * 4},
                                 {out, s->n_out * 4 * (by_split ? N_SPLIT_MAX : 1)},
-                                {parts, by_split ? N_SPLIT_MAX * N_LOOK * s->n_head * 2 * 4 : 0}},
+                                {parts, by_split ? N_SPLIT_MAX * N_LOOK * s->n_head * 2 * 4 : 0},
+                                {s->terms, 2 * s->n_head * 4}},
                        .grid = {by_split ? N_SPLIT_MAX : 1, a->n_kv, (n + n_together - 1) / n_together}};
     return shaders_do(device, &run);
 }
@@ -506,12 +521,15 @@ static bool run_join(const scene *s, float *by_split, float *parts, float *out, 
 {
     enum { LANES = 64 };
     uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS]; /* no tables */
-    const uint32_t consts[] = {s->s->d, rounded->block, 1, LANES};
+    const uint32_t consts[] = {s->s->d, rounded->block, 1, LANES, s->form.has_sinks};
     uint32_t n_group = hth_vector_groups((uint32_t)(s->n_head * s->s->d), LANES);
     size_t n_block = rounded->block ? rounded->n / rounded->block : 0,
            n_sum =
                rounded->block ? rounded->n / (rounded->block == 256 ? HTH_ACT_SUBBLOCK : HTH_ACT_BLOCK) : 0;
-    hth_push_attn_reduce push = {.n_head = (uint32_t)s->n_head, .window = s->window, .n_split = N_SPLIT_MAX};
+    hth_push_attn_reduce push = {.n_head = (uint32_t)s->n_head,
+                                 .window = s->form.window,
+                                 .n_split = N_SPLIT_MAX,
+                                 .chunk = s->form.chunk};
     fill_step(step, N_LOOKING, N_LOOK, look_rows, NULL, 0, 0);
     shaders_run run = {.id = HTH_SHADER_attn_reduce,
                        .consts = consts,
@@ -522,7 +540,8 @@ static bool run_join(const scene *s, float *by_split, float *parts, float *out, 
                                 {out, s->n_out * 4},
                                 {rounded->q, rounded->block ? rounded->n : 0},
                                 {rounded->d, n_block * 4},
-                                {rounded->sum, n_sum * 4}},
+                                {rounded->sum, n_sum * 4},
+                                {s->terms, 2 * s->n_head * 4}},
                        .grid = {n_group, N_LOOK, 1}};
     return shaders_do(device, &run);
 }
@@ -532,10 +551,11 @@ static void check_floats(const scene *s, const char *what, const float *expected
     size_t at = proof_differ_f32(expected, got, n);
     if (at < n)
         test_fail(__FILE__, __LINE__,
-                  "%s, %s of %u dims, %u queries, window %u, cap %g: "
+                  "%s, %s of %u dims, %u queries, window %u, chunk %u, cap %g, sinks %d, slopes %d: "
                   "at %zu of %zu %a, not %a",
-                  what, type_name(s->s->type), s->s->d, s->s->n_shared, s->window, (double)s->cap, at, n,
-                  (double)got[at], (double)expected[at]);
+                  what, type_name(s->s->type), s->s->d, s->s->n_shared, s->form.window, s->form.chunk,
+                  (double)s->form.cap, s->form.has_sinks, s->form.has_slopes, at, n, (double)got[at],
+                  (double)expected[at]);
 }
 
 /* Where a sum is NaN so are the values, and no largest score is promised; a zero may have either sign. */
@@ -551,10 +571,9 @@ static void check_parts(const scene *s, const float *got)
     }
 }
 
-static void check_attend(test_random *r, const attend_shape *shape, proof_kind kind, uint32_t window,
-                         float cap)
+static void check_form(test_random *r, const attend_shape *shape, proof_kind kind, attend_form form)
 {
-    scene s = new_scene(r, shape, kind, window, cap);
+    scene s = new_scene(r, shape, kind, form);
     float *out = malloc(s.n_out * 4), *by_split = malloc(N_SPLIT_MAX * s.n_out * 4);
     float *parts = malloc(N_SPLIT_MAX * N_LOOK * s.n_head * 2 * 4);
     if (run_attend(&s, 0, 0, N_LOOK, out, NULL)) check_floats(&s, "whole", s.whole, out, s.n_out);
@@ -569,6 +588,12 @@ static void check_attend(test_random *r, const attend_shape *shape, proof_kind k
         free_rounded(&rounded);
     }
     free(out), free(by_split), free(parts), free_scene(&s);
+}
+
+static void check_attend(test_random *r, const attend_shape *shape, proof_kind kind, uint32_t window,
+                         float cap)
+{
+    check_form(r, shape, kind, (attend_form){.window = window, .cap = cap});
 }
 
 /* Tokens [first, first + n) as by a run for all, and poison beside them; n as far as workgroups go. */
@@ -590,7 +615,7 @@ ON_EACH(attention_of_some_tokens_has_their_bits_and_leaves_the_others)
                                           {HEARTH_KV_F16, 64, 1, 2, 64, 2}};
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        CLEANUP(free_scene) scene s = new_scene(&r, &shapes[i], PROOF_PLAIN, i ? 0 : 300, 0.0f);
+        CLEANUP(free_scene) scene s = new_scene(&r, &shapes[i], PROOF_PLAIN, (attend_form){.window = i ? 0 : 300});
         check_some(&s, 0, 1);
         check_some(&s, 3, 4);
         check_some(&s, N_LOOKING - 2, N_LOOK - N_LOOKING + 2);
@@ -615,6 +640,42 @@ ON_EACH(attention_has_the_bits_of_the_cpu)
     static const uint32_t windows[] = {1, 85, 253, 254, 255, 256, 257, 344, 599, 600, 610};
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
         check_attend(&r, &shapes[3], PROOF_PLAIN, windows[i], 0.5f);
+}
+
+/* Heads in groups that are whole and that are not, for each type of cache. */
+static const attend_shape form_shapes[] = {{HEARTH_KV_F16, 64, 2, 1, 32, 1},   {HEARTH_KV_F16, 64, 1, 7, 128, 2},
+                                           {HEARTH_KV_F16, 36, 1, 11, 64, 1},  {HEARTH_KV_F32, 36, 1, 5, 9, 1},
+                                           {HEARTH_KV_F32, 128, 2, 2, 128, 3}, {HEARTH_KV_Q8_0, 64, 1, 6, 64, 1}};
+enum { N_FORM_SHAPE = sizeof form_shapes / sizeof *form_shapes };
+
+ON_EACH(scores_without_values_end_attention_as_on_the_cpu)
+{
+    test_random r = proof_random();
+    for (size_t i = 0; i < N_FORM_SHAPE; i += is_thin ? 2 : 1) {
+        check_form(&r, &form_shapes[i], PROOF_PLAIN, (attend_form){.has_sinks = true});
+        check_form(&r, &form_shapes[i], PROOF_PLAIN, (attend_form){.has_sinks = true, .window = 100, .cap = 3.0f});
+    }
+    for (int kind = PROOF_ZEROS; kind < PROOF_N_KIND; kind++)
+        check_form(&r, &form_shapes[3], (proof_kind)kind, (attend_form){.has_sinks = true});
+}
+
+ON_EACH(scores_fall_with_distance_as_on_the_cpu)
+{
+    test_random r = proof_random();
+    for (size_t i = 0; i < N_FORM_SHAPE; i += is_thin ? 2 : 1) {
+        check_form(&r, &form_shapes[i], PROOF_PLAIN, (attend_form){.has_slopes = true});
+        check_form(&r, &form_shapes[i], PROOF_PLAIN,
+                   (attend_form){.has_slopes = true, .has_sinks = i % 2 > 0, .window = 300, .cap = 2.0f});
+    }
+}
+
+ON_EACH(attention_in_chunks_sees_those_of_the_cpu)
+{
+    static const uint32_t sizes[] = {HTH_ATTN_SPLIT, 2 * HTH_ATTN_SPLIT, 4 * HTH_ATTN_SPLIT};
+    test_random r = proof_random();
+    for (size_t i = 0; i < N_FORM_SHAPE; i += is_thin ? 2 : 1)
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+            check_form(&r, &form_shapes[i], PROOF_PLAIN, (attend_form){.chunk = sizes[k], .has_slopes = k == 1});
 }
 
 ON_EACH(what_is_not_finite_or_too_small_goes_through_attention_as_on_the_cpu)

@@ -59,6 +59,7 @@ uint32_t hth_gpu_max_run(const hth_model *model, const hth_offload_params *param
 typedef struct hth_gpu_layer {
     const hth_gpu_op *ffn;     /* NULL: the device has no dense network of it */
     hth_gpu_vector head_norms; /* of queries, then of keys */
+    hth_gpu_vector head_terms; /* [2][n_head]: sinks, then slopes; absent if the heads have neither */
     hth_gpu_vector thresholds;
     hth_gpu_vector cold_bias[2]; /* of gate and up of the host's neurons, for streamed weights */
     hth_buffer_range keys, values;

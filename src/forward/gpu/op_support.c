@@ -103,10 +103,7 @@ static const char *attention_lacks(const hth_model *m, const hth_offload_params 
         h->value_scale != 0.0f)
         return "no shader supports its heads of keys and values";
     if (shares_cache(m, op->layer)) return "no shader shares keys and values among layers";
-    if (a->chunk > 0) return "no shader supports attention in chunks";
     if (h->temperature_scale != 0.0f) return "no shader scales queries by position";
-    if (a->slopes) return "no shader supports scores that fall with distance";
-    if (a->sinks) return "no shader supports scores without values";
     if (h->qkv_limit != 0.0f) return "no shader limits queries, keys and values";
     if (has_norms && (h->qk_norm != HTH_QK_NORM_HEAD || h->qk_norm_after))
         return "no shader supports its norm of queries and keys";

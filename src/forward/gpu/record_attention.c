@@ -49,7 +49,8 @@ void hth_rec_heads(hth_recorder *r, const hth_op *op)
 /* Returns the work of one token in a sequence of n positions. */
 static uint64_t work_of_attention(const hth_gpu *g, const hth_layer *l, uint64_t n)
 {
-    if (l->attn.window > 0 && l->attn.window < n) n = l->attn.window;
+    uint32_t most = l->attn.chunk > 0 ? l->attn.chunk : l->attn.window;
+    if (most > 0 && most < n) n = most;
     return 2 * n * l->attn.n_head * g->model->hparams.d_head * HTH_DOT_SCALAR;
 }
 
@@ -153,16 +154,17 @@ void hth_rec_reduce(hth_recorder *r, const hth_op *attend, const hth_gpu_fused_m
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     const hth_attention *a = &r->g->model->layers[attend->layer].attn;
+    hth_buffer_range terms = hth_rec_vector(r, r->g->layers[attend->layer].head_terms);
     hth_vector_split split =
         hth_rec_vector_split(hth_device_get_info(r->g->device), a->n_head * a->d_head, HTH_KIND_NONE);
-    const hth_push_attn_reduce push = {.n_head = a->n_head, .window = a->window, .n_split = ws->n_split};
+    const hth_push_attn_reduce push = {
+        .n_head = a->n_head, .window = a->window, .n_split = ws->n_split, .chunk = a->chunk};
     hth_input_form forms[2];
     uint32_t n_form = hth_rec_input_forms(r, group, store, forms);
     for (uint32_t i = 0; i < n_form; i++) {
         const hth_input_form *f = &forms[i];
-        const uint32_t consts[] = {a->d_head, f->block, f->store, split.local};
-        const hth_buffer_range bind[] = {ws->step, ws->splits, ws->split_partials, stored, f->q,
-                                         f->d,     f->sum};
+        const uint32_t consts[] = {a->d_head, f->block, f->store, split.local, a->sinks != NULL};
+        const hth_buffer_range bind[] = {ws->step, ws->splits, ws->split_partials, stored, f->q, f->d, f->sum, terms};
         hth_rec_dispatch(r, HTH_SHADER_attn_reduce, consts, bind, &push, split.n_group, 1);
         hth_rec_mark_form(r, f, stored);
     }
@@ -188,13 +190,21 @@ void hth_rec_attend(hth_recorder *r, const hth_op *op)
                           .scale = h->score_scale,
                           .cap = h->attn_softcap,
                           .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f,
-                          .kv_class = hth_kv_class_of(l)};
+                          .kv_class = hth_kv_class_of(l),
+                          .chunk = l->attn.chunk};
     uint32_t consts[HTH_ATTN_N_CONST] = {h->d_head, l->attn.n_head / l->attn.n_head_kv,
                                          (uint32_t)r->g->params.kv, by_split};
+    consts[HTH_ATTN_SINKS] = !by_split && l->attn.sinks, consts[HTH_ATTN_SLOPES] = l->attn.slopes != NULL;
     set_attn_size(r, l, by_split, consts);
     check_attn_size(r, consts);
-    const hth_buffer_range bind[] = {
-        ws->step, q, ws->q_q8, to->keys, to->values, by_split ? ws->splits : y->at, ws->split_partials};
+    const hth_buffer_range bind[] = {ws->step,
+                                     q,
+                                     ws->q_q8,
+                                     to->keys,
+                                     to->values,
+                                     by_split ? ws->splits : y->at,
+                                     ws->split_partials,
+                                     hth_rec_vector(r, to->head_terms)};
     if (by_split) {
         attend_by_split(r, op->layer, consts, bind, &push);
         y->pending = op, y->is_stored = false;

@@ -292,8 +292,9 @@ static void rope_store(hth_gpu_testcase *t)
 }
 
 /* A split and part of the next, in pages that are not in order. KV heads are 16 positions apart, so that they
- * share most of a small cache. BY_SPLIT 0: a window over both splits, pages of a windowed layer, and a token
- * with fewer positions. */
+ * share most of a small cache. BY_SPLIT 0: a window over both splits (with sinks chunks of a split, with slopes all
+ * positions, as rounded weights hide what few scores differ by), pages of a windowed layer, and a token with fewer
+ * positions. */
 static void attend(hth_gpu_testcase *t)
 {
     enum { AT = HTH_ATTN_SPLIT + 12, N_PAGE = AT / HTH_KV_PAGE + 1, N_HEAD_KV = 2, N_SPLIT = 3 };
@@ -307,7 +308,7 @@ static void attend(hth_gpu_testcase *t)
     uint32_t n_word = (uint32_t)hth_gpu_cache_words(kv, d);
     const hth_push_attn push = {.n_head = n_head,
                                 .n_head_kv = N_HEAD_KV,
-                                .window = by_split ? 0 : 20,
+                                .window = by_split || c[HTH_ATTN_SLOPES] ? 0 : 20,
                                 .n_split = N_SPLIT,
                                 .qkv_stride = stride,
                                 .d_at = n_q / 4,
@@ -315,7 +316,8 @@ static void attend(hth_gpu_testcase *t)
                                 .scale = 0.125f,
                                 .cap = by_split ? 0.0f : 20.0f,
                                 .inverse_cap = by_split ? 0.0f : 1.0f / 20.0f,
-                                .kv_class = by_split ? HTH_KV_FULL : HTH_KV_WINDOW};
+                                .kv_class = by_split ? HTH_KV_FULL : HTH_KV_WINDOW,
+                                .chunk = c[HTH_ATTN_SINKS] ? HTH_ATTN_SPLIT : 0};
     set_call(t, &push, sizeof push, by_split ? 2 : 1, N_HEAD_KV, over(n_tok, c[HTH_ATTN_TOKENS]));
     bind_paged_step(t, n_tok, n_tok - 1, places, tables, N_PAGE);
     bind_input(t, kv == HEARTH_KV_F16 ? HTH_FILL_QUERIES : HTH_FILL_FLOATS, rounds ? 0 : (uint64_t)n_tok * stride, 4)
@@ -325,6 +327,7 @@ static void attend(hth_gpu_testcase *t)
     bind_input(t, HTH_FILL_VALUES, (uint64_t)N_POSITION * n_word, 4)->width = n_word;
     bind_output(t, (uint64_t)n_tok * n_head * d * (by_split ? N_SPLIT : 1), 4);
     bind_output(t, by_split ? (uint64_t)n_tok * N_SPLIT * n_head : 0, 8);
+    bind_floats(t, c[HTH_ATTN_SINKS] || c[HTH_ATTN_SLOPES] ? 2 * n_head : 0, 0);
 }
 
 static void attn_reduce(hth_gpu_testcase *t)
@@ -341,6 +344,7 @@ static void attn_reduce(hth_gpu_testcase *t)
     bind_input(t, HTH_FILL_PARTS, (uint64_t)N_ROW * N_SPLIT * n_head, 8);
     bind_output(t, c[HTH_ATTN_REDUCE_STORE] ? (uint64_t)N_ROW * n_head * d : 0, 4);
     bind_quantised(t, (uint64_t)N_ROW * n_head * d, block);
+    bind_floats(t, c[HTH_ATTN_REDUCE_SINKS] ? n_head : 0, 4);
 }
 
 /* From page 0 to page 2 of three (fill_step). */

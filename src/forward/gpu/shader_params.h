@@ -217,8 +217,11 @@ typedef struct hth_push_rope_store {
  * values[t][n_head][D_HEAD]; grid {1, n_head_kv, ceil(tokens / TOKENS)}; parts are not written. Positions beyond
  * 32,768 require BY_SPLIT 1: drivers that end long loops would end those of a token. Tokens are those from first_tok
  * on.
+ * SINKS 1, without BY_SPLIT: a head's sink is a score without values behind all splits. SLOPES 1: its slope times the
+ * distance of a key lowers a score, before the cap. chunk > 0: a token sees the positions of its chunk, whose size is a
+ * multiple of HTH_ATTN_SPLIT, and there is no window.
  * Bindings: step, qkv (queries first; F16 and F32), rounded (Q8_0, as rope_store writes it), keys, values, out,
- * parts. LOCAL: 4 hth_attn_groups or more; D_HEAD / 2 * hth_attn_groups keep all invocations busy, because each has
+ * parts, terms[2][n_head] (sinks, then slopes). LOCAL: 4 hth_attn_groups or more; D_HEAD / 2 * hth_attn_groups keep all invocations busy, because each has
  * two dims of the output for a group of heads. */
 enum {
     HTH_ATTN_D_HEAD = 0,
@@ -227,6 +230,8 @@ enum {
     HTH_ATTN_BY_SPLIT,
     HTH_ATTN_LOCAL,
     HTH_ATTN_TOKENS,
+    HTH_ATTN_SINKS,
+    HTH_ATTN_SLOPES,
     HTH_ATTN_N_CONST
 }; /* SHARED: n_head / n_head_kv */
 enum { HTH_ATTN_GROUP_HEADS = 4, HTH_ATTN_MAX_GROUPS = 2 }; /* heads of a group; groups of a token at a time */
@@ -241,20 +246,27 @@ typedef struct hth_push_attn {
     uint32_t n_head, n_head_kv, window, n_split; /* n_split: capacity of out in splits */
     uint32_t qkv_stride, d_at, head_words;
     float scale, cap, inverse_cap; /* cap 0: none */
-    uint32_t first_tok, kv_class;
+    uint32_t first_tok, kv_class, chunk;
 } hth_push_attn;
+/* The window of a token, from which the first position that it sees follows (kernels/attn/attn.h). */
+static inline uint32_t hth_attn_window(uint32_t position, uint32_t window, uint32_t chunk)
+{
+    return chunk > 0 ? position % chunk + 1 : window;
+}
 
-/* y[t][n_head][D_HEAD] = the splits of attn, merged ascending and divided; window and n_split as there. q, d, sum: y
- * quantised, as norm_quantize does. D_HEAD is a multiple of 4. Bindings: step, values, parts, y, q, d, sum. Grid:
+/* y[t][n_head][D_HEAD] = the splits of attn, merged ascending, with sinks, and divided; window, chunk and n_split as
+ * there. q, d, sum: y quantised, as norm_quantize does. D_HEAD is a multiple of 4. Bindings: step, values, parts, y, q,
+ * d, sum, terms as above. Grid:
  * {hth_vector_groups(n_head D_HEAD, LOCAL), tokens}. */
 enum {
     HTH_ATTN_REDUCE_D_HEAD = 0,
     HTH_ATTN_REDUCE_BLOCK, /* 0: not quantised */
     HTH_ATTN_REDUCE_STORE,
     HTH_ATTN_REDUCE_LOCAL,
+    HTH_ATTN_REDUCE_SINKS,
 };
 typedef struct hth_push_attn_reduce {
-    uint32_t n_head, window, n_split, spare;
+    uint32_t n_head, window, n_split, chunk;
 } hth_push_attn_reduce;
 
 /* float_rules: part of no step, but of the self-test. Of each of n pairs a[], b[] the words y[3 i]: a b, a + b, and

@@ -23,7 +23,9 @@ static void fill_grids(const hth_gpu *g, const hth_batch_token *token)
     for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++) {
         const hth_layer *l = &g->model->layers[i];
         if (!g->layers[i].keys.buffer) continue;
-        hth_attn seen = {.n_pos = (size_t)token->position + 1, .n_row = 1, .window = l->attn.window};
+        hth_attn seen = {.n_pos = (size_t)token->position + 1,
+                         .n_row = 1,
+                         .window = hth_attn_window(token->position, l->attn.window, l->attn.chunk)};
         uint32_t n = (uint32_t)(hth_attn_last_split(&seen) - hth_attn_first_split(&seen)) + 1;
         memcpy(grids + 4 * i, (uint32_t[]){n, l->attn.n_head_kv, 1}, 12);
     }

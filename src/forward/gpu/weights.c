@@ -214,6 +214,17 @@ static hearth_status copy_head_norms(hth_gpu *g, const hth_layer *l, hth_gpu_vec
     return HEARTH_OK;
 }
 
+/* Zeros where the heads have one kind of term alone. */
+static hearth_status copy_head_terms(hth_gpu *g, const hth_attention *a, hth_gpu_vector *out, hearth_error *err)
+{
+    if (!a->sinks && !a->slopes) return HEARTH_OK;
+    float *to = add_vector(g, 2 * a->n_head, out);
+    if (!to) return hth_fail_memory(err, 2 * a->n_head * sizeof *to, "vectors of weights");
+    if (a->sinks) memcpy(to, a->sinks, a->n_head * sizeof *to);
+    if (a->slopes) memcpy(to + a->n_head, a->slopes, a->n_head * sizeof *to);
+    return HEARTH_OK;
+}
+
 static hearth_status copy_biases(hth_gpu *g, const hth_gpu_fused_src *source, const row_range *s,
                                  hth_gpu_vector *out, hearth_error *err)
 {
@@ -409,6 +420,8 @@ static hearth_status open_op(loader *o, uint32_t i_op, hearth_error *err)
         st = copy_vector(o->g, *op->vector.by, 1, &to->vectors[0], err);
     if (op->kind == HTH_OP_HEADS)
         st = copy_head_norms(o->g, &o->g->model->layers[op->layer], &o->g->layers[op->layer].head_norms, err);
+    if (op->kind == HTH_OP_ATTEND)
+        st = copy_head_terms(o->g, &o->g->model->layers[op->layer].attn, &o->g->layers[op->layer].head_terms, err);
     if (op->kind == HTH_OP_FFN) o->g->layers[op->layer].ffn = to, st = open_ffn(o, op->layer, err);
     if (op->kind == HTH_OP_EXPERTS && !op->experts.shared) st = copy_scale_max(o->g, op->layer, err);
     return st == HEARTH_OK ? open_matrices(o, op, to, err) : st;

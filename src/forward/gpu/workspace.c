@@ -208,13 +208,21 @@ static bool lay_out(const hth_model *m, uint64_t max, const hth_offload_params *
     return !s->from_host.overflow && !s->to_host.overflow && !s->memory.overflow;
 }
 
-/* Vectors as weights.c packs them: of each layer two partial biases, and D of each cluster; the others are
- * among the bindings, unless they are outside the file. */
+/* Those of the heads of a layer: terms, which a file has in part, or not at all. */
+static uint64_t head_vector_bytes(const hth_attention *a)
+{
+    bool has_terms = a->sinks || a->slopes;
+    return has_terms ? 2 * (uint64_t)a->n_head * sizeof(float) + 2 * ALIGNMENT : 0;
+}
+
+/* Vectors as weights.c packs them: of each layer two partial biases, D of each cluster, and what heads have; the others
+ * are among the bindings, unless they are outside the file. */
 static uint64_t vector_bytes(const hth_model *m, const hth_offload_params *p)
 {
     uint64_t bias = (uint64_t)m->hparams.d_ff * sizeof(float) + 2 * ALIGNMENT,
              scale_max = hth_n_cluster(m->hparams.d_ff) * sizeof(float) + 2 * ALIGNMENT,
              all = ALIGNMENT + m->hparams.n_layer * (2 * bias + (m->down_transposed ? scale_max : 0));
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) all += head_vector_bytes(&m->layers[i].attn);
     for (uint32_t i = 0; i < m->hparams.n_layer && p->crosses; i++) {
         size_t n = hth_n_cluster(m->layers[i].experts.down_t.rows.n_row);
         all += n > 0 ? n * sizeof(float) + 2 * ALIGNMENT : 0;

@@ -138,7 +138,7 @@ typedef struct attend_run {
 /* A query head of a token, and the positions it sees. */
 typedef struct attn_query {
     uint32_t t, head;
-    hth_attn sees; /* position fields only */
+    hth_attn sees; /* positions, and the sink and the slope of the head */
     const uint32_t *keys, *values; /* of its KV head */
 } attn_query;
 
@@ -146,10 +146,15 @@ static attn_query query_of(const attend_run *r, uint32_t t, uint32_t head)
 {
     const uint32_t *row = row_of(r->call->bind[0], t);
     size_t at = (size_t)(head / r->call->consts[HTH_ATTN_SHARED]) * r->push.head_words;
-    size_t n_pos = (size_t)row[HTH_STEP_POSITION] + 1;
+    const float *terms = r->call->bind[7];
+    uint32_t position = row[HTH_STEP_POSITION];
     return (attn_query){.t = t,
                      .head = head,
-                     .sees = {.n_row = 1, .n_pos = n_pos, .window = r->push.window},
+                     .sees = {.n_row = 1,
+                              .n_pos = (size_t)position + 1,
+                              .window = hth_attn_window(position, r->push.window, r->push.chunk),
+                              .sinks = r->call->consts[HTH_ATTN_SINKS] ? terms + head : NULL,
+                              .slopes = r->call->consts[HTH_ATTN_SLOPES] ? terms + r->push.n_head + head : NULL},
                      .keys = (const uint32_t *)r->call->bind[3] + at,
                      .values = (const uint32_t *)r->call->bind[4] + at};
 }
@@ -223,6 +228,7 @@ static hth_attn_partial attend_split(const attend_run *r, const attn_query *l, s
         float score = r->kv == HEARTH_KV_Q8_0 ? score_rounded(r, l, places[j]) : score_floats(r, l, places[j]);
         weights[j] = score * r->push.scale;
     }
+    if (l->sees.slopes) hth_attn_add_slope(&l->sees, 0, 0, seen.first, weights, n);
     hth_attn_partial part = weigh(r, weights, n);
     memset(y, 0, r->d * sizeof *y);
     for (size_t j = 0; j < n; j++) add_value(r, l, places[j], weights[j], y);
@@ -250,7 +256,7 @@ static void attend_whole(const attend_run *r, const attn_query *l)
         hth_attn_partial part = attend_split(r, l, i, values);
         hth_attn_merge(&total, y, &part, values, r->d);
     }
-    hth_attn_finalize(&total, y, r->d, NULL);
+    hth_attn_finalize(&total, y, r->d, l->sees.sinks);
 }
 
 void hth_ref_attn(const hth_dispatch_args *call)
