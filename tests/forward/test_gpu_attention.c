@@ -129,7 +129,11 @@ static size_t differ_words(hearth_kv_type type, const uint32_t *a, const uint32_
 
 typedef struct rope_shape {
     hearth_kv_type type;
-    uint32_t d, kind, normed, local, n_pair, n_head, n_kv;
+    uint32_t d, kind, norm, local, n_pair, n_head, n_kv;
+    /* What few models have: d_value 0: values are d wide, and behind the keys. */
+    bool norms_after, norms_values, by_position, values_are_keys;
+    float limit, value_scale;
+    uint32_t d_value;
 } rope_shape;
 
 /* Page tables of up to this many pages. */
@@ -164,28 +168,79 @@ static const page_table rope_tables[2] = {{3, 0, 4}, {1, 2}};
 static const uint32_t rope_rows[N_ROW][2] = {{0, 0},  {1, 0}, {15, 0}, {16, 0}, {79, 0}, {0, 1},
                                              {17, 1}, {2, 1}, {63, 1}, {40, 1}, {41, 0}};
 
-static void prepare(const rope_shape *s, float *x, const float *norm, const float *cosine, const float *sine)
+static void limit(const rope_shape *s, float *x)
 {
-    if (s->normed) cpu.rms_norm(x, norm, s->d, 1.0f / (float)s->d, 1e-5f, x);
-    if (s->kind == HTH_ROPE_INTERLEAVED) cpu.rope_interleaved(x, cosine, sine, s->n_pair);
-    if (s->kind == HTH_ROPE_NEOX) cpu.rope_neox(x, cosine, sine, s->n_pair);
+    for (uint32_t i = 0; s->limit > 0.0f && i < s->d; i++)
+        x[i] = x[i] > s->limit ? s->limit : x[i] < -s->limit ? -s->limit : x[i];
 }
 
-/* What the CPU makes of the rows: qkv in place, words of caches and of rounded queries. */
-static void rope_by_cpu(const rope_shape *s, float *qkv, const float *norms, const float *table,
-                        size_t sine_at, uint32_t *keys, uint32_t *values, uint32_t *rounded, size_t d_at)
+/* i: the number of the head among queries and keys. */
+static void norm_head(const rope_shape *s, uint32_t i, const float *norms, float *x)
+{
+    const float *own = norms + i * s->d, *shared = norms + (i < s->n_head ? 0 : s->d);
+    float inv_n = 1.0f / (float)s->d;
+    if (s->norm == HTH_ROPE_NORM_SHARED) cpu.rms_norm(x, shared, s->d, inv_n, 1e-5f, x);
+    if (s->norm == HTH_ROPE_NORM_OWN) cpu.rms_norm(x, own, s->d, inv_n, 1e-5f, x);
+    if (s->norm == HTH_ROPE_NORM_OWN_LAYER) cpu.layer_norm(x, own, NULL, s->d, inv_n, 1e-5f, x);
+}
+
+static void prepare(const rope_shape *s, uint32_t i, float *x, const float *norms, const float *cosine,
+                    const float *sine)
+{
+    limit(s, x);
+    if (!s->norms_after) norm_head(s, i, norms, x);
+    if (s->kind == HTH_ROPE_INTERLEAVED) cpu.rope_interleaved(x, cosine, sine, s->n_pair);
+    if (s->kind == HTH_ROPE_NEOX) cpu.rope_neox(x, cosine, sine, s->n_pair);
+    if (s->norms_after) norm_head(s, i, norms, x);
+}
+
+static void prepare_value(const rope_shape *s, const float *from, float *x)
+{
+    uint32_t n = s->d_value > 0 ? s->d_value : s->d;
+    float ones[HTH_GPU_MAX_D_HEAD];
+    for (uint32_t i = 0; i < s->d; i++) x[i] = i < n ? from[i] : 0.0f, ones[i] = 1.0f;
+    if (s->value_scale != 0.0f) cpu.scale(x, s->value_scale, s->d, x);
+    limit(s, x);
+    if (s->norms_values) cpu.rms_norm(x, ones, s->d, 1.0f / (float)s->d, 1e-5f, x);
+}
+
+/* Where a token's values are. */
+static size_t n_key_row(const rope_shape *s) { return (s->n_head + (size_t)s->n_kv) * s->d; }
+static size_t n_qkv_row(const rope_shape *s)
+{
+    bool apart = s->d_value > 0 || s->values_are_keys;
+    return n_key_row(s) + (apart ? 0 : s->n_kv * (size_t)s->d);
+}
+static size_t values_from(const rope_shape *s)
+{
+    return s->d_value > 0 ? 3 : s->values_are_keys ? s->n_head * (size_t)s->d : n_key_row(s);
+}
+static size_t values_stride(const rope_shape *s)
+{
+    return s->d_value > 0 ? 3 + s->n_kv * (size_t)s->d_value : n_qkv_row(s);
+}
+
+/* What the CPU makes of the rows: queries in place, words of caches and of rounded queries. */
+static void rope_by_cpu(const rope_shape *s, float *qkv, const float *in, const float *norms, const float *table,
+                        size_t sine_at, const float *factors, uint32_t *keys, uint32_t *values, uint32_t *rounded,
+                        size_t d_at)
 {
     CLEANUP(free_caches) caches c = new_caches(s->type, s->d, s->n_kv, N_POSITION);
     int32_t sums[64];
+    float x[HTH_GPU_MAX_D_HEAD];
     for (size_t t = 0; t < N_TOK; t++) {
         size_t at = place_of(rope_tables, rope_rows[t]), n_q = (size_t)s->n_head * s->d;
-        float *row = qkv + t * (n_q + 2 * (size_t)s->n_kv * s->d), *k = row + n_q, *v = k + s->n_kv * s->d;
+        float *row = qkv + t * n_qkv_row(s), *k = row + n_q;
         const float *cosine = table + t * s->n_pair, *sine = cosine + sine_at;
-        for (size_t h = 0; h < s->n_head; h++) prepare(s, row + h * s->d, norms, cosine, sine);
-        for (size_t h = 0; h < s->n_kv; h++) {
-            prepare(s, k + h * s->d, norms + s->d, cosine, sine);
-            hth_kv_layout_put_key(&cpu, s->type, c.keys + h * c.head_size, s->d, at, k + h * s->d);
-            hth_kv_layout_put_value(&cpu, s->type, c.values + h * c.head_size, s->d, at, v + h * s->d);
+        const float *v = in + t * values_stride(s) + values_from(s);
+        for (uint32_t h = 0; h < s->n_head; h++) prepare(s, h, row + h * s->d, norms, cosine, sine);
+        if (s->by_position) cpu.scale(row, factors[t], n_q, row);
+        for (uint32_t h = 0; h < s->n_kv; h++) {
+            memcpy(x, k + h * s->d, s->d * sizeof *x);
+            prepare(s, s->n_head + h, x, norms, cosine, sine);
+            hth_kv_layout_put_key(&cpu, s->type, c.keys + h * c.head_size, s->d, at, x);
+            prepare_value(s, v + h * (s->d_value > 0 ? s->d_value : s->d), x);
+            hth_kv_layout_put_value(&cpu, s->type, c.values + h * c.head_size, s->d, at, x);
         }
         put_words(&c, at, keys, values);
         if (s->type == HEARTH_KV_F16) hth_attn_round_queries(row, n_q);
@@ -222,45 +277,56 @@ static void fill_with_edges(test_random *r, hearth_kv_type type, float *x, size_
 
 static void check_rope(test_random *r, const rope_shape *s, int kind)
 {
-    size_t n_col = (s->n_head + 2 * (size_t)s->n_kv) * s->d, n_qkv = N_ROW * n_col,
-           n_q = (size_t)s->n_head * s->d;
+    size_t n_qkv = N_ROW * n_qkv_row(s), n_q = (size_t)s->n_head * s->d, n_norm = (s->n_head + s->n_kv) * (size_t)s->d;
     size_t head_words = hth_gpu_cache_head_words(s->type, s->d, N_POSITION), n_cache = s->n_kv * head_words;
     size_t d_at = N_ROW * n_q / 4 + 3, n_rounded = d_at + N_ROW * n_q / 32;
-    size_t table_at = N_ROW * s->n_pair, sine_at = 2 * table_at, n_table = 2 * sine_at;
+    size_t table_at = N_ROW * s->n_pair, sine_at = 2 * table_at, factor_at = 2 * sine_at, n_table = factor_at + N_ROW;
+    size_t n_in = s->d_value > 0 ? N_ROW * values_stride(s) : n_qkv;
     uint32_t step[HTH_STEP_ROWS + N_ROW * HTH_STEP_ROW_WORDS + 2 * N_TABLE], kv_class = s->n_kv % 2;
     float *qkv = random_floats(r, kind == EDGES ? PROOF_PLAIN : (proof_kind)kind, n_qkv),
           *expected = malloc(n_qkv * sizeof *qkv);
-    float *norms = random_floats(r, PROOF_PLAIN, 2 * s->d),
-          *table = random_floats(r, PROOF_PLAIN, n_table + 1);
+    float *norms = random_floats(r, PROOF_PLAIN, n_norm), *table = random_floats(r, PROOF_PLAIN, n_table),
+          *narrow = random_floats(r, kind == EDGES ? PROOF_PLAIN : (proof_kind)kind, n_in),
+          *in = s->d_value > 0 ? narrow : qkv;
     uint32_t *cache[4], *rounded[2]; /* the CPU's keys, values; the device's */
     fill_step(step, N_TOK, N_ROW, rope_rows, rope_tables, 2, kv_class);
     if (kind == EDGES) fill_with_edges(r, s->type, qkv, n_qkv);
     memcpy(expected, qkv, n_qkv * sizeof *qkv);
     for (int i = 0; i < 4; i++) cache[i] = poisoned(n_cache * 4);
     for (int i = 0; i < 2; i++) rounded[i] = poisoned(n_rounded * 4);
-    rope_by_cpu(s, expected, norms, table + table_at, sine_at, cache[0], cache[1], rounded[0], d_at);
+    rope_by_cpu(s, expected, in, norms, table + table_at, sine_at, table + factor_at, cache[0], cache[1], rounded[0],
+                d_at);
 
     hth_push_rope_store push = {.n_head = s->n_head,
                                 .n_head_kv = s->n_kv,
                                 .n_pair = s->n_pair,
                                 .table_at = (uint32_t)table_at,
                                 .sine_at = (uint32_t)sine_at,
+                                .factor_at = (uint32_t)factor_at,
                                 .d_at = (uint32_t)d_at,
                                 .head_words = (uint32_t)head_words,
                                 .eps = 1e-5f,
                                 .inv_n = 1.0f / (float)s->d,
-                                .kv_class = kv_class};
-    uint32_t consts[] = {s->d, s->kind, s->normed, s->type, s->local};
+                                .limit = s->limit,
+                                .value_scale = s->value_scale != 0.0f ? s->value_scale : 1.0f,
+                                .kv_class = kv_class,
+                                .qkv_stride = (uint32_t)n_qkv_row(s),
+                                .value_stride = (uint32_t)values_stride(s),
+                                .value_from = (uint32_t)values_from(s),
+                                .d_value = s->d_value > 0 ? s->d_value : s->d};
+    uint32_t consts[] = {s->d,     s->kind,        s->norm,         s->type,
+                         s->local, s->norms_after, s->norms_values, s->by_position};
     shaders_run run = {.id = HTH_SHADER_rope_store,
                        .consts = consts,
                        .push = &push,
                        .bind = {{step, sizeof step},
                                 {qkv, n_qkv * 4},
                                 {table, n_table * 4},
-                                {norms, 2 * (size_t)s->d * 4},
+                                {norms, n_norm * 4},
                                 {cache[2], n_cache * 4},
                                 {cache[3], n_cache * 4},
-                                {rounded[1], n_rounded * 4}},
+                                {rounded[1], n_rounded * 4},
+                                {in, n_in * 4}},
                        .grid = {s->n_head + 2 * s->n_kv, N_ROW, 1}};
     if (shaders_do(device, &run)) {
         size_t at = proof_differ_f32(expected, qkv, n_qkv);
@@ -275,18 +341,37 @@ static void check_rope(test_random *r, const rope_shape *s, int kind)
                       at, n_qkv, key, value, n_cache, round, n_rounded);
     }
     for (int i = 0; i < 4; i++) free(cache[i]);
-    free(rounded[0]), free(rounded[1]), free(qkv), free(expected), free(norms), free(table);
+    free(rounded[0]), free(rounded[1]), free(qkv), free(expected), free(norms), free(table), free(narrow);
 }
 
 ON_EACH(heads_are_normed_rotated_and_stored_as_on_the_cpu)
 {
-    static const rope_shape shapes[] = {{HEARTH_KV_F16, 64, HTH_ROPE_INTERLEAVED, 0, 64, 32, 4, 2},
-                                        {HEARTH_KV_F16, 80, HTH_ROPE_NEOX, 1, 32, 40, 5, 1},
-                                        {HEARTH_KV_F16, 36, HTH_ROPE_NEOX, 0, 7, 0, 2, 2},
-                                        {HEARTH_KV_F32, 36, HTH_ROPE_INTERLEAVED, 1, 24, 7, 3, 3},
-                                        {HEARTH_KV_F32, 128, HTH_ROPE_NEOX, 0, 128, 64, 2, 1},
-                                        {HEARTH_KV_Q8_0, 128, HTH_ROPE_NEOX, 1, 128, 33, 4, 2},
-                                        {HEARTH_KV_Q8_0, 96, HTH_ROPE_NONE, 0, 5, 48, 3, 1}};
+    static const rope_shape shapes[] = {{HEARTH_KV_F16, 64, HTH_ROPE_INTERLEAVED, 0, 64, 32, 4, .n_kv = 2},
+                                        {HEARTH_KV_F16, 80, HTH_ROPE_NEOX, 1, 32, 40, 5, .n_kv = 1},
+                                        {HEARTH_KV_F16, 36, HTH_ROPE_NEOX, 0, 7, 0, 2, .n_kv = 2},
+                                        {HEARTH_KV_F32, 36, HTH_ROPE_INTERLEAVED, 1, 24, 7, 3, .n_kv = 3},
+                                        {HEARTH_KV_F32, 128, HTH_ROPE_NEOX, 0, 128, 64, 2, .n_kv = 1},
+                                        {HEARTH_KV_Q8_0, 128, HTH_ROPE_NEOX, 1, 128, 33, 4, .n_kv = 2},
+                                        {HEARTH_KV_Q8_0, 96, HTH_ROPE_NONE, 0, 5, 48, 3, .n_kv = 1}};
+    test_random r = proof_random();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int kind = 0; kind <= EDGES; kind++) check_rope(&r, &shapes[i], kind);
+}
+
+ON_EACH(heads_of_other_forms_are_prepared_and_stored_as_on_the_cpu)
+{
+    static const rope_shape shapes[] = {
+        {HEARTH_KV_F16, 64, HTH_ROPE_NEOX, HTH_ROPE_NORM_OWN, 64, 32, 4, 2, .norms_after = true},
+        {HEARTH_KV_Q8_0, 64, HTH_ROPE_INTERLEAVED, HTH_ROPE_NORM_SHARED, 64, 32, 3, 1, .norms_after = true,
+         .by_position = true},
+        {HEARTH_KV_F32, 36, HTH_ROPE_INTERLEAVED, HTH_ROPE_NORM_OWN_LAYER, 24, 18, 3, .n_kv = 3},
+        {HEARTH_KV_F16, 80, HTH_ROPE_NEOX, HTH_ROPE_NORM_NONE, 32, 40, 5, 1, .by_position = true, .limit = 0.5f},
+        {HEARTH_KV_F16, 64, HTH_ROPE_NEOX, HTH_ROPE_NORM_SHARED, 64, 16, 2, 2, .norms_values = true,
+         .values_are_keys = true},
+        {HEARTH_KV_Q8_0, 96, HTH_ROPE_NEOX, HTH_ROPE_NORM_NONE, 64, 48, 2, 2, .value_scale = 0.7f, .d_value = 64,
+         .limit = 0.25f},
+        {HEARTH_KV_F32, 128, HTH_ROPE_NEOX, HTH_ROPE_NORM_OWN, 128, 64, 2, 1, .norms_values = true, .value_scale = 3.0f,
+         .d_value = 100}};
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int kind = 0; kind <= EDGES; kind++) check_rope(&r, &shapes[i], kind);

@@ -12,7 +12,7 @@
 #include "support/device/shaders.h"
 #include "support/kernels/rows_case.h"
 
-enum { MEMORY = 4 << 20, MAX_PROGRAMS = 400, LOCAL = 64 };
+enum { MEMORY = 4 << 20, MAX_PROGRAMS = 450, LOCAL = 64 };
 
 /* Shaders with constants, as record.c uses them. */
 typedef struct wanted {
@@ -61,7 +61,10 @@ static void add_attention(list *l, uint32_t d, hearth_kv_type kv, uint32_t share
 {
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t kind = i == 0 ? HTH_ROPE_INTERLEAVED : HTH_ROPE_NEOX;
-        add(l, HTH_SHADER_rope_store, (const uint32_t[]){d, kind, i, (uint32_t)kv, LOCAL});
+        add(l, HTH_SHADER_rope_store, (const uint32_t[]){d, kind, i, (uint32_t)kv, LOCAL, 0, 0, 0});
+        add(l, HTH_SHADER_rope_store,
+            (const uint32_t[]){d, kind, HTH_ROPE_NORM_OWN + i, (uint32_t)kv, LOCAL, 1 - i, 0, i});
+        add(l, HTH_SHADER_rope_store, (const uint32_t[]){d, kind, i, (uint32_t)kv, LOCAL, 0, 1, 1});
         for (uint32_t terms = 0; terms < 3; terms++)
             if (!(i == 1 && terms == 1)) /* sinks follow the last split */
                 add(l, HTH_SHADER_attn,
@@ -260,7 +263,9 @@ static bool is_given_ties(const wanted *w)
     case HTH_SHADER_act_quantize:
         return c[HTH_ACT_QUANTIZE_BLOCK] &&
                (c[HTH_ACT_QUANTIZE_KIND] != HTH_ACTIVATION_RELU2 || c[HTH_ACT_QUANTIZE_GATED]);
-    case HTH_SHADER_rope_store: return c[HTH_ROPE_KV] == HEARTH_KV_Q8_0;
+    case HTH_SHADER_rope_store:
+        return c[HTH_ROPE_KV] == HEARTH_KV_Q8_0 && !(c[HTH_ROPE_NORM] && c[HTH_ROPE_NORMS_VALUES]) &&
+               c[HTH_ROPE_NORM] != HTH_ROPE_NORM_OWN_LAYER;
     case HTH_SHADER_mul_mat_vec_q:
     case HTH_SHADER_mul_mat_vec_q_acc:
     case HTH_SHADER_mul_mat_q:
@@ -452,7 +457,7 @@ static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_mul_mat_vec_q_sliced] = "......f.",
     [HTH_SHADER_active_mask] = ".....", [HTH_SHADER_down_accumulate] = ".....", [HTH_SHADER_mul_mat_q] = "......f",
     [HTH_SHADER_mul_mat_q_acc] = "......f", [HTH_SHADER_mul_mat_q_cm2] = "......f",
-    [HTH_SHADER_mul_mat_q_cm2_acc] = "......f", [HTH_SHADER_rope_store] = ".f.....", [HTH_SHADER_attn] = ".....ff.",
+    [HTH_SHADER_mul_mat_q_cm2_acc] = "......f", [HTH_SHADER_rope_store] = ".f......", [HTH_SHADER_attn] = ".....ff.",
     [HTH_SHADER_attn_reduce] = "...f.f..", [HTH_SHADER_copy_page] = ".ff", [HTH_SHADER_act_quantize] = "....f.f.",
     [HTH_SHADER_norm_add] = ".f...", [HTH_SHADER_soft_cap] = ".f",
     [HTH_SHADER_norm_groups] = "....f", [HTH_SHADER_mul_values] = "...f", [HTH_SHADER_copy_values] = "...f",

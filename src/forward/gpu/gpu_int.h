@@ -45,7 +45,8 @@ typedef struct hth_gpu_op {
     bool is_on_device;
     uint32_t n_fused;
     hth_gpu_fused_matrix fused[HTH_GPU_OP_FUSED];
-    hth_gpu_vector vectors[2]; /* of NORM: weight, bias; of CONV: taps, bias; of RATES: a, dt */
+    hth_gpu_vector vectors[2]; /* of NORM: weight, bias; of CONV: taps, bias; of RATES: a, dt; of HEADS: norms of all
+                                  queries, of all keys */
     hth_buffer_range state;    /* of CONV and DELTA: [hth_gpu_n_state][hth_gpu_state_words] */
 } hth_gpu_op;
 /* Whether a norm is of whole rows, so that what reads it computes it. */
@@ -58,7 +59,7 @@ uint32_t hth_gpu_max_run(const hth_model *model, const hth_offload_params *param
 /* Data of a layer that no single operation has. */
 typedef struct hth_gpu_layer {
     const hth_gpu_op *ffn;     /* NULL: the device has no dense network of it */
-    hth_gpu_vector head_norms; /* of queries, then of keys */
+    hth_gpu_vector head_norms; /* of queries, then of keys, as rope_store has them; absent if there are none of heads */
     hth_gpu_vector head_terms; /* [2][n_head]: sinks, then slopes; absent if the heads have neither */
     hth_gpu_vector thresholds;
     hth_gpu_vector cold_bias[2]; /* of gate and up of the host's neurons, for streamed weights */
@@ -315,14 +316,15 @@ hearth_status hth_gpu_wait_idle(hth_gpu *g, hearth_error *err);
 /* Maximum tokens of each class; as many as the one before: it has no command lists. */
 uint32_t hth_gpu_bucket_size(const hth_gpu *g, int class);
 /* Where rotations are in workspace.table for command lists of n_row tokens, which copy no more than those: cosines of
- * each table from word i * of_table on, the sines of table 0 from word `sines` on; n_word in all. */
+ * each table from word i * of_table on, the sines of table 0 from word `sines` on; then a factor of the queries of each
+ * token, if the model has those; n_word in all. */
 typedef struct hth_gpu_rotations {
-    uint32_t of_table, sines, n_word;
+    uint32_t of_table, sines, factors, n_word;
 } hth_gpu_rotations;
 static inline hth_gpu_rotations hth_gpu_rotations_of(const hth_hparams *h, uint32_t n_row)
 {
-    uint32_t of_table = n_row * (h->rope.n_rot / 2), sines = (uint32_t)hth_fwd_n_table(h) * of_table;
-    return (hth_gpu_rotations){of_table, sines, 2 * sines};
+    uint32_t of_table = n_row * hth_fwd_max_pair(h), sines = (uint32_t)hth_fwd_n_table(h) * of_table;
+    return (hth_gpu_rotations){of_table, sines, 2 * sines, 2 * sines + (h->temperature_scale != 0.0f ? n_row : 0)};
 }
 /* The command lists for tokens [first, first + n) of a step without streamed weights. */
 const hth_gpu_segments *hth_gpu_segments_for(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n);

@@ -134,6 +134,13 @@ static uint32_t of_floats(const hth_model *m, const hth_offload_params *params, 
     return n;
 }
 
+/* Gates are two copies, norms of all heads two norms. */
+static uint32_t of_heads(const hth_model *m, const hth_attention *a)
+{
+    bool norms_all = a->q_norm.weight && m->hparams.qk_norm == HTH_QK_NORM_ALL;
+    return 1u + (a->q_has_gate ? 2u : 0u) + (norms_all ? 2u : 0u);
+}
+
 /* Whether an addition is part of the network before it: behind that of its neighbour's output, in parallel layers
  * (network of record.c). */
 static bool is_accumulated(const hth_program *p, const hth_op *add)
@@ -155,7 +162,7 @@ uint32_t hth_gpu_op_dispatches(const hth_model *m, const hth_offload_params *par
     switch (op->kind) {
     case HTH_OP_NORM: return hth_gpu_norm_is_whole(m->program, op) ? 0 : of_floats(m, params, op);
     case HTH_OP_PRODUCT: return of_product(m, params, op, s, n);
-    case HTH_OP_HEADS: return m->layers[op->layer].attn.q_has_gate ? 3 : 1;
+    case HTH_OP_HEADS: return of_heads(m, &m->layers[op->layer].attn);
     case HTH_OP_FFN: return of_ffn(m, params, op, s);
     case HTH_OP_EXPERTS: return of_experts(m, params, op, s);
     case HTH_OP_SETTLE: return of_settle(m, params, op);

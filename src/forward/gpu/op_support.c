@@ -95,20 +95,11 @@ static const char *attention_lacks(const hth_model *m, const hth_offload_params 
     const hth_hparams *h = &m->hparams;
     const hth_layer *l = &m->layers[op->layer];
     const hth_attention *a = &l->attn;
-    bool has_norms = a->q_norm.weight || a->k_norm.weight,
-         rotates_by_window = a->window > 0 && ((h->rope.window_unscaled && h->rope.window_base == 0.0) ||
-                                               h->rope.window_n_rot != h->rope.n_rot);
     if (l->mixer != HTH_MIXER_ATTENTION) return "no shader supports its kind of mixer";
-    if (a->d_head != h->d_head || a->k.n_row == 0 || a->v.n_row == 0 || h->norms_values || a->d_value > 0 ||
-        h->value_scale != 0.0f)
+    if (a->d_head != h->d_head || a->kv_layer != op->layer || a->d_value > 0)
         return "no shader supports its heads of keys and values";
     if (shares_cache(m, op->layer)) return "no shader shares keys and values among layers";
-    if (h->temperature_scale != 0.0f) return "no shader scales queries by position";
-    if (h->qkv_limit != 0.0f) return "no shader limits queries, keys and values";
-    if (has_norms && (h->qk_norm != HTH_QK_NORM_HEAD || h->qk_norm_after))
-        return "no shader supports its norm of queries and keys";
-    if ((h->rope.n_rot > 0 && !a->rotates) || (h->rope.n_rot > 0 && rotates_by_window))
-        return "no shader supports its rotation";
+    if (!a->q_norm.weight != !a->k_norm.weight) return "no shader norms queries or keys alone";
     if (h->d_head % 4 > 0) return "its heads are no multiple of 4 values";
     if (params->kv == HEARTH_KV_Q8_0 && h->d_head % HTH_ACT_BLOCK > 0)
         return "its heads are no multiple of 32 values, as a Q8_0 cache is";

@@ -5,6 +5,8 @@
 #include "base/checked_math.h"
 #include "forward/gpu/cache.h"
 
+#include <assert.h>
+
 /* Queries and gates lie side by side, head by head. Returns where the queries are then, before keys and values. */
 static hth_buffer_range split_gates(hth_recorder *r, const hth_op *op)
 {
@@ -17,30 +19,86 @@ static hth_buffer_range split_gates(hth_recorder *r, const hth_op *op)
     return r->values[op->out[0].value].at;
 }
 
-void hth_rec_heads(hth_recorder *r, const hth_op *op)
+/* Normalises all queries of a token together, or all keys, in place. */
+static void norm_all(hth_recorder *r, hth_buffer_range qkv, hth_rows_at rows, uint32_t width, hth_gpu_vector weight)
+{
+    hth_push_norm_groups push = {.width = width,
+                                 .eps = r->g->model->hparams.norm_eps,
+                                 .inv_n = 1.0f / (float)width,
+                                 .x = rows,
+                                 .y = rows};
+    const uint32_t consts[] = {HTH_KIND_RMS, HTH_REC_LOCAL};
+    const hth_buffer_range none = hth_rec_vector(r, (hth_gpu_vector){0}),
+                           bind[] = {r->g->workspace.step, qkv, hth_rec_vector(r, weight), none, qkv};
+    hth_rec_dispatch(r, HTH_SHADER_norm_groups, consts, bind, &push, 1, r->n_row);
+}
+
+static void norm_all_heads(hth_recorder *r, const hth_op *op, hth_buffer_range qkv)
+{
+    const hth_attention *a = &r->g->model->layers[op->layer].attn;
+    const hth_gpu_vector *weights = hth_rec_weights(r, op)->vectors;
+    hth_rows_at q = hth_rec_rows_at(r, op->out[0]), k = hth_rec_rows_at(r, op->out[1]);
+    assert(r->g->model->hparams.qkv_limit == 0.0f); /* no architecture has both */
+    norm_all(r, qkv, q, a->n_head * a->d_head, weights[0]);
+    norm_all(r, qkv, k, a->n_head_kv * a->d_head, weights[1]);
+    hth_rec_mark_dirty(r, qkv);
+    hth_rec_barrier(r);
+}
+
+/* HTH_ROPE_NORM_* of a layer: norms of all heads are computed before. */
+static uint32_t norm_of_heads(const hth_hparams *h, const hth_attention *a)
+{
+    if (!a->q_norm.weight || h->qk_norm == HTH_QK_NORM_ALL) return HTH_ROPE_NORM_NONE;
+    if (h->qk_norm == HTH_QK_NORM_HEAD) return HTH_ROPE_NORM_SHARED;
+    return h->qk_norm == HTH_QK_NORM_EACH && h->norm == HTH_NORM_LAYER ? HTH_ROPE_NORM_OWN_LAYER : HTH_ROPE_NORM_OWN;
+}
+
+static hth_push_rope_store heads_push(const hth_recorder *r, const hth_op *op)
 {
     const hth_hparams *h = &r->g->model->hparams;
     const hth_layer *l = &r->g->model->layers[op->layer];
+    const hth_attention *a = &l->attn;
+    uint32_t i_table = hth_fwd_i_table(h, a), stride = hth_rec_rows_at(r, op->out[0]).stride;
+    hth_gpu_rotations places = hth_gpu_rotations_of(h, r->n_row);
+    return (hth_push_rope_store){.n_head = a->n_head,
+                                 .n_head_kv = a->n_head_kv,
+                                 .n_pair = a->rotates ? hth_fwd_n_pair(h, i_table) : 0,
+                                 .table_at = i_table * places.of_table,
+                                 .sine_at = places.sines,
+                                 .factor_at = places.factors,
+                                 .d_at = r->g->workspace.q_q8_d_offset,
+                                 .head_words = r->g->layers[op->layer].head_words,
+                                 .eps = h->norm_eps,
+                                 .inv_n = 1.0f / (float)a->d_head,
+                                 .limit = h->qkv_limit,
+                                 .value_scale = h->value_scale != 0.0f ? h->value_scale : 1.0f,
+                                 .kv_class = hth_kv_class_of(l),
+                                 .qkv_stride = stride,
+                                 .value_stride = stride,
+                                 .value_from = op->out[a->values_are_keys ? 1 : 2].at,
+                                 .d_value = a->d_head};
+}
+
+void hth_rec_heads(hth_recorder *r, const hth_op *op)
+{
+    const hth_hparams *h = &r->g->model->hparams;
+    const hth_attention *a = &r->g->model->layers[op->layer].attn;
     const hth_gpu_layer *to = &r->g->layers[op->layer];
     const hth_gpu_workspace *ws = &r->g->workspace;
-    hth_buffer_range qkv = l->attn.q_has_gate ? split_gates(r, op) : hth_rec_floats(r, op->in[0].value);
-    hth_gpu_rotations places = hth_gpu_rotations_of(h, r->n_row);
-    hth_push_rope_store push = {.n_head = l->attn.n_head,
-                                .n_head_kv = l->attn.n_head_kv,
-                                .n_pair = h->rope.n_rot / 2,
-                                .table_at = hth_fwd_i_table(h, &l->attn) * places.of_table,
-                                .sine_at = places.sines,
-                                .d_at = ws->q_q8_d_offset,
-                                .head_words = to->head_words,
-                                .eps = h->norm_eps,
-                                .inv_n = 1.0f / (float)h->d_head,
-                                .kv_class = hth_kv_class_of(l)};
-    const uint32_t consts[] = {h->d_head, (uint32_t)h->rope.kind, to->head_norms.n > 0,
-                               (uint32_t)r->g->params.kv, HTH_REC_LOCAL};
+    hth_buffer_range qkv = a->q_has_gate ? split_gates(r, op) : hth_rec_floats(r, op->in[0].value);
+    if (a->q_norm.weight && h->qk_norm == HTH_QK_NORM_ALL) norm_all_heads(r, op, qkv);
+    hth_push_rope_store push = heads_push(r, op);
+    const uint32_t consts[] = {a->d_head,
+                               (uint32_t)h->rope.kind,
+                               norm_of_heads(h, a),
+                               (uint32_t)r->g->params.kv,
+                               HTH_REC_LOCAL,
+                               h->qk_norm_after,
+                               h->norms_values,
+                               h->temperature_scale != 0.0f && a->has_temperature};
     const hth_buffer_range bind[] = {ws->step, qkv,        ws->table, hth_rec_vector(r, to->head_norms),
-                                     to->keys, to->values, ws->q_q8};
-    hth_rec_dispatch(r, HTH_SHADER_rope_store, consts, bind, &push, l->attn.n_head + 2 * l->attn.n_head_kv,
-                     r->n_row);
+                                     to->keys, to->values, ws->q_q8,  qkv};
+    hth_rec_dispatch(r, HTH_SHADER_rope_store, consts, bind, &push, a->n_head + 2 * a->n_head_kv, r->n_row);
     hth_rec_mark_dirty(r, qkv), hth_rec_mark_dirty(r, to->keys), hth_rec_mark_dirty(r, to->values),
         hth_rec_mark_dirty(r, ws->q_q8);
     hth_rec_barrier(r);

@@ -258,6 +258,7 @@ static void active_mask(hth_gpu_testcase *t)
 
 /* ---- attention ---------------------------------------------------------------------------------------- */
 
+/* Words before the table are factors of queries. */
 static void rope_store(hth_gpu_testcase *t)
 {
     enum { N_ROW = 4, N_DONE = 3, N_HEAD = 3, N_HEAD_KV = 2, N_POSITION = 3 * HTH_KV_PAGE, TABLE_AT = 5 };
@@ -267,7 +268,9 @@ static void rope_store(hth_gpu_testcase *t)
     const uint32_t *c = t->consts, d = c[HTH_ROPE_D_HEAD], n_pair = d / 4 + d / 8;
     const hearth_kv_type kv = (hearth_kv_type)c[HTH_ROPE_KV];
     bool rounds = kv == HEARTH_KV_Q8_0;
-    uint32_t head_words = (uint32_t)hth_gpu_cache_head_words(kv, d, N_POSITION), n_q = N_ROW * N_HEAD * d;
+    uint32_t head_words = (uint32_t)hth_gpu_cache_head_words(kv, d, N_POSITION), n_q = N_ROW * N_HEAD * d,
+             n_norm = c[HTH_ROPE_NORM] < HTH_ROPE_NORM_OWN ? 2 : N_HEAD + N_HEAD_KV;
+    bool limits = c[HTH_ROPE_NORM] == HTH_ROPE_NORM_OWN_LAYER, is_narrow = c[HTH_ROPE_NORMS_VALUES];
     const hth_push_rope_store push = {.n_head = N_HEAD,
                                       .n_head_kv = N_HEAD_KV,
                                       .n_pair = n_pair,
@@ -277,18 +280,26 @@ static void rope_store(hth_gpu_testcase *t)
                                       .head_words = head_words,
                                       .eps = 1e-5f,
                                       .inv_n = 1.0f / (float)d,
-                                      .kv_class = HTH_KV_WINDOW};
+                                      .limit = limits ? 100.0f : 0.0f,
+                                      .value_scale = is_narrow ? 0.3f : 1.0f,
+                                      .kv_class = HTH_KV_WINDOW,
+                                      .qkv_stride = (N_HEAD + N_HEAD_KV) * d,
+                                      .value_stride = N_HEAD_KV * d,
+                                      .d_value = is_narrow ? d - 4 : d};
     set_call(t, &push, sizeof push, N_HEAD + 2 * N_HEAD_KV, N_ROW, 1);
     bind_paged_step(t, N_ROW, N_DONE, places, tables, 3);
-    hth_gpu_test_input *x = bind_input(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * (N_HEAD + 2 * N_HEAD_KV) * d, 4);
+    hth_gpu_test_input *x = bind_input(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * (N_HEAD + N_HEAD_KV) * d, 4);
     x->width = 32, x->min_exponent = rounds ? -60 : -20,
     x->max_exponent = 4; /* halves and rotated values stay normal, or exact */
+    const hth_gpu_test_input values = *x;
     hth_gpu_test_input *table = bind_input(t, HTH_FILL_TABLE, TABLE_AT + 2 * (uint64_t)N_ROW * n_pair + 1, 4);
     table->width = n_pair, table->min_exponent = TABLE_AT;
-    bind_floats(t, 2 * (uint64_t)d, 1);
+    bind_floats(t, n_norm * (uint64_t)d, 1);
     bind_output(t, (uint64_t)N_HEAD_KV * head_words, 4);
     bind_output(t, (uint64_t)N_HEAD_KV * head_words, 4);
     bind_output(t, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4);
+    hth_gpu_test_input *v = bind_input(t, HTH_FILL_BLOCKS, N_ROW * N_HEAD_KV * d, 4);
+    v->width = values.width, v->min_exponent = values.min_exponent, v->max_exponent = values.max_exponent;
 }
 
 /* A split and part of the next, in pages that are not in order. KV heads are 16 positions apart, so that they

@@ -189,25 +189,36 @@ typedef struct hth_push_mul_mat_vec_f_sliced {
     hth_push_sliced sliced;
 } hth_push_mul_mat_vec_f_sliced;
 
-/* Normalises (where NORMED) and rotates the queries and keys of qkv[t][(n_head + 2 n_head_kv) * D_HEAD] in place;
- * stores keys and values in the caches, in the type KV and the layout of cache.h; for Q8_0 caches queries are
+/* Prepares the heads of a token, in the order of forward/attention.c. Queries of qkv[t][qkv_stride], n_head D_HEAD of
+ * them first, in place; keys, which follow them, on their way into the cache; values, n_head_kv d_value of them from word
+ * value_from of values_in[t][value_stride] on, which may be qkv. Queries and keys are limited, normalised (NORM), and
+ * rotated, with NORMS_AFTER the other way round; BY_POSITION then multiplies queries by table[factor_at + t]. Values are
+ * multiplied by value_scale, limited, with NORMS_VALUES normalised without weights, and followed by zeros up to D_HEAD.
+ * Keys and values are stored in the caches, in the type KV and the layout of cache.h; for Q8_0 caches queries are
  * quantised by R1.
- * Bindings: step, qkv, table, norms[2][D_HEAD] (of queries, of keys), keys, values, rounded. table: token t's
- * n_pair cosines begin at table_at + t * n_pair, its sines sine_at after them; table_at selects a table. rounded:
- * D_HEAD bytes for head h of token t at index t * n_head + h; their scales from word d_at on, D_HEAD / 32 for
- * each. Grid: {n_head + 2 n_head_kv, tokens}. Any LOCAL; D_HEAD as in cache.h. */
+ * Bindings: step, qkv, table, norms, keys, values, rounded, values_in. norms: [2][D_HEAD] (of queries, of keys), or
+ * where heads have their OWN [n_head + n_head_kv][D_HEAD]; OWN_LAYER: those of a layer norm. table: token t's n_pair
+ * cosines begin at table_at + t * n_pair, its sines sine_at after them; table_at selects a table. rounded: D_HEAD bytes
+ * for head h of token t at index t * n_head + h; their scales from word d_at on, D_HEAD / 32 for each. Grid:
+ * {n_head + 2 n_head_kv, tokens}. Any LOCAL; D_HEAD as in cache.h. */
 enum {
     HTH_ROPE_D_HEAD = 0,
     HTH_ROPE_KIND,
-    HTH_ROPE_NORMED,
+    HTH_ROPE_NORM,
     HTH_ROPE_KV,
-    HTH_ROPE_LOCAL
+    HTH_ROPE_LOCAL,
+    HTH_ROPE_NORMS_AFTER,
+    HTH_ROPE_NORMS_VALUES,
+    HTH_ROPE_BY_POSITION
 }; /* KIND: hth_rope_kind; KV: hearth_kv_type */
+enum { HTH_ROPE_NORM_NONE = 0, HTH_ROPE_NORM_SHARED, HTH_ROPE_NORM_OWN, HTH_ROPE_NORM_OWN_LAYER };
 typedef struct hth_push_rope_store {
-    uint32_t n_head, n_head_kv, n_pair, table_at, sine_at, d_at;
+    uint32_t n_head, n_head_kv, n_pair, table_at, sine_at, factor_at, d_at;
     uint32_t head_words; /* words of a cache from one KV head to the next */
     float eps, inv_n;
-    uint32_t kv_class; /* hth_kv_class of the layer */
+    float limit, value_scale; /* limit 0: none */
+    uint32_t kv_class;        /* hth_kv_class of the layer */
+    uint32_t qkv_stride, value_stride, value_from, d_value;
 } hth_push_rope_store;
 
 /* Attention of docs/arithmetic.md 5. BY_SPLIT 1: a workgroup computes one split of one KV head for one token, with

@@ -203,14 +203,35 @@ static hearth_status copy_rates(hth_gpu *g, const hth_delta_net *n, hth_gpu_vect
     return st == HEARTH_OK ? copy_vector(g, n->dt, n->n_head, &out[1], err) : st;
 }
 
-static hearth_status copy_head_norms(hth_gpu *g, const hth_layer *l, hth_gpu_vector *out, hearth_error *err)
+/* Writes the weights of a norm of n_head heads. A factor of a head is that of all of its values. */
+static void write_head_norm(const hth_model *m, const hth_attention *a, const hth_norm *norm, size_t n_head, float *to)
 {
-    size_t d = g->model->hparams.d_head;
-    if (!l->attn.q_norm.weight) return HEARTH_OK;
-    float *to = add_vector(g, 2 * d, out);
-    if (!to) return hth_fail_memory(err, 2 * d * sizeof *to, "vectors of weights");
-    memcpy(to, l->attn.q_norm.weight, d * sizeof *to);
-    memcpy(to + d, l->attn.k_norm.weight, d * sizeof *to);
+    bool of_heads = m->hparams.qk_norm == HTH_QK_NORM_FACTOR && norm->weight != m->ones,
+         is_one = m->hparams.qk_norm == HTH_QK_NORM_FACTOR && !of_heads;
+    for (size_t i = 0; i < n_head * a->d_head; i++)
+        to[i] = is_one ? 1.0f : norm->weight[of_heads ? i / a->d_head : i];
+}
+
+/* Norms of all heads together are vectors of their own. */
+static hearth_status copy_norms_of_all(hth_gpu *g, const hth_attention *a, hth_gpu_vector out[2], hearth_error *err)
+{
+    hearth_status st = copy_vector(g, a->q_norm.weight, (size_t)a->n_head * a->d_head, &out[0], err);
+    if (st != HEARTH_OK) return st;
+    return copy_vector(g, a->k_norm.weight, (size_t)a->n_head_kv * a->d_head, &out[1], err);
+}
+
+static hearth_status copy_head_norms(hth_gpu *g, uint32_t i_layer, hth_gpu_vector of_all[2], hearth_error *err)
+{
+    const hth_attention *a = &g->model->layers[i_layer].attn;
+    hth_qk_norm kind = g->model->hparams.qk_norm;
+    bool shared = kind == HTH_QK_NORM_HEAD;
+    size_t n_q = shared ? 1 : a->n_head, n_k = shared ? 1 : a->n_head_kv, n = (n_q + n_k) * a->d_head;
+    if (!a->q_norm.weight) return HEARTH_OK;
+    if (kind == HTH_QK_NORM_ALL) return copy_norms_of_all(g, a, of_all, err);
+    float *to = add_vector(g, n, &g->layers[i_layer].head_norms);
+    if (!to) return hth_fail_memory(err, n * sizeof *to, "vectors of weights");
+    write_head_norm(g->model, a, &a->q_norm, n_q, to);
+    if (a->k_norm.weight) write_head_norm(g->model, a, &a->k_norm, n_k, to + n_q * a->d_head);
     return HEARTH_OK;
 }
 
@@ -418,8 +439,7 @@ static hearth_status open_op(loader *o, uint32_t i_op, hearth_error *err)
     if (op->kind == HTH_OP_RATES) st = copy_rates(o->g, &o->g->model->layers[op->layer].delta_net, to->vectors, err);
     if (op->kind == HTH_OP_SCALE && op->vector.by)
         st = copy_vector(o->g, *op->vector.by, 1, &to->vectors[0], err);
-    if (op->kind == HTH_OP_HEADS)
-        st = copy_head_norms(o->g, &o->g->model->layers[op->layer], &o->g->layers[op->layer].head_norms, err);
+    if (op->kind == HTH_OP_HEADS) st = copy_head_norms(o->g, op->layer, to->vectors, err);
     if (op->kind == HTH_OP_ATTEND)
         st = copy_head_terms(o->g, &o->g->model->layers[op->layer].attn, &o->g->layers[op->layer].head_terms, err);
     if (op->kind == HTH_OP_FFN) o->g->layers[op->layer].ffn = to, st = open_ffn(o, op->layer, err);

@@ -52,7 +52,8 @@ static void alloc_step(bump *c, const hth_model *m, const hth_offload_params *p,
     const hth_hparams *h = &m->hparams;
     *step = bump_alloc(c, n_step_word(m, p), 4);
     *grids = bump_alloc(c, h->n_layer, 16);
-    *table = bump_alloc(c, (uint64_t)hth_fwd_n_table(h) * p->n_row * (h->rope.n_rot / 2), 8);
+    uint64_t rotations = 2 * (uint64_t)hth_fwd_n_table(h) * hth_fwd_max_pair(h);
+    *table = bump_alloc(c, (rotations + (h->temperature_scale != 0.0f)) * p->n_row, 4);
 }
 
 static void alloc_from_host(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
@@ -208,11 +209,12 @@ static bool lay_out(const hth_model *m, uint64_t max, const hth_offload_params *
     return !s->from_host.overflow && !s->to_host.overflow && !s->memory.overflow;
 }
 
-/* Those of the heads of a layer: terms, which a file has in part, or not at all. */
+/* Those of the heads of a layer, which a file has in part, or not at all: terms, and norms that are as wide as heads. */
 static uint64_t head_vector_bytes(const hth_attention *a)
 {
-    bool has_terms = a->sinks || a->slopes;
-    return has_terms ? 2 * (uint64_t)a->n_head * sizeof(float) + 2 * ALIGNMENT : 0;
+    uint64_t n_term = a->sinks || a->slopes ? 2 * (uint64_t)a->n_head : 0,
+             n_norm = a->q_norm.weight ? ((uint64_t)a->n_head + a->n_head_kv) * a->d_head : 0;
+    return n_term + n_norm > 0 ? (n_term + n_norm) * sizeof(float) + 4 * ALIGNMENT : 0;
 }
 
 /* Vectors as weights.c packs them: of each layer two partial biases, D of each cluster, and what heads have; the others
