@@ -784,7 +784,8 @@ def recipes():
     # Gemma 4: layers for which heads, caches and embeddings differ
     four = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, d_head=32, n_ids=96, tied=True, post_gain=0.5, attention__sliding_window=20,
                 final_logit_softcapping=8.0)
-    add("gemma4", "gemma4", 250, with_(gemma4, [True, True, False, True, False], 16, layer_embd=12, shared=2), n_layer=5, **four)
+    add("gemma4", "gemma4", 250, with_(gemma4, [True, True, False, True, False], 32, layer_embd=32, shared=2), n_layer=5,
+        **dict(four, d_model=64, d_ff=64, d_head=64))
     add("gemma4-moe", "gemma4", 251, with_(gemma4, [True, False, True], 24, n=8, d_ff=16, joined=True, base=300.0), n_layer=3,
         expert_count=8, expert_used_count=3, expert_feed_forward_length=16, **four)
     # recurrent layers

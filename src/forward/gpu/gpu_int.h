@@ -63,7 +63,7 @@ typedef struct hth_gpu_layer {
     hth_gpu_vector head_terms; /* [2][n_head]: sinks, then slopes; absent if the heads have neither */
     hth_gpu_vector thresholds;
     hth_gpu_vector cold_bias[2]; /* of gate and up of the host's neurons, for streamed weights */
-    hth_buffer_range keys, values;
+    hth_buffer_range keys, values; /* its own, or those of the layer whose it reads */
     uint32_t head_words;  /* words of a cache from one KV head to the next */
     uint32_t n_hot;       /* neurons on the device, the first ones */
     hth_gpu_vector scale_max; /* of a transposed down (its rows are neurons): D of each cluster; absent for floats */

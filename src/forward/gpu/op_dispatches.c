@@ -134,11 +134,12 @@ static uint32_t of_floats(const hth_model *m, const hth_offload_params *params, 
     return n;
 }
 
-/* Gates are two copies, norms of all heads two norms. */
+/* Gates are two copies, norms of all heads one of queries and one of keys. */
 static uint32_t of_heads(const hth_model *m, const hth_attention *a)
 {
-    bool norms_all = a->q_norm.weight && m->hparams.qk_norm == HTH_QK_NORM_ALL;
-    return 1u + (a->q_has_gate ? 2u : 0u) + (norms_all ? 2u : 0u);
+    bool norms_all = m->hparams.qk_norm == HTH_QK_NORM_ALL;
+    return 1u + (a->q_has_gate ? 2u : 0u) + (norms_all && a->q_norm.weight ? 1u : 0u) +
+           (norms_all && a->k_norm.weight ? 1u : 0u);
 }
 
 /* Whether an addition is part of the network before it: behind that of its neighbour's output, in parallel layers
@@ -167,7 +168,7 @@ uint32_t hth_gpu_op_dispatches(const hth_model *m, const hth_offload_params *par
     case HTH_OP_EXPERTS: return of_experts(m, params, op, s);
     case HTH_OP_SETTLE: return of_settle(m, params, op);
     case HTH_OP_ADD: return is_accumulated(m->program, op) ? 0 : 1;
-    case HTH_OP_COPY: return op->copy.n_part;
+    case HTH_OP_COPY: return of_input(m, params, op, op->in[0], 0) + op->copy.n_part;
     case HTH_OP_GATHER: return 0;
     default: return of_floats(m, params, op);
     }

@@ -252,12 +252,11 @@ static void copy_states(hth_recorder *r)
 /* A page of each class, in all layers. */
 static void copy_pages(hth_recorder *r)
 {
-    const hth_hparams *h = &r->g->model->hparams;
-    uint32_t n_word = (uint32_t)hth_gpu_cache_head_words(r->g->params.kv, h->d_head, HTH_KV_PAGE);
     for (uint32_t i = r->g->params.first_layer; i < r->g->params.end_layer; i++) {
         const hth_layer *l = &r->g->model->layers[i];
         const hth_gpu_layer *to = &r->g->layers[i];
-        if (!to->keys.buffer) continue;
+        if (!to->keys.buffer || l->attn.kv_layer != i) continue;
+        uint32_t n_word = (uint32_t)hth_gpu_cache_head_words(r->g->params.kv, l->attn.d_head, HTH_KV_PAGE);
         hth_push_copy_page push = {HTH_STEP_COPY + 2 * hth_kv_class_of(l), to->head_words, n_word, n_word};
         hth_rec_dispatch(r, HTH_SHADER_copy_page, NULL,
                          (const hth_buffer_range[]){r->g->workspace.step_from_host, to->keys, to->values},

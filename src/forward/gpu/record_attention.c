@@ -37,10 +37,9 @@ static void norm_all_heads(hth_recorder *r, const hth_op *op, hth_buffer_range q
 {
     const hth_attention *a = &r->g->model->layers[op->layer].attn;
     const hth_gpu_vector *weights = hth_rec_weights(r, op)->vectors;
-    hth_rows_at q = hth_rec_rows_at(r, op->out[0]), k = hth_rec_rows_at(r, op->out[1]);
     assert(r->g->model->hparams.qkv_limit == 0.0f); /* no architecture has both */
-    norm_all(r, qkv, q, a->n_head * a->d_head, weights[0]);
-    norm_all(r, qkv, k, a->n_head_kv * a->d_head, weights[1]);
+    norm_all(r, qkv, hth_rec_rows_at(r, op->out[0]), a->n_head * a->d_head, weights[0]);
+    if (weights[1].n > 0) norm_all(r, qkv, hth_rec_rows_at(r, op->out[1]), a->n_head_kv * a->d_head, weights[1]);
     hth_rec_mark_dirty(r, qkv);
     hth_rec_barrier(r);
 }
@@ -53,15 +52,15 @@ static uint32_t norm_of_heads(const hth_hparams *h, const hth_attention *a)
     return h->qk_norm == HTH_QK_NORM_EACH && h->norm == HTH_NORM_LAYER ? HTH_ROPE_NORM_OWN_LAYER : HTH_ROPE_NORM_OWN;
 }
 
+/* Without what the keys and values of a layer that has its own need. */
 static hth_push_rope_store heads_push(const hth_recorder *r, const hth_op *op)
 {
     const hth_hparams *h = &r->g->model->hparams;
     const hth_layer *l = &r->g->model->layers[op->layer];
     const hth_attention *a = &l->attn;
-    uint32_t i_table = hth_fwd_i_table(h, a), stride = hth_rec_rows_at(r, op->out[0]).stride;
+    uint32_t i_table = hth_fwd_i_table(h, a);
     hth_gpu_rotations places = hth_gpu_rotations_of(h, r->n_row);
     return (hth_push_rope_store){.n_head = a->n_head,
-                                 .n_head_kv = a->n_head_kv,
                                  .n_pair = a->rotates ? hth_fwd_n_pair(h, i_table) : 0,
                                  .table_at = i_table * places.of_table,
                                  .sine_at = places.sines,
@@ -73,10 +72,14 @@ static hth_push_rope_store heads_push(const hth_recorder *r, const hth_op *op)
                                  .limit = h->qkv_limit,
                                  .value_scale = h->value_scale != 0.0f ? h->value_scale : 1.0f,
                                  .kv_class = hth_kv_class_of(l),
-                                 .qkv_stride = stride,
-                                 .value_stride = stride,
-                                 .value_from = op->out[a->values_are_keys ? 1 : 2].at,
-                                 .d_value = a->d_head};
+                                 .qkv_stride = hth_rec_rows_at(r, op->out[0]).stride,
+                                 .d_value = a->d_value > 0 ? a->d_value : a->d_head};
+}
+
+/* Where the values of a layer are before they are stored. */
+static hth_view values_in(const hth_op *op, const hth_attention *a)
+{
+    return a->values_are_keys ? op->out[1] : op->in[2];
 }
 
 void hth_rec_heads(hth_recorder *r, const hth_op *op)
@@ -88,6 +91,12 @@ void hth_rec_heads(hth_recorder *r, const hth_op *op)
     hth_buffer_range qkv = a->q_has_gate ? split_gates(r, op) : hth_rec_floats(r, op->in[0].value);
     if (a->q_norm.weight && h->qk_norm == HTH_QK_NORM_ALL) norm_all_heads(r, op, qkv);
     hth_push_rope_store push = heads_push(r, op);
+    hth_buffer_range values = qkv;
+    if (a->kv_layer == op->layer) {
+        hth_rows_at rows = hth_rec_rows_at(r, values_in(op, a));
+        push.n_head_kv = a->n_head_kv, push.value_stride = rows.stride, push.value_from = rows.at;
+        if (a->d_value > 0) values = hth_rec_floats(r, op->in[2].value);
+    }
     const uint32_t consts[] = {a->d_head,
                                (uint32_t)h->rope.kind,
                                norm_of_heads(h, a),
@@ -97,25 +106,25 @@ void hth_rec_heads(hth_recorder *r, const hth_op *op)
                                h->norms_values,
                                h->temperature_scale != 0.0f && a->has_temperature};
     const hth_buffer_range bind[] = {ws->step, qkv,        ws->table, hth_rec_vector(r, to->head_norms),
-                                     to->keys, to->values, ws->q_q8,  qkv};
-    hth_rec_dispatch(r, HTH_SHADER_rope_store, consts, bind, &push, a->n_head + 2 * a->n_head_kv, r->n_row);
+                                     to->keys, to->values, ws->q_q8,  values};
+    hth_rec_dispatch(r, HTH_SHADER_rope_store, consts, bind, &push, a->n_head + 2 * push.n_head_kv, r->n_row);
     hth_rec_mark_dirty(r, qkv), hth_rec_mark_dirty(r, to->keys), hth_rec_mark_dirty(r, to->values),
         hth_rec_mark_dirty(r, ws->q_q8);
     hth_rec_barrier(r);
 }
 
 /* Returns the work of one token in a sequence of n positions. */
-static uint64_t work_of_attention(const hth_gpu *g, const hth_layer *l, uint64_t n)
+static uint64_t work_of_attention(const hth_layer *l, uint64_t n)
 {
     uint32_t most = l->attn.chunk > 0 ? l->attn.chunk : l->attn.window;
     if (most > 0 && most < n) n = most;
-    return 2 * n * l->attn.n_head * g->model->hparams.d_head * HTH_DOT_SCALAR;
+    return 2 * n * l->attn.n_head * l->attn.d_head * HTH_DOT_SCALAR;
 }
 
 /* Returns the same at the maximum number of positions. */
 static uint64_t attend_work(const hth_recorder *r, const hth_layer *l)
 {
-    return work_of_attention(r->g, l, r->n_position);
+    return work_of_attention(l, r->n_position);
 }
 
 /* Bytes of shared memory that attn uses (shaders/values/attn.comp): queries, weights, parts of scores or maxima; sums,
@@ -138,7 +147,7 @@ static void set_attn_size(const hth_recorder *r, const hth_layer *l, bool by_spl
 {
     enum { MIN = 64, USUAL = 256, MAX = 512, MANY = 512, MAX_TOKENS = 4, MAX_GROUPS = 4 };
     const hth_device_info *info = hth_device_get_info(r->g->device);
-    uint32_t d = r->g->model->hparams.d_head, shared = consts[HTH_ATTN_SHARED], n_tok = 1;
+    uint32_t d = l->attn.d_head, shared = consts[HTH_ATTN_SHARED], n_tok = 1;
     uint64_t n_workgroup = (uint64_t)r->n_row * l->attn.n_head_kv;
     uint32_t n_submitted = hth_rec_rows_per_dispatch(r, r->n_row, attend_work(r, l), 1);
     bool many = !by_split && n_workgroup >= MANY;
@@ -202,7 +211,7 @@ static void attend_by_split(hth_recorder *r, uint32_t i_layer, const uint32_t *c
     hth_cmdlist_dispatch_indirect(r->cmdlist, p, bind, push, grid);
     /* Upper bound: keys and values of one split. */
     hth_cmdlist_hint_bytes(r->cmdlist, 2 * HTH_ATTN_SPLIT * sizeof(uint32_t) *
-                                           hth_gpu_cache_words(r->g->params.kv, r->g->model->hparams.d_head));
+                                           hth_gpu_cache_words(r->g->params.kv, consts[HTH_ATTN_D_HEAD]));
     hth_rec_mark_dirty(r, ws->splits), hth_rec_mark_dirty(r, ws->split_partials);
     hth_rec_barrier(r);
 }
@@ -250,7 +259,7 @@ void hth_rec_attend(hth_recorder *r, const hth_op *op)
                           .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f,
                           .kv_class = hth_kv_class_of(l),
                           .chunk = l->attn.chunk};
-    uint32_t consts[HTH_ATTN_N_CONST] = {h->d_head, l->attn.n_head / l->attn.n_head_kv,
+    uint32_t consts[HTH_ATTN_N_CONST] = {l->attn.d_head, l->attn.n_head / l->attn.n_head_kv,
                                          (uint32_t)r->g->params.kv, by_split};
     consts[HTH_ATTN_SINKS] = !by_split && l->attn.sinks, consts[HTH_ATTN_SLOPES] = l->attn.slopes != NULL;
     set_attn_size(r, l, by_split, consts);
@@ -278,7 +287,7 @@ bool hth_rec_divides_attention(const hth_gpu *g, uint32_t n_position)
     for (uint32_t i = 0; i < g->model->program->n_op; i++) {
         const hth_op *op = &g->model->program->ops[i];
         if (op->kind == HTH_OP_ATTEND && g->ops[i].is_on_device &&
-            work_of_attention(g, &g->model->layers[op->layer], n_position) >
+            work_of_attention(&g->model->layers[op->layer], n_position) >
                 g->params.max_work / g->params.n_row)
             return true;
     }

@@ -190,12 +190,13 @@ static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *
 /* The self-test of a device runs in the workspace memory. */
 static uint64_t selftest_bytes(const hth_model *m, const hth_offload_params *p)
 {
-    uint32_t shared = 1;
+    uint64_t most = hth_gpu_selftest_bytes(p->kv, m->hparams.d_head, 1);
     for (uint32_t i = p->first_layer; i < p->end_layer; i++) {
-        uint32_t n_kv = m->layers[i].attn.n_head_kv, n = n_kv > 0 ? m->layers[i].attn.n_head / n_kv : 1;
-        if (n > shared) shared = n;
+        const hth_attention *a = &m->layers[i].attn;
+        if (a->n_head_kv == 0) continue;
+        most = hth_max_u64(most, hth_gpu_selftest_bytes(p->kv, a->d_head, a->n_head / a->n_head_kv));
     }
-    return hth_gpu_selftest_bytes(p->kv, m->hparams.d_head, shared);
+    return most;
 }
 
 static bool lay_out(const hth_model *m, uint64_t max, const hth_offload_params *p, hth_gpu_workspace *r,
@@ -293,12 +294,14 @@ void hth_gpu_workspace_close(hth_gpu *g)
 
 /* ---- caches and states ---------------------------------------------------------------------------------------- */
 
-/* Bytes of the keys, or values, of a layer; aligned for every device. 0: its attention is not on devices. */
+/* Bytes of the keys, or values, of a layer; aligned for every device. 0: its attention is not on devices, or reads those
+ * of another layer. */
 static uint64_t half_cache(const hth_model *m, const hth_offload_params *p, uint32_t i_layer)
 {
-    if (!hth_gpu_attends(m, p, i_layer)) return 0;
-    uint64_t words = hth_gpu_cache_head_words(p->kv, m->hparams.d_head, p->n_position);
-    return (words * 4 * m->layers[i_layer].attn.n_head_kv + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const hth_attention *a = &m->layers[i_layer].attn;
+    if (a->kv_layer != i_layer || !hth_gpu_attends(m, p, i_layer)) return 0;
+    uint64_t words = hth_gpu_cache_head_words(p->kv, a->d_head, p->n_position);
+    return (words * 4 * a->n_head_kv + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 uint32_t hth_gpu_state_words(const hth_model *m, const hth_op *op)
@@ -358,18 +361,30 @@ static hearth_status open_states(hth_gpu *g, hearth_error *err)
     return st;
 }
 
+static hearth_status open_cache(hth_gpu *g, uint32_t i_layer, hearth_error *err)
+{
+    hth_gpu_layer *l = &g->layers[i_layer];
+    uint32_t d = g->model->layers[i_layer].attn.d_head;
+    uint64_t half = half_cache(g->model, &g->params, i_layer);
+    l->head_words = (uint32_t)hth_gpu_cache_head_words(g->params.kv, d, g->params.n_position);
+    l->keys.size = l->values.size = half;
+    hearth_status st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, half, "keys", &l->keys.buffer, err);
+    return st == HEARTH_OK ? hth_buffer_new(g->device, HTH_MEMORY_DEVICE, half, "values", &l->values.buffer, err) : st;
+}
+
+/* A layer that has no keys and values of its own reads those of an earlier one, whose are open. */
 hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err)
 {
+    const hth_program *p = g->model->program;
     hearth_status st = HEARTH_OK;
-    for (uint32_t i = g->params.first_layer; st == HEARTH_OK && i < g->params.end_layer; i++) {
-        hth_gpu_layer *l = &g->layers[i];
-        uint64_t half = half_cache(g->model, &g->params, i);
-        if (half == 0) continue;
-        l->head_words =
-            (uint32_t)hth_gpu_cache_head_words(g->params.kv, g->model->hparams.d_head, g->params.n_position);
-        st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, half, "keys", &l->keys.buffer, err);
-        if (st == HEARTH_OK) st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, half, "values", &l->values.buffer, err);
-        l->keys.size = l->values.size = half;
+    for (uint32_t i = 0; st == HEARTH_OK && i < p->n_op; i++) {
+        uint32_t i_layer = p->ops[i].layer, kv_layer;
+        if (p->ops[i].kind != HTH_OP_ATTEND || !g->ops[i].is_on_device) continue;
+        kv_layer = g->model->layers[i_layer].attn.kv_layer;
+        const hth_gpu_layer *from = &g->layers[kv_layer];
+        hth_gpu_layer *l = &g->layers[i_layer];
+        if (kv_layer == i_layer) st = open_cache(g, i_layer, err);
+        else l->keys = from->keys, l->values = from->values, l->head_words = from->head_words;
     }
     return st == HEARTH_OK ? open_states(g, err) : st;
 }
@@ -377,6 +392,7 @@ hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err)
 void hth_gpu_caches_close(hth_gpu *g)
 {
     for (uint32_t i = g->params.first_layer; g->layers && i < g->params.end_layer; i++) {
+        if (g->model->layers[i].attn.kv_layer != i) continue;
         hth_buffer_free(g->layers[i].keys.buffer);
         hth_buffer_free(g->layers[i].values.buffer);
     }
