@@ -133,7 +133,7 @@ typedef struct rope_shape {
     /* What few models have: d_value 0: values are d wide, and behind the keys. */
     bool norms_after, norms_values, by_position, values_are_keys;
     float limit, value_scale;
-    uint32_t d_value;
+    uint32_t d_value, rotated_from;
 } rope_shape;
 
 /* Page tables of up to this many pages. */
@@ -189,8 +189,8 @@ static void prepare(const rope_shape *s, uint32_t i, float *x, const float *norm
 {
     limit(s, x);
     if (!s->norms_after) norm_head(s, i, norms, x);
-    if (s->kind == HTH_ROPE_INTERLEAVED) cpu.rope_interleaved(x, cosine, sine, s->n_pair);
-    if (s->kind == HTH_ROPE_NEOX) cpu.rope_neox(x, cosine, sine, s->n_pair);
+    if (s->kind == HTH_ROPE_INTERLEAVED) cpu.rope_interleaved(x + s->rotated_from, cosine, sine, s->n_pair);
+    if (s->kind == HTH_ROPE_NEOX) cpu.rope_neox(x + s->rotated_from, cosine, sine, s->n_pair);
     if (s->norms_after) norm_head(s, i, norms, x);
 }
 
@@ -313,7 +313,8 @@ static void check_rope(test_random *r, const rope_shape *s, int kind)
                                 .qkv_stride = (uint32_t)n_qkv_row(s),
                                 .value_stride = (uint32_t)values_stride(s),
                                 .value_from = (uint32_t)values_from(s),
-                                .d_value = s->d_value > 0 ? s->d_value : s->d};
+                                .d_value = s->d_value > 0 ? s->d_value : s->d,
+                                .rotated_from = s->rotated_from};
     uint32_t consts[] = {s->d,     s->kind,        s->norm,         s->type,
                          s->local, s->norms_after, s->norms_values, s->by_position};
     shaders_run run = {.id = HTH_SHADER_rope_store,
@@ -371,7 +372,11 @@ ON_EACH(heads_of_other_forms_are_prepared_and_stored_as_on_the_cpu)
         {HEARTH_KV_Q8_0, 96, HTH_ROPE_NEOX, HTH_ROPE_NORM_NONE, 64, 48, 2, 2, .value_scale = 0.7f, .d_value = 64,
          .limit = 0.25f},
         {HEARTH_KV_F32, 128, HTH_ROPE_NEOX, HTH_ROPE_NORM_OWN, 128, 64, 2, 1, .norms_values = true, .value_scale = 3.0f,
-         .d_value = 100}};
+         .d_value = 100},
+        {HEARTH_KV_F16, 72, HTH_ROPE_INTERLEAVED, HTH_ROPE_NORM_NONE, 64, 4, 3, 1, .d_value = 64, .rotated_from = 64},
+        {HEARTH_KV_F16, 72, HTH_ROPE_NEOX, HTH_ROPE_NORM_NONE, 64, 16, 3, 0, .rotated_from = 40},
+        {HEARTH_KV_Q8_0, 64, HTH_ROPE_NEOX, HTH_ROPE_NORM_NONE, 64, 16, 0, 2, .values_are_keys = true,
+         .rotated_from = 32}};
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int kind = 0; kind <= EDGES; kind++) check_rope(&r, &shapes[i], kind);

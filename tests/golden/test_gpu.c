@@ -364,6 +364,13 @@ TEST(quantised_heads_with_sinks_have_the_bits_of_the_cpu)
     check_in_blocks(&g, golden_open_quant_file(&g, "gpt-oss-MXFP4"), true);
 }
 
+/* Latent attention, with queries scaled by position, beside experts. */
+TEST(quantised_latent_vectors_have_the_bits_of_the_cpu)
+{
+    CLEANUP(golden_close) golden g;
+    check_in_blocks(&g, golden_open_arch(&g, "mistral4"), true);
+}
+
 /* Heads and rotations that differ by layer, values that are keys, and caches that layers share. */
 TEST(quantised_layers_that_differ_have_the_bits_of_the_cpu)
 {

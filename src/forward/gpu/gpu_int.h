@@ -46,7 +46,7 @@ typedef struct hth_gpu_op {
     uint32_t n_fused;
     hth_gpu_fused_matrix fused[HTH_GPU_OP_FUSED];
     hth_gpu_vector vectors[2]; /* of NORM: weight, bias; of CONV: taps, bias; of RATES: a, dt; of HEADS: norms of all
-                                  queries, of all keys */
+                                  queries, of all keys, or of a latent vector */
     hth_buffer_range state;    /* of CONV and DELTA: [hth_gpu_n_state][hth_gpu_state_words] */
 } hth_gpu_op;
 /* Whether a norm is of whole rows, so that what reads it computes it. */
@@ -105,6 +105,7 @@ typedef struct hth_gpu_workspace {
     hth_buffer_range acc64;                /* HTH_HOST_SUMS words, then int64 [n_tok][d_model] */
     hth_buffer_range expert_halves, expert_hidden; /* [n_tok][gate, up][n_used][d_ff], [n_tok][n_used][d_ff] */
     hth_buffer_range expert_parts; /* [n_tok][n_used, and the shared one][d_model]; with a transposed down unused */
+    hth_buffer_range head_inputs; /* [n_tok][hth_gpu_heads_at_once][inputs of BY_HEAD] */
     hth_buffer_range wanted, logits; /* [HTH_GPU_HEAD_ROWS][d_model], [n_vocab] */
     hth_gpu_input input;
     uint32_t q_q8_d_offset, n_split; /* in words; splits of the longest sequence */
@@ -245,6 +246,7 @@ struct hth_gpu {
     hth_gpu_layer *layers;     /* [params.end_layer], those before first_layer unused */
     uint32_t *split_layers;    /* [n_split_layer] indices of the split layers */
     uint32_t n_split_layer;
+    hth_gpu_vector head_numbers; /* of BY_HEAD: for each token those of hth_gpu_heads_at_once slices, and as many zeros */
     hth_buffer *vectors;
     float *staging_vectors; /* the vectors, while they are collected */
     size_t n_staging_vector, staging_capacity;
@@ -362,6 +364,8 @@ uint32_t hth_gpu_op_srcs(const hth_model *model, const hth_op *op, uint32_t n_ho
                          hth_gpu_fused_src out[HTH_GPU_OP_FUSED]);
 /* op_support.c: why no device computes it; NULL: devices can. */
 const char *hth_gpu_op_lacks(const hth_model *model, const hth_offload_params *params, const hth_op *op);
+/* Heads that BY_HEAD multiplies in one dispatch, with a workgroup each for all tokens; 0: there is no such operation. */
+uint32_t hth_gpu_heads_at_once(const hth_model *model, const hth_offload_params *params);
 /* Whether devices have the attention of a layer, with its cache. */
 bool hth_gpu_attends(const hth_model *model, const hth_offload_params *params, uint32_t i_layer);
 /* Bytes of a fused matrix with bindings of at most `max` bytes. false: no shader supports a type, or it overflows. */

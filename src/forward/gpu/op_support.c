@@ -103,7 +103,7 @@ static const char *attention_lacks(const hth_model *m, const hth_offload_params 
 {
     const hth_layer *l = &m->layers[op->layer];
     const hth_attention *a = &l->attn;
-    if (l->mixer != HTH_MIXER_ATTENTION) return "no shader supports its kind of mixer";
+    if (l->mixer != HTH_MIXER_ATTENTION && l->mixer != HTH_MIXER_LATENT) return "no shader supports its kind of mixer";
     if (!params->crosses && last_reader(m, a->kv_layer) > a->kv_layer)
         return "no shader shares keys and values with a layer that may lie elsewhere";
     if (a->kv_layer == op->layer && !a->q_norm.weight != !a->k_norm.weight)
@@ -122,7 +122,20 @@ bool hth_gpu_attends(const hth_model *m, const hth_offload_params *params, uint3
     return false;
 }
 
-enum { MAX_GRID = 65535 }; /* workgroups in y, as Vulkan promises */
+enum { MAX_GRID = 65535 }; /* workgroups in x or y, as Vulkan promises */
+
+uint32_t hth_gpu_heads_at_once(const hth_model *m, const hth_offload_params *params)
+{
+    uint32_t n = m->hparams.latent.rank > 0 ? m->hparams.n_head : 0;
+    while (n > 1 && (m->hparams.n_head % n > 0 || (uint64_t)n * params->n_row > MAX_GRID)) n--;
+    return n;
+}
+
+static const char *by_head_lacks(const hth_op *op)
+{
+    bool multiplies = op->by_head.form == HTH_BY_HEAD_QUERIES || op->by_head.form == HTH_BY_HEAD_VALUES;
+    return multiplies ? NULL : "no shader sums rows by head, or multiplies groups of heads";
+}
 
 /* SETTLE computes the transposed down of the experts that are the operation before it, with the weights of their
  * outputs. It reads the choices of tokens when it has written the outputs of others, which the residual stream alone is
@@ -173,6 +186,7 @@ static const char *kind_lacks(const hth_model *m, const hth_offload_params *para
     case HTH_OP_PRODUCT: return product_lacks(p, op);
     case HTH_OP_HEADS:
     case HTH_OP_ATTEND: return attention_lacks(m, params, op);
+    case HTH_OP_BY_HEAD: return by_head_lacks(op);
     case HTH_OP_FFN: return NULL;
     case HTH_OP_ADD: return add_lacks(p, op);
     case HTH_OP_CAP:

@@ -53,7 +53,8 @@ static hth_rec_op_fn *const kinds[HTH_N_OP] = {
     [HTH_OP_ATTEND] = hth_rec_attend, [HTH_OP_CONV] = hth_rec_conv,       [HTH_OP_RATES] = hth_rec_rates,
     [HTH_OP_DELTA] = hth_rec_delta,   [HTH_OP_MUL] = hth_rec_mul,         [HTH_OP_EXPERTS] = hth_rec_experts,
     [HTH_OP_ADD] = add,               [HTH_OP_SCALE] = hth_rec_scale,     [HTH_OP_CAP] = cap,
-    [HTH_OP_COPY] = hth_rec_copy,     [HTH_OP_SETTLE] = hth_rec_settle,   [HTH_OP_GATHER] = gather};
+    [HTH_OP_COPY] = hth_rec_copy,     [HTH_OP_SETTLE] = hth_rec_settle,   [HTH_OP_GATHER] = gather,
+    [HTH_OP_BY_HEAD] = hth_rec_by_head};
 
 /* ---- values that are written --------------------------------------------------------------------------- */
 

@@ -19,8 +19,8 @@ static hth_buffer_range split_gates(hth_recorder *r, const hth_op *op)
     return r->values[op->out[0].value].at;
 }
 
-/* Normalises all queries of a token together, or all keys, in place. */
-static void norm_all(hth_recorder *r, hth_buffer_range qkv, hth_rows_at rows, uint32_t width, hth_gpu_vector weight)
+void hth_rec_norm_in_place(hth_recorder *r, hth_buffer_range x, hth_rows_at rows, uint32_t width,
+                           hth_gpu_vector weight)
 {
     hth_push_norm_groups push = {.width = width,
                                  .eps = r->g->model->hparams.norm_eps,
@@ -29,7 +29,7 @@ static void norm_all(hth_recorder *r, hth_buffer_range qkv, hth_rows_at rows, ui
                                  .y = rows};
     const uint32_t consts[] = {HTH_KIND_RMS, HTH_REC_LOCAL};
     const hth_buffer_range none = hth_rec_vector(r, (hth_gpu_vector){0}),
-                           bind[] = {r->g->workspace.step, qkv, hth_rec_vector(r, weight), none, qkv};
+                           bind[] = {r->g->workspace.step, x, hth_rec_vector(r, weight), none, x};
     hth_rec_dispatch(r, HTH_SHADER_norm_groups, consts, bind, &push, 1, r->n_row);
 }
 
@@ -38,8 +38,8 @@ static void norm_all_heads(hth_recorder *r, const hth_op *op, hth_buffer_range q
     const hth_attention *a = &r->g->model->layers[op->layer].attn;
     const hth_gpu_vector *weights = hth_rec_weights(r, op)->vectors;
     assert(r->g->model->hparams.qkv_limit == 0.0f); /* no architecture has both */
-    norm_all(r, qkv, hth_rec_rows_at(r, op->out[0]), a->n_head * a->d_head, weights[0]);
-    if (weights[1].n > 0) norm_all(r, qkv, hth_rec_rows_at(r, op->out[1]), a->n_head_kv * a->d_head, weights[1]);
+    hth_rec_norm_in_place(r, qkv, hth_rec_rows_at(r, op->out[0]), a->n_head * a->d_head, weights[0]);
+    if (weights[1].n > 0) hth_rec_norm_in_place(r, qkv, hth_rec_rows_at(r, op->out[1]), a->n_head_kv * a->d_head, weights[1]);
     hth_rec_mark_dirty(r, qkv);
     hth_rec_barrier(r);
 }
@@ -82,12 +82,23 @@ static hth_view values_in(const hth_op *op, const hth_attention *a)
     return a->values_are_keys ? op->out[1] : op->in[2];
 }
 
-void hth_rec_heads(hth_recorder *r, const hth_op *op)
+void hth_rec_rope_store(hth_recorder *r, uint32_t i_layer, const uint32_t *consts, const hth_push_rope_store *push,
+                        hth_buffer_range qkv, hth_buffer_range values)
+{
+    const hth_gpu_layer *to = &r->g->layers[i_layer];
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    const hth_buffer_range bind[] = {ws->step, qkv,        ws->table, hth_rec_vector(r, to->head_norms),
+                                     to->keys, to->values, ws->q_q8,  values};
+    hth_rec_dispatch(r, HTH_SHADER_rope_store, consts, bind, push, push->n_head + 2 * push->n_head_kv, r->n_row);
+    hth_rec_mark_dirty(r, qkv), hth_rec_mark_dirty(r, to->keys), hth_rec_mark_dirty(r, to->values),
+        hth_rec_mark_dirty(r, ws->q_q8);
+    hth_rec_barrier(r);
+}
+
+static void plain_heads(hth_recorder *r, const hth_op *op)
 {
     const hth_hparams *h = &r->g->model->hparams;
     const hth_attention *a = &r->g->model->layers[op->layer].attn;
-    const hth_gpu_layer *to = &r->g->layers[op->layer];
-    const hth_gpu_workspace *ws = &r->g->workspace;
     hth_buffer_range qkv = a->q_has_gate ? split_gates(r, op) : hth_rec_floats(r, op->in[0].value);
     if (a->q_norm.weight && h->qk_norm == HTH_QK_NORM_ALL) norm_all_heads(r, op, qkv);
     hth_push_rope_store push = heads_push(r, op);
@@ -105,12 +116,13 @@ void hth_rec_heads(hth_recorder *r, const hth_op *op)
                                h->qk_norm_after,
                                h->norms_values,
                                h->temperature_scale != 0.0f && a->has_temperature};
-    const hth_buffer_range bind[] = {ws->step, qkv,        ws->table, hth_rec_vector(r, to->head_norms),
-                                     to->keys, to->values, ws->q_q8,  values};
-    hth_rec_dispatch(r, HTH_SHADER_rope_store, consts, bind, &push, a->n_head + 2 * push.n_head_kv, r->n_row);
-    hth_rec_mark_dirty(r, qkv), hth_rec_mark_dirty(r, to->keys), hth_rec_mark_dirty(r, to->values),
-        hth_rec_mark_dirty(r, ws->q_q8);
-    hth_rec_barrier(r);
+    hth_rec_rope_store(r, op->layer, consts, &push, qkv, values);
+}
+
+void hth_rec_heads(hth_recorder *r, const hth_op *op)
+{
+    if (r->g->model->layers[op->layer].mixer == HTH_MIXER_LATENT) hth_rec_heads_latent(r, op);
+    else plain_heads(r, op);
 }
 
 /* Returns the work of one token in a sequence of n positions. */
@@ -247,6 +259,7 @@ void hth_rec_attend(hth_recorder *r, const hth_op *op)
     hth_rec_value *y = &r->values[op->out[0].value];
     hth_buffer_range q = hth_rec_floats(r, op->in[0].value);
     bool by_split = r->n_row == 1;
+    if (l->mixer == HTH_MIXER_LATENT) hth_rec_queries_latent(r, op);
     hth_push_attn push = {.n_head = l->attn.n_head,
                           .n_head_kv = l->attn.n_head_kv,
                           .window = l->attn.window,

@@ -191,7 +191,7 @@ typedef struct hth_push_mul_mat_vec_f_sliced {
 
 /* Prepares the heads of a token, in the order of forward/attention.c. Queries of qkv[t][qkv_stride], n_head D_HEAD of
  * them first, in place; keys, which follow them, on their way into the cache; values, n_head_kv d_value of them from word
- * value_from of values_in[t][value_stride] on, which may be qkv. Queries and keys are limited, normalised (NORM), and
+ * value_from of values_in[t][value_stride] on, which may be qkv. Either may have no heads. Queries and keys are limited, normalised (NORM), and
  * rotated, with NORMS_AFTER the other way round; BY_POSITION then multiplies queries by table[factor_at + t]. Values are
  * multiplied by value_scale, limited, with NORMS_VALUES normalised without weights, and followed by zeros up to D_HEAD.
  * Keys and values are stored in the caches, in the type KV and the layout of cache.h; for Q8_0 caches queries are
@@ -219,6 +219,7 @@ typedef struct hth_push_rope_store {
     float limit, value_scale; /* limit 0: none */
     uint32_t kv_class;        /* hth_kv_class of the layer */
     uint32_t qkv_stride, value_stride, value_from, d_value;
+    uint32_t rotated_from; /* first value of a head that is rotated */
 } hth_push_rope_store;
 
 /* Attention of docs/arithmetic.md 5. BY_SPLIT 1: a workgroup computes one split of one KV head for one token, with

@@ -98,10 +98,18 @@ static expert_sizes sizes_of_experts(const hth_model *m, const hth_offload_param
     return all;
 }
 
+/* Inputs of the heads that BY_HEAD multiplies at once, at most. */
+static uint64_t head_inputs(const hth_model *m, const hth_offload_params *p)
+{
+    const hth_latent_sizes *z = &m->hparams.latent;
+    return (uint64_t)hth_gpu_heads_at_once(m, p) * (z->rank > z->d_nope ? z->rank : z->d_nope);
+}
+
 /* The widest input of a product. */
 static uint64_t widest_input(const hth_model *m, const hth_offload_params *p)
 {
     uint64_t widest = hth_max_u64(hth_max_u64(m->hparams.d_model, m->hparams.d_ff), sizes_of_experts(m, p).n_hidden);
+    widest = hth_max_u64(widest, head_inputs(m, p));
     for (uint32_t i = 0; i < m->program->n_op; i++) {
         const hth_op *op = &m->program->ops[i];
         if (op->kind == HTH_OP_PRODUCT) widest = hth_max_u64(widest, op->product.matrix[0]->n_col);
@@ -182,6 +190,7 @@ static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *
     r->expert_halves = bump_alloc(c, 2 * experts.n_hidden * n_row, 4);
     r->expert_hidden = bump_alloc(c, experts.n_hidden * n_row, 4);
     r->expert_parts = bump_alloc(c, experts.n_part * n_row, 4);
+    r->head_inputs = bump_alloc(c, head_inputs(m, p) * n_row, 4);
     r->wanted = bump_alloc(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->d_model : 0, 4);
     r->logits = bump_alloc(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0, 4);
     alloc_input(c, m, p, &r->input);
@@ -224,7 +233,8 @@ static uint64_t vector_bytes(const hth_model *m, const hth_offload_params *p)
 {
     uint64_t bias = (uint64_t)m->hparams.d_ff * sizeof(float) + 2 * ALIGNMENT,
              scale_max = hth_n_cluster(m->hparams.d_ff) * sizeof(float) + 2 * ALIGNMENT,
-             all = ALIGNMENT + m->hparams.n_layer * (2 * bias + (m->down_transposed ? scale_max : 0));
+             numbers = 2 * (uint64_t)hth_gpu_heads_at_once(m, p) * p->n_row * sizeof(float) + 2 * ALIGNMENT,
+             all = ALIGNMENT + numbers + m->hparams.n_layer * (2 * bias + (m->down_transposed ? scale_max : 0));
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) all += head_vector_bytes(&m->layers[i].attn);
     for (uint32_t i = 0; i < m->hparams.n_layer && p->crosses; i++) {
         size_t n = hth_n_cluster(m->layers[i].experts.down_t.rows.n_row);
@@ -280,8 +290,8 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
                                       &in->d,          &in->sum,        &in->q_256,     &in->d_256,
                                       &in->sum_256,    &r->acc64,       &r->slots[0],   &r->slots[1],
                                       &r->step,        &r->grids,       &r->table,      &r->expert_halves,
-                                      &r->expert_hidden, &r->expert_parts, &r->wanted},
-               27);
+                                      &r->expert_hidden, &r->expert_parts, &r->wanted,     &r->head_inputs},
+               28);
     return HEARTH_OK;
 }
 

@@ -54,6 +54,7 @@ static void rotate(const rope_run *r, uint32_t t, float *x)
     const float *cosine = (const float *)r->call->bind[2] + r->push.table_at + (size_t)t * r->push.n_pair;
     const float *sine = cosine + r->push.sine_at;
     uint32_t kind = r->call->consts[HTH_ROPE_KIND];
+    x += r->push.rotated_from;
     if (kind == HTH_ROPE_INTERLEAVED) r->k.rope_interleaved(x, cosine, sine, r->push.n_pair);
     else if (kind == HTH_ROPE_NEOX) r->k.rope_neox(x, cosine, sine, r->push.n_pair);
 }

@@ -23,7 +23,7 @@ layout(push_constant) uniform Push
 {
     uint n_head, n_head_kv, n_pair, table_at, sine_at, factor_at, d_at, head_words;
     float eps, inv_n, limit, value_scale;
-    uint kv_class, qkv_stride, value_stride, value_from, d_value;
+    uint kv_class, qkv_stride, value_stride, value_from, d_value, rotated_from;
 };
 
 #include "floats.glsl"
@@ -90,7 +90,8 @@ void norm_head(uint i_head)
 void rotate_head(uint t)
 {
     for (uint i = gl_LocalInvocationID.x; i < n_pair; i += gl_WorkGroupSize.x) {
-        uint first = KIND == NEIGHBOURS ? 2 * i : i, second = KIND == NEIGHBOURS ? 2 * i + 1 : i + n_pair;
+        uint first = rotated_from + (KIND == NEIGHBOURS ? 2 * i : i);
+        uint second = first + (KIND == NEIGHBOURS ? 1 : n_pair);
         float cosine = table[table_at + t * n_pair + i], sine = table[sine_at + table_at + t * n_pair + i];
         float a = head[first], b = head[second];
         precise float turned = a * cosine - b * sine;
