@@ -235,7 +235,7 @@ DEVICES = [
     Fault("shader_sums_in_another_order", "src/device/vulkan/shaders/values/rope_store.comp",
           "add(add(add(chains[0], chains[1]), add(chains[2], chains[3])),",
           "add(add(add(chains[0], chains[2]), add(chains[1], chains[3])),",
-          "forward/gpu_attention", "heads_are_normed_rotated_and_stored_as_on_the_cpu"),
+          "forward/gpu_heads", "heads_are_normed_rotated_and_stored_as_on_the_cpu"),
     Fault("message_waits_for_the_one_before", "src/forward/gpu/submit.c",
           "queued && n_op > n_before ? g->host_value + n_op : 0};",
           "queued && n_op > n_before ? g->host_value + n_before : 0};",
