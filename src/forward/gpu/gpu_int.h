@@ -246,7 +246,7 @@ struct hth_gpu {
     hth_gpu_layer *layers;     /* [params.end_layer], those before first_layer unused */
     uint32_t *split_layers;    /* [n_split_layer] indices of the split layers */
     uint32_t n_split_layer;
-    hth_gpu_vector head_numbers; /* of BY_HEAD: for each token those of hth_gpu_heads_at_once slices, and as many zeros */
+    hth_gpu_vector head_numbers; /* of BY_HEAD: for each token the numbers of hth_gpu_heads_at_once slices, then zeros */
     hth_buffer *vectors;
     float *staging_vectors; /* the vectors, while they are collected */
     size_t n_staging_vector, staging_capacity;

@@ -190,10 +190,11 @@ typedef struct hth_push_mul_mat_vec_f_sliced {
 } hth_push_mul_mat_vec_f_sliced;
 
 /* Prepares the heads of a token, in the order of forward/attention.c. Queries of qkv[t][qkv_stride], n_head D_HEAD of
- * them first, in place; keys, which follow them, on their way into the cache; values, n_head_kv d_value of them from word
- * value_from of values_in[t][value_stride] on, which may be qkv. Either may have no heads. Queries and keys are limited, normalised (NORM), and
- * rotated, with NORMS_AFTER the other way round; BY_POSITION then multiplies queries by table[factor_at + t]. Values are
- * multiplied by value_scale, limited, with NORMS_VALUES normalised without weights, and followed by zeros up to D_HEAD.
+ * them first, in place; keys, which follow them, on their way into the cache; values, n_head_kv d_value of them from
+ * word value_from of values_in[t][value_stride] on, which may be qkv. Either may have no heads. Queries and keys are
+ * limited, normalised (NORM), and rotated, with NORMS_AFTER the other way round; BY_POSITION then multiplies queries by
+ * table[factor_at + t]. Values are multiplied by value_scale, limited, with NORMS_VALUES normalised without weights, and
+ * followed by zeros up to D_HEAD.
  * Keys and values are stored in the caches, in the type KV and the layout of cache.h; for Q8_0 caches queries are
  * quantised by R1.
  * Bindings: step, qkv, table, norms, keys, values, rounded, values_in. norms: [2][D_HEAD] (of queries, of keys), or
@@ -233,8 +234,8 @@ typedef struct hth_push_rope_store {
  * distance of a key lowers a score, before the cap. chunk > 0: a token sees the positions of its chunk, whose size is a
  * multiple of HTH_ATTN_SPLIT, and there is no window.
  * Bindings: step, qkv (queries first; F16 and F32), rounded (Q8_0, as rope_store writes it), keys, values, out,
- * parts, terms[2][n_head] (sinks, then slopes). LOCAL: 4 hth_attn_groups or more; D_HEAD / 2 * hth_attn_groups keep all invocations busy, because each has
- * two dims of the output for a group of heads. */
+ * parts, terms[2][n_head] (sinks, then slopes). LOCAL: 4 hth_attn_groups or more; D_HEAD / 2 * hth_attn_groups keep all
+ * invocations busy, because each has two dims of the output for a group of heads. */
 enum {
     HTH_ATTN_D_HEAD = 0,
     HTH_ATTN_SHARED,

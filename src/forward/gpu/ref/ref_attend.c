@@ -73,7 +73,8 @@ static void prepare(const rope_run *r, uint32_t t, uint32_t i_head, float *x)
 static void prepare_value(const rope_run *r, uint32_t t, uint32_t i_kv, float *x)
 {
     const hth_push_rope_store *p = &r->push;
-    const float *from = (const float *)r->call->bind[7] + (size_t)t * p->value_stride + p->value_from + i_kv * p->d_value;
+    size_t at = (size_t)t * p->value_stride + p->value_from + i_kv * p->d_value;
+    const float *from = (const float *)r->call->bind[7] + at;
     float ones[MAX_D];
     for (uint32_t i = 0; i < r->d; i++) x[i] = i < p->d_value ? from[i] * p->value_scale : 0.0f, ones[i] = 1.0f;
     limit(r, x);
