@@ -115,12 +115,17 @@ void hth_fwd_round_queries(const hth_step *s, hth_view q, size_t n_q, size_t i_r
     }
 }
 
+float hth_fwd_position_factor(const hth_hparams *h, uint32_t position)
+{
+    double n = (double)((position + h->temperature_offset) / h->temperature_length);
+    return (float)(1.0 + (double)h->temperature_scale * hth_log_d(n + 1.0));
+}
+
 float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_row)
 {
     const hth_hparams *h = &s->model->hparams;
-    if (h->temperature_scale == 0.0f || !a->has_temperature) return 1.0f;
-    double n = (double)((s->tokens[i_row].position + h->temperature_offset) / h->temperature_length);
-    return (float)(1.0 + (double)h->temperature_scale * hth_log_d(n + 1.0));
+    bool has = h->temperature_scale != 0.0f && a->has_temperature;
+    return has ? hth_fwd_position_factor(h, s->tokens[i_row].position) : 1.0f;
 }
 
 /* Values of n_head heads behind one another become as long as keys. */

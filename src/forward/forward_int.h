@@ -83,10 +83,15 @@ static inline uint32_t hth_fwd_i_table(const hth_hparams *h, const hth_attention
     return a->window > 0 ? hth_fwd_n_table(h) - 1 : 0;
 }
 
-/* Pairs of a row of the tables. */
+/* Pairs that a table rotates; those of a row of the tables. */
+static inline uint32_t hth_fwd_n_pair(const hth_hparams *h, uint32_t i_table)
+{
+    return (i_table > 0 ? h->rope.window_n_rot : h->rope.n_rot) / 2;
+}
 static inline uint32_t hth_fwd_max_pair(const hth_hparams *h)
 {
-    return (h->rope.n_rot > h->rope.window_n_rot ? h->rope.n_rot : h->rope.window_n_rot) / 2;
+    uint32_t n = hth_fwd_n_pair(h, 0), of_windows = hth_fwd_n_pair(h, 1);
+    return n > of_windows ? n : of_windows;
 }
 
 /* Operations that are computed row by row, which wait for what follows them. */
@@ -241,8 +246,10 @@ size_t hth_fwd_compressed_scratch(const hth_hparams *h);
 /* HEADS, ATTEND and RATES of other mixers. */
 hth_fwd_op_fn hth_fwd_heads_latent, hth_fwd_heads_compressed, hth_fwd_attend_compressed;
 hth_fwd_row_fn hth_fwd_rates_delta, hth_fwd_rates_kda, hth_fwd_rates_ssm;
-/* attention.c, for latent.c and compressed.c: factor of a token's queries (hth_temperature); their rounding for F16
- * caches, in place, or their quantised form for Q8_0 caches. */
+/* attention.c, also for devices: factor of the queries of a position (hth_temperature). For latent.c and compressed.c:
+ * that of a token in a layer; the rounding of queries for F16 caches, in place, or their quantised form for Q8_0
+ * caches. */
+float hth_fwd_position_factor(const hth_hparams *h, uint32_t position);
 float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_row);
 void hth_fwd_round_queries(const hth_step *s, hth_view q, size_t n_q, size_t i_row);
 /* Heads, or groups of heads, that by_head.c multiplies; 0: none. */

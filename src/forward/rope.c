@@ -3,12 +3,6 @@
 
 #include "kernels/vector/math.h"
 
-/* Pairs that a table rotates. */
-static uint32_t n_pair_of(const hth_rope *rope, uint32_t i_table)
-{
-    return (i_table > 0 ? rope->window_n_rot : rope->n_rot) / 2;
-}
-
 static size_t row_at(const hth_step *s, uint32_t i_table, size_t t)
 {
     return (i_table * (size_t)s->n_tok_max + t) * hth_fwd_max_pair(&s->model->hparams);
@@ -90,7 +84,7 @@ void hth_fwd_rope_row(const hth_step *s, const hth_op *op, size_t i_row)
            far = token->seq->options.n_ctx > rope->n_ctx_original ? max_pair : 0;
     (void)op;
     for (uint32_t t = 0; t < s->n_table; t++) {
-        size_t n_pair = n_pair_of(rope, t), at = row_at(s, t, i_row);
+        size_t n_pair = hth_fwd_n_pair(&s->model->hparams, t), at = row_at(s, t, i_row);
         const double *frequency = s->frequency + t * 2 * max_pair + far;
         float scale = t > 0 && rope->window_unscaled ? 1.0f : s->rope_scale;
         for (size_t i = 0; i < n_pair; i++) {
@@ -105,5 +99,5 @@ void hth_fwd_rope_row(const hth_step *s, const hth_op *op, size_t i_row)
 hth_rope_row hth_fwd_rope_row_of(const hth_step *s, uint32_t i_table, size_t t)
 {
     size_t at = row_at(s, i_table, t);
-    return (hth_rope_row){s->cosine + at, s->sine + at, n_pair_of(&s->model->hparams.rope, i_table)};
+    return (hth_rope_row){s->cosine + at, s->sine + at, hth_fwd_n_pair(&s->model->hparams, i_table)};
 }

@@ -30,12 +30,10 @@ static void attention(hth_builder *b, const hth_layer *l, hth_view n, hth_build_
          is_narrow = a->d_value > 0;
     assert(!(is_gated && is_narrow)); /* no architecture has both */
     /* The outputs of one product lie together, as devices need them. */
-    bool is_joined = own && !is_narrow;
-    hth_view q = hth_build_floats(b, is_joined ? n_q + 2 * n_kv : n_q),
-             k = is_joined ? hth_build_behind(q, n_q) : own ? hth_build_floats(b, n_kv) : hth_build_none,
-             v = is_joined ? hth_build_behind(k, n_kv) : own ? hth_build_floats(b, n_kv) : hth_build_none,
+    hth_view q = hth_build_floats(b, own ? n_q + 2 * n_kv : n_q), k = own ? hth_build_behind(q, n_q) : hth_build_none,
+             v = own ? hth_build_behind(k, n_kv) : hth_build_none,
              q_in = a->q_has_gate ? hth_build_floats(b, 2 * n_q) : q,
-             v_in = is_narrow ? hth_build_floats(b, a->v.n_row) : v,
+             v_in = is_narrow && own ? hth_build_floats(b, a->v.n_row) : v,
              gate = is_gated ? hth_build_floats(b, a->q_has_gate ? n_q : a->gate.n_row) : hth_build_none;
     hth_op *op = hth_build_product(b, n);
     hth_build_also(op, &a->q, &a->q_bias, q_in);

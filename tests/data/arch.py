@@ -763,9 +763,11 @@ def recipes():
         n_layer=3, base=50.0, rope__scaling__original_context_length=256, rope__scaling__attn_factor=1.2,
         **dict(low, n_kv=3, d_ff=144))
     add("plm", "plm", 249, with_(latent, 0, joined=True, gated=False), tied=True, **dict(low, n_kv=3, d_ff=200))
-    add("mistral4", "mistral4", 242, with_(latent, 20, experts=joined), expert_gating_func=1, expert_weights_norm=True,
-        rope__scaling__yarn_log_multiplier=0.07, rope__scaling__attn_factor=1.1, attention__temperature_scale=0.2,
-        attention__temperature_length=16, **scaled, **mla, **low)
+    wide = dict(q_rank=32, rank=32, d_nope=32, d_rope=32, d_value=32)  # rows of whole blocks
+    add("mistral4", "mistral4", 242, with_(latent, experts=dict(joined, d_ff=32, shared=32), **wide), expert_gating_func=1,
+        expert_weights_norm=True, rope__scaling__yarn_log_multiplier=0.07, rope__scaling__attn_factor=1.1,
+        attention__temperature_scale=0.2, attention__temperature_length=16, **scaled,
+        **dict(mla, expert_feed_forward_length=32), **dict(low, d_model=64, d_ff=64, d_rot=32))
     add("glm-dsa", "glm-dsa", 244, with_(latent, 20, experts=joined), expert_gating_func=0, expert_weights_norm=True,
         attention__indexer__top_k=200, **mla, **low)
     add("deepseek4", "deepseek4", 246, with_(deepseek4, 20, 2, 12, [4, 0, 128, 4], n_hashed=1,
@@ -783,7 +785,8 @@ def recipes():
     # Gemma 4: layers for which heads, caches and embeddings differ
     four = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, d_head=32, n_ids=96, tied=True, post_gain=0.5, attention__sliding_window=20,
                 final_logit_softcapping=8.0)
-    add("gemma4", "gemma4", 250, with_(gemma4, [True, True, False, True, False], 16, layer_embd=12, shared=2), n_layer=5, **four)
+    add("gemma4", "gemma4", 250, with_(gemma4, [True, True, False, True, False], 32, layer_embd=32, shared=2), n_layer=5,
+        **dict(four, d_model=64, d_ff=64, d_head=64))
     add("gemma4-moe", "gemma4", 251, with_(gemma4, [True, False, True], 24, n=8, d_ff=16, joined=True, base=300.0), n_layer=3,
         expert_count=8, expert_used_count=3, expert_feed_forward_length=16, **four)
     # recurrent layers

@@ -12,7 +12,7 @@
 #include "support/device/shaders.h"
 #include "support/kernels/rows_case.h"
 
-enum { MEMORY = 4 << 20, MAX_PROGRAMS = 400, LOCAL = 64 };
+enum { MEMORY = 4 << 20, MAX_PROGRAMS = 450, LOCAL = 64 };
 
 /* Shaders with constants, as record.c uses them. */
 typedef struct wanted {
@@ -62,11 +62,19 @@ static void add_attention(list *l, uint32_t d, hearth_kv_type kv, uint32_t share
 {
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t kind = i == 0 ? HTH_ROPE_INTERLEAVED : HTH_ROPE_NEOX;
-        add(l, HTH_SHADER_rope_store, (const uint32_t[]){d, kind, i, (uint32_t)kv, LOCAL});
-        add(l, HTH_SHADER_attn, (const uint32_t[]){d, shared, (uint32_t)kv, i, LOCAL, i ? 1 : 2});
+        add(l, HTH_SHADER_rope_store, (const uint32_t[]){d, kind, i, (uint32_t)kv, LOCAL, 0, 0, 0});
+        add(l, HTH_SHADER_rope_store,
+            (const uint32_t[]){d, kind, HTH_ROPE_NORM_OWN + i, (uint32_t)kv, LOCAL, 1 - i, 0, i});
+        add(l, HTH_SHADER_rope_store, (const uint32_t[]){d, kind, i, (uint32_t)kv, LOCAL, 0, 1, 1});
+        for (uint32_t terms = 0; terms < 3; terms++)
+            if (!(i == 1 && terms == 1)) /* sinks follow the last split */
+                add(l, HTH_SHADER_attn,
+                    (const uint32_t[]){d, shared, (uint32_t)kv, i, LOCAL, i ? 1 : 2, terms == 1, terms == 2});
     }
     for (uint32_t i = 0; i < 3; i++)
-        add(l, HTH_SHADER_attn_reduce, (const uint32_t[]){d, i == 0 ? 0 : i == 1 ? 32 : 256, i < 2, LOCAL});
+        for (uint32_t sinks = 0; sinks < 2; sinks++)
+            add(l, HTH_SHADER_attn_reduce,
+                (const uint32_t[]){d, i == 0 ? 0 : i == 1 ? 32 : 256, i < 2, LOCAL, sinks});
 }
 
 static void add_vectors(list *l)
@@ -268,7 +276,9 @@ static bool is_given_ties(const wanted *w)
     case HTH_SHADER_act_quantize:
         return c[HTH_ACT_QUANTIZE_BLOCK] &&
                (c[HTH_ACT_QUANTIZE_KIND] != HTH_ACTIVATION_RELU2 || c[HTH_ACT_QUANTIZE_GATED]);
-    case HTH_SHADER_rope_store: return c[HTH_ROPE_KV] == HEARTH_KV_Q8_0;
+    case HTH_SHADER_rope_store:
+        return c[HTH_ROPE_KV] == HEARTH_KV_Q8_0 && !(c[HTH_ROPE_NORM] && c[HTH_ROPE_NORMS_VALUES]) &&
+               c[HTH_ROPE_NORM] != HTH_ROPE_NORM_OWN_LAYER;
     case HTH_SHADER_mul_mat_vec_q:
     case HTH_SHADER_mul_mat_vec_q_acc:
     case HTH_SHADER_mul_mat_q:
@@ -306,7 +316,7 @@ TEST(a_device_that_rounds_ties_away_from_zero_is_named)
     CHECK(n > 60);
 }
 
-/* Products of an F16 cache are exact; those of others are not. */
+/* Products of an F16 cache are exact; those of others, and of slopes and distances, are not. */
 TEST(a_device_that_fuses_is_named_unless_products_are_exact)
 {
     hth_cpu levels[PROOF_MAX_LEVEL];
@@ -317,7 +327,7 @@ TEST(a_device_that_fuses_is_named_unless_products_are_exact)
         const wanted *w = &l->all[i];
         char text[200];
         if (w->id != HTH_SHADER_attn) continue;
-        bool is_exact = w->consts[HTH_ATTN_KV] == HEARTH_KV_F16;
+        bool is_exact = w->consts[HTH_ATTN_KV] == HEARTH_KV_F16 && !w->consts[HTH_ATTN_SLOPES];
         describe(w, text, sizeof text);
         n_exact += is_exact;
         if (is_exact == is_named(shaders_fusing, w))
@@ -460,8 +470,8 @@ static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_mul_mat_vec_q_sliced] = "......f.",
     [HTH_SHADER_active_mask] = ".....", [HTH_SHADER_down_accumulate] = ".....", [HTH_SHADER_mul_mat_q] = "......f",
     [HTH_SHADER_mul_mat_q_acc] = "......f", [HTH_SHADER_mul_mat_q_cm2] = "......f",
-    [HTH_SHADER_mul_mat_q_cm2_acc] = "......f", [HTH_SHADER_rope_store] = ".f.....", [HTH_SHADER_attn] = ".....ff",
-    [HTH_SHADER_attn_reduce] = "...f.f.", [HTH_SHADER_copy_page] = ".ff", [HTH_SHADER_act_quantize] = "....f.f.",
+    [HTH_SHADER_mul_mat_q_cm2_acc] = "......f", [HTH_SHADER_rope_store] = ".f......", [HTH_SHADER_attn] = ".....ff.",
+    [HTH_SHADER_attn_reduce] = "...f.f..", [HTH_SHADER_copy_page] = ".ff", [HTH_SHADER_act_quantize] = "....f.f.",
     [HTH_SHADER_norm_add] = ".f...", [HTH_SHADER_soft_cap] = ".f",
     [HTH_SHADER_norm_groups] = "....f", [HTH_SHADER_mul_values] = "...f", [HTH_SHADER_copy_values] = "...f",
     [HTH_SHADER_router_rows] = "....f", [HTH_SHADER_route] = ".....", [HTH_SHADER_group_pairs] = "...",

@@ -51,7 +51,8 @@ static bool shape_of(const golden *g, shape *s)
     *s = (shape){0};
     if (!model) return false;
     s->n_layer = model->model->hparams.n_layer;
-    for (uint32_t i = 0; i < s->n_layer && CHECK(i < HYBRID_MAX_LAYERS); i++) {
+    if (s->n_layer > HYBRID_MAX_LAYERS) return false;
+    for (uint32_t i = 0; i < s->n_layer; i++) {
         const hth_layer *l = &model->model->layers[i];
         s->n_unit[i] = hth_layer_n_unit(l);
         s->n_divided += s->has_experts[i] = hth_layer_divides_experts(l);

@@ -186,7 +186,8 @@ static void check_near(const golden *g, int n_device)
  * shaders they run, $HEARTH_LONG all. */
 static bool is_for_vulkan(const char *name)
 {
-    static const char *const names[] = {"llama-bias", "gemma2", "falcon-two-norms", "opt", "bailingmoe2"};
+    static const char *const names[] = {"llama-bias", "gemma2", "falcon-two-norms", "opt", "olmo2", "talkie",
+                                        "bailingmoe2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
     return test_is_long();
@@ -314,29 +315,68 @@ TEST(neurons_of_quantised_experts_have_the_bits_of_the_cpu)
     }
 }
 
-/* Recurrent layers, of a model whose rows are whole blocks. */
-TEST(quantised_hybrids_have_the_bits_of_the_cpu)
+/* A model whose rows are whole blocks, with all of its matrices in Q8_0. remove(g->model) afterwards. */
+static bool open_in_blocks(golden *g, bool is_there)
 {
     const hth_quantize_options o = {.ftype = hth_ftype_find("q8_0"), .pure = true, .n_thread = 2};
-    CLEANUP(golden_close) golden g;
+    const char *to = test_scratch("blocks.gguf");
     hth_quantize_result result;
-    if (!golden_open_arch(&g, "qwen35")) return;
-    const char *to = test_scratch("hybrid.gguf");
-    CHECK_OK(hth_quantize(g.model, to, &o, &result, err));
-    g.model = to;
-    CLOSED(hearth_model) *cpu = OPENED(hearth_model, to, NULL);
-    FREED float *expected = cpu ? logits_by(cpu, &g, HEARTH_KV_F16, 256) : NULL;
-    for (int d = first_device(); expected && d < N_DEVICE; d++) {
-        hearth_gpu_options gpu = options_of(devices[d], &g, HEARTH_KV_F16);
-        gpu.placement = "all";
-        CLOSED(hearth_model) *model = open_on(to, &gpu, g.selector);
-        if (!model || !is_whole(model)) continue;
-        CHECK(test_model_info(model).gpu_product_share >= 0.999);
-        expect_bits(model, &g, HEARTH_KV_F16, 256, expected, devices[d]);
-        expect_bits(model, &g, HEARTH_KV_F16, 7, expected, devices[d]);
-        expect_bits(model, &g, HEARTH_KV_F16, 1, expected, devices[d]);
+    if (!is_there) return false;
+    CHECK_OK(hth_quantize(g->model, to, &o, &result, err));
+    g->model = to;
+    return true;
+}
+
+static void check_all_bits(const golden *g, const char *device, hearth_kv_type kv, const float *expected)
+{
+    hearth_gpu_options gpu = options_of(device, g, kv);
+    gpu.placement = "all";
+    CLOSED(hearth_model) *model = open_on(g->model, &gpu, g->selector);
+    if (!model || !is_whole(model)) return;
+    CHECK(test_model_info(model).gpu_product_share >= 0.999);
+    expect_bits(model, g, kv, 256, expected, device);
+    expect_bits(model, g, kv, 7, expected, device);
+    expect_bits(model, g, kv, 1, expected, device);
+}
+
+/* Types of cache turn with the devices. */
+static void check_in_blocks(golden *g, bool is_there, bool all_caches)
+{
+    if (!open_in_blocks(g, is_there)) return;
+    CLOSED(hearth_model) *cpu = OPENED(hearth_model, g->model, NULL);
+    for (int kv = 0; cpu && kv < (all_caches ? 3 : 1); kv++) {
+        FREED float *expected = logits_by(cpu, g, (hearth_kv_type)kv, 256);
+        for (int d = first_device(); expected && d < N_DEVICE; d++)
+            if (d == 0 || kv == 0 || test_is_long()) check_all_bits(g, devices[d], (hearth_kv_type)kv, expected);
     }
-    remove(to);
+    remove(g->model);
+}
+
+TEST(quantised_hybrids_have_the_bits_of_the_cpu)
+{
+    CLEANUP(golden_close) golden g;
+    check_in_blocks(&g, golden_open_arch(&g, "qwen35"), false);
+}
+
+/* Sinks, in layers with a window and without one. */
+TEST(quantised_heads_with_sinks_have_the_bits_of_the_cpu)
+{
+    CLEANUP(golden_close) golden g;
+    check_in_blocks(&g, golden_open_quant_file(&g, "gpt-oss-MXFP4"), true);
+}
+
+/* Latent attention, with queries scaled by position, beside experts. */
+TEST(quantised_latent_vectors_have_the_bits_of_the_cpu)
+{
+    CLEANUP(golden_close) golden g;
+    check_in_blocks(&g, golden_open_arch(&g, "mistral4"), true);
+}
+
+/* Heads and rotations that differ by layer, values that are keys, and caches that layers share. */
+TEST(quantised_layers_that_differ_have_the_bits_of_the_cpu)
+{
+    CLEANUP(golden_close) golden g;
+    check_in_blocks(&g, golden_open_arch(&g, "gemma4"), true);
 }
 
 /* A step is no longer than what the device computes at once: the host has all of its tokens in between. */
@@ -540,6 +580,26 @@ TEST(any_number_of_layers_on_a_device_gives_the_bits_of_the_cpu)
             golden_close(&g);
         }
     }
+}
+
+/* The host has the attention of all layers that share a cache, unless all of them are on the device. */
+TEST(caches_that_layers_share_are_where_all_of_them_are)
+{
+    CLEANUP(golden_close) golden g;
+    counted bytes = {0};
+    uint32_t n_layer = 0;
+    if (!open_in_blocks(&g, golden_open_arch(&g, "gemma4"))) return;
+    CLOSED(hearth_model) *cpu = OPENED(hearth_model, g.model, NULL);
+    FREED float *expected = cpu ? logits_by(cpu, &g, HEARTH_KV_F16, 256) : NULL;
+    hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F16);
+    gpu.placement = "all";
+    if (expected && count_bytes(&g, &gpu, &bytes, &n_layer) && CHECK_INT(n_layer, 5)) /* 3 and 4 share with 1 and 2 */
+        for (uint32_t n = 2; n <= n_layer; n++) check_part(&g, gpu, budget_for(&bytes, n), n, false, expected);
+    gpu.device = "null,null", gpu.vrams[0] = budget_for(&bytes, 3), gpu.vrams[1] = UINT64_MAX;
+    CLOSED(hearth_model) *divided = expected ? open_on(g.model, &gpu, g.selector) : NULL;
+    if (divided && CHECK_INT(hth_gpu_get_params(divided->gpu)->end_layer, 3))
+        expect_bits(divided, &g, HEARTH_KV_F16, 7, expected, "two of null");
+    remove(g.model);
 }
 
 /* The second of three devices holds the last layer but not the head. It leaves the layer to the third, which holds

@@ -21,7 +21,7 @@
 
 /* d_head that rope_store and attn support: multiples of 4 (of 32 for Q8_0) up to this, which the shared memory of
  * a workgroup limits. Any number of query heads may share a KV head. */
-enum { HTH_GPU_MAX_D_HEAD = 512 };
+enum { HTH_GPU_MAX_D_HEAD = 576 };
 
 enum { HTH_GPU_CACHE_GROUP = 16 }; /* positions whose keys are interleaved */
 

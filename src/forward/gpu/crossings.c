@@ -144,10 +144,29 @@ void hth_gpu_crossings_close(hth_gpu *g)
     hth_free(g->crossings.values);
 }
 
+/* Whether operations before a layer, or before the head, write a value that is read behind them. */
+static bool crosses_layers(const hth_model *m, const hth_value *v)
+{
+    bool crosses = false;
+    for (uint32_t i = 0; v->domain == HTH_ROWS_TOKENS && i <= m->hparams.n_layer; i++) {
+        uint32_t first = m->program->first_of_layer[i];
+        crosses = crosses || (v->first_op < first && v->last_op >= first);
+    }
+    return crosses;
+}
+
+/* Whole layers exchange the residual stream, and in some architectures the embedding. */
 uint32_t hth_gpu_crossing_words(const hth_model *m, const hth_offload_params *params)
 {
-    const hth_value *x = &m->program->values[m->program->x.value];
-    return params->crosses ? m->program->width[HTH_ROWS_TOKENS] : x->at + x->width;
+    const hth_program *p = m->program;
+    uint32_t n_word = 0;
+    if (params->crosses) return p->width[HTH_ROWS_TOKENS];
+    for (uint32_t i = 0; i < p->n_value; i++) {
+        const hth_value *v = &p->values[i];
+        uint32_t end = v->at + (uint32_t)(hth_gpu_value_row(v) / sizeof(float));
+        if (crosses_layers(m, v) && end > n_word) n_word = end;
+    }
+    return n_word;
 }
 
 /* Copies rows between the step and mapped memory. */

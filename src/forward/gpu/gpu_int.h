@@ -41,7 +41,8 @@ typedef struct hth_gpu_fused_matrix {
  * side; of others: by name. */
 enum { HTH_GPU_GATE_UP, HTH_GPU_DOWN, HTH_GPU_PREDICT_IN, HTH_GPU_PREDICT_OUT };                 /* of FFN */
 enum { HTH_GPU_EXPERT_GATE, HTH_GPU_EXPERT_UP, HTH_GPU_EXPERT_DOWN, HTH_GPU_OP_FUSED = HTH_PRODUCT_MAX }; /* of EXPERTS */
-/* Vectors of NORM: weight, bias; of CONV: taps, bias; of RATES: a, dt; of ROUTE: by name. */
+/* Vectors of NORM: weight, bias; of CONV: taps, bias; of RATES: a, dt; of HEADS: norms of all queries, of all keys, or of
+ * a latent vector; of ROUTE: by name. */
 enum { HTH_GPU_ROUTER_ROWS, HTH_GPU_ROUTER_BIAS, HTH_GPU_SELECT_BIAS, HTH_GPU_EXPERT_SCALE, HTH_GPU_OP_VECTORS };
 typedef struct hth_gpu_op {
     bool is_on_device;
@@ -64,10 +65,11 @@ uint32_t hth_gpu_max_run(const hth_model *model, const hth_offload_params *param
 /* Data of a layer that no single operation has. */
 typedef struct hth_gpu_layer {
     const hth_gpu_op *ffn;     /* NULL: the device has no dense network of it */
-    hth_gpu_vector head_norms; /* of queries, then of keys */
+    hth_gpu_vector head_norms; /* of queries, then of keys, as rope_store has them; absent if there are none of heads */
+    hth_gpu_vector head_terms; /* [2][n_head]: sinks, then slopes; absent if the heads have neither */
     hth_gpu_vector thresholds;
     hth_gpu_vector cold_bias[2]; /* of gate and up of the host's neurons, for streamed weights */
-    hth_buffer_range keys, values;
+    hth_buffer_range keys, values; /* its own, or those of the layer whose it reads */
     uint32_t head_words;  /* words of a cache from one KV head to the next */
     uint32_t n_hot;       /* neurons on the device, the first ones */
     hth_gpu_vector scale_max; /* of a transposed down (its rows are neurons): D of each cluster; absent for floats */
@@ -113,6 +115,7 @@ typedef struct hth_gpu_workspace {
     hth_buffer_range expert_halves, expert_hidden; /* [n_tok][gate, up][n_used][d_ff], [n_tok][n_used][d_ff] */
     hth_buffer_range expert_parts; /* [n_tok][n_used, and the shared one][d_model]; with a transposed down unused */
     hth_buffer_range expert_groups; /* pairs of many tokens, by expert (group_pairs) */
+    hth_buffer_range head_inputs; /* [n_tok][hth_gpu_heads_at_once][inputs of BY_HEAD] */
     hth_buffer_range wanted, logits; /* [HTH_GPU_HEAD_ROWS][d_model], [n_vocab] */
     hth_gpu_input input;
     uint32_t q_q8_d_offset, n_split; /* in words; splits of the longest sequence */
@@ -255,6 +258,7 @@ struct hth_gpu {
     uint32_t *split_layers;    /* [n_split_layer] indices of the split layers */
     uint32_t n_split_layer;
     uint32_t n_divided_mixture; /* layers whose experts are divided between device and host */
+    hth_gpu_vector head_numbers; /* of BY_HEAD: for each token the numbers of hth_gpu_heads_at_once slices, then zeros */
     hth_buffer *vectors;
     float *staging_vectors; /* the vectors, while they are collected */
     size_t n_staging_vector, staging_capacity;
@@ -328,14 +332,15 @@ hearth_status hth_gpu_wait_idle(hth_gpu *g, hearth_error *err);
 /* Maximum tokens of each class; as many as the one before: it has no command lists. */
 uint32_t hth_gpu_bucket_size(const hth_gpu *g, int class);
 /* Where rotations are in workspace.table for command lists of n_row tokens, which copy no more than those: cosines of
- * each table from word i * of_table on, the sines of table 0 from word `sines` on; n_word in all. */
+ * each table from word i * of_table on, the sines of table 0 from word `sines` on; then a factor of the queries of each
+ * token, if the model has those; n_word in all. */
 typedef struct hth_gpu_rotations {
-    uint32_t of_table, sines, n_word;
+    uint32_t of_table, sines, factors, n_word;
 } hth_gpu_rotations;
 static inline hth_gpu_rotations hth_gpu_rotations_of(const hth_hparams *h, uint32_t n_row)
 {
-    uint32_t of_table = n_row * (h->rope.n_rot / 2), sines = (uint32_t)hth_fwd_n_table(h) * of_table;
-    return (hth_gpu_rotations){of_table, sines, 2 * sines};
+    uint32_t of_table = n_row * hth_fwd_max_pair(h), sines = (uint32_t)hth_fwd_n_table(h) * of_table;
+    return (hth_gpu_rotations){of_table, sines, 2 * sines, 2 * sines + (h->temperature_scale != 0.0f ? n_row : 0)};
 }
 /* The command lists for tokens [first, first + n) of a step without streamed weights. */
 const hth_gpu_segments *hth_gpu_segments_for(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n);
@@ -373,6 +378,8 @@ uint32_t hth_gpu_op_srcs(const hth_model *model, const hth_op *op, uint32_t n_ho
                          hth_gpu_fused_src out[HTH_GPU_OP_FUSED]);
 /* op_support.c: why no device computes it; NULL: devices can. */
 const char *hth_gpu_op_lacks(const hth_model *model, const hth_offload_params *params, const hth_op *op);
+/* Heads that BY_HEAD multiplies in one dispatch, with a workgroup each for all tokens; 0: there is no such operation. */
+uint32_t hth_gpu_heads_at_once(const hth_model *model, const hth_offload_params *params);
 /* Whether devices have the attention of a layer, with its cache. */
 bool hth_gpu_attends(const hth_model *model, const hth_offload_params *params, uint32_t i_layer);
 /* Bytes of a fused matrix with bindings of at most `max` bytes. false: no shader supports a type, or it overflows. */

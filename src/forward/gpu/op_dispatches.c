@@ -162,6 +162,25 @@ static uint32_t of_floats(const hth_model *m, const hth_offload_params *params, 
     return n;
 }
 
+/* Gates are two copies, norms of all heads one of queries and one of keys. Of latent attention: a copy of what rotates, a
+ * norm, and the key, behind the factors of queries. */
+static uint32_t of_heads(const hth_model *m, const hth_layer *l)
+{
+    const hth_attention *a = &l->attn;
+    bool norms_all = m->hparams.qk_norm == HTH_QK_NORM_ALL;
+    if (l->mixer == HTH_MIXER_LATENT) return m->hparams.temperature_scale != 0.0f && a->has_temperature ? 4 : 3;
+    return 1u + (a->q_has_gate ? 2u : 0u) + (norms_all && a->q_norm.weight ? 1u : 0u) +
+           (norms_all && a->k_norm.weight ? 1u : 0u);
+}
+
+/* A copy, forms and a product for as many heads as are multiplied at once. */
+static uint32_t of_by_head(const hth_model *m, const hth_offload_params *params, const hth_op *op,
+                           const hth_gpu_fused_src *s)
+{
+    uint32_t n = op->by_head.n_head / hth_gpu_heads_at_once(m, params);
+    return of_input(m, params, op, op->in[0], 0) + n * (2 + n_form(forms_of(s)));
+}
+
 /* Whether an addition is part of the network before it: behind that of its neighbour's output, in parallel layers
  * (network of record.c). */
 static bool is_accumulated(const hth_program *p, const hth_op *add)
@@ -183,13 +202,15 @@ uint32_t hth_gpu_op_dispatches(const hth_model *m, const hth_offload_params *par
     switch (op->kind) {
     case HTH_OP_NORM: return hth_gpu_norm_is_whole(m->program, op) ? 0 : of_floats(m, params, op);
     case HTH_OP_PRODUCT: return of_product(m, params, op, s, n);
-    case HTH_OP_HEADS: return m->layers[op->layer].attn.q_has_gate ? 3 : 1;
+    case HTH_OP_HEADS: return of_heads(m, &m->layers[op->layer]);
+    case HTH_OP_ATTEND: return of_floats(m, params, op) + (m->layers[op->layer].mixer == HTH_MIXER_LATENT ? 1 : 0);
+    case HTH_OP_BY_HEAD: return of_by_head(m, params, op, s);
     case HTH_OP_FFN: return of_ffn(m, params, op, s);
     case HTH_OP_EXPERTS: return of_experts(m, params, op, s);
     case HTH_OP_ROUTE: return of_route(m, params, op);
     case HTH_OP_SETTLE: return of_settle(m, params, op);
     case HTH_OP_ADD: return is_accumulated(m->program, op) ? 0 : 1;
-    case HTH_OP_COPY: return op->copy.n_part;
+    case HTH_OP_COPY: return of_input(m, params, op, op->in[0], 0) + op->copy.n_part;
     case HTH_OP_GATHER: return 0;
     default: return of_floats(m, params, op);
     }

@@ -82,40 +82,36 @@ static const char *product_lacks(const hth_program *p, const hth_op *op)
     return is_rows_of(p, op->in[0], op->product.matrix[0]->n_col) ? NULL : "no shader reads parts of values";
 }
 
-static bool shares_cache(const hth_model *m, uint32_t i_layer)
+/* The last layer that reads the keys and values of a layer: itself, or a later one. */
+static uint32_t last_reader(const hth_model *m, uint32_t kv_layer)
 {
-    for (uint32_t i = i_layer + 1; i < m->hparams.n_layer; i++)
-        if (m->layers[i].mixer == HTH_MIXER_ATTENTION && m->layers[i].attn.kv_layer == i_layer) return true;
-    return false;
+    uint32_t last = kv_layer;
+    for (uint32_t i = kv_layer + 1; i < m->hparams.n_layer; i++)
+        if (m->layers[i].mixer == HTH_MIXER_ATTENTION && m->layers[i].attn.kv_layer == kv_layer) last = i;
+    return last;
+}
+
+/* Whether all layers that share the keys and values of a layer are among those of the device. */
+static bool has_all_readers(const hth_model *m, const hth_offload_params *params, uint32_t i_layer)
+{
+    uint32_t kv_layer = m->layers[i_layer].attn.kv_layer;
+    return kv_layer >= params->first_layer && last_reader(m, kv_layer) < params->end_layer;
 }
 
 /* HEADS and ATTEND of a layer use one cache, so that devices have both or neither. */
 static const char *attention_lacks(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
-    const hth_hparams *h = &m->hparams;
     const hth_layer *l = &m->layers[op->layer];
     const hth_attention *a = &l->attn;
-    bool has_norms = a->q_norm.weight || a->k_norm.weight,
-         rotates_by_window = a->window > 0 && ((h->rope.window_unscaled && h->rope.window_base == 0.0) ||
-                                               h->rope.window_n_rot != h->rope.n_rot);
-    if (l->mixer != HTH_MIXER_ATTENTION) return "no shader supports its kind of mixer";
-    if (a->d_head != h->d_head || a->k.n_row == 0 || a->v.n_row == 0 || h->norms_values || a->d_value > 0 ||
-        h->value_scale != 0.0f)
-        return "no shader supports its heads of keys and values";
-    if (shares_cache(m, op->layer)) return "no shader shares keys and values among layers";
-    if (a->chunk > 0) return "no shader supports attention in chunks";
-    if (h->temperature_scale != 0.0f) return "no shader scales queries by position";
-    if (a->slopes) return "no shader supports scores that fall with distance";
-    if (a->sinks) return "no shader supports scores without values";
-    if (h->qkv_limit != 0.0f) return "no shader limits queries, keys and values";
-    if (has_norms && (h->qk_norm != HTH_QK_NORM_HEAD || h->qk_norm_after))
-        return "no shader supports its norm of queries and keys";
-    if ((h->rope.n_rot > 0 && !a->rotates) || (h->rope.n_rot > 0 && rotates_by_window))
-        return "no shader supports its rotation";
-    if (h->d_head % 4 > 0) return "its heads are no multiple of 4 values";
-    if (params->kv == HEARTH_KV_Q8_0 && h->d_head % HTH_ACT_BLOCK > 0)
+    if (l->mixer != HTH_MIXER_ATTENTION && l->mixer != HTH_MIXER_LATENT) return "no shader supports its kind of mixer";
+    if (!params->crosses && last_reader(m, a->kv_layer) > a->kv_layer)
+        return "no shader shares keys and values with a layer that may lie elsewhere";
+    if (a->kv_layer == op->layer && !a->q_norm.weight != !a->k_norm.weight)
+        return "no shader norms queries or keys alone";
+    if (a->d_head % 4 > 0) return "its heads are no multiple of 4 values";
+    if (params->kv == HEARTH_KV_Q8_0 && a->d_head % HTH_ACT_BLOCK > 0)
         return "its heads are no multiple of 32 values, as a Q8_0 cache is";
-    return h->d_head > HTH_GPU_MAX_D_HEAD ? "its heads are too large" : NULL;
+    return a->d_head > HTH_GPU_MAX_D_HEAD ? "its heads are too large" : NULL;
 }
 
 bool hth_gpu_attends(const hth_model *m, const hth_offload_params *params, uint32_t i_layer)
@@ -126,7 +122,20 @@ bool hth_gpu_attends(const hth_model *m, const hth_offload_params *params, uint3
     return false;
 }
 
-enum { MAX_GRID = 65535 }; /* workgroups in y, as Vulkan promises */
+enum { MAX_GRID = 65535 }; /* workgroups in x or y, as Vulkan promises */
+
+uint32_t hth_gpu_heads_at_once(const hth_model *m, const hth_offload_params *params)
+{
+    uint32_t n = m->hparams.latent.rank > 0 ? m->hparams.n_head : 0;
+    while (n > 1 && (m->hparams.n_head % n > 0 || (uint64_t)n * params->n_row > MAX_GRID)) n--;
+    return n;
+}
+
+static const char *by_head_lacks(const hth_op *op)
+{
+    bool multiplies = op->by_head.form == HTH_BY_HEAD_QUERIES || op->by_head.form == HTH_BY_HEAD_VALUES;
+    return multiplies ? NULL : "no shader sums rows by head, or multiplies groups of heads";
+}
 
 /* SETTLE computes the transposed down of the experts that are the operation before it, with the weights of their
  * outputs. It reads the choices of tokens when it has written the outputs of others, which the residual stream alone is
@@ -195,6 +204,7 @@ static const char *kind_lacks(const hth_model *m, const hth_offload_params *para
     case HTH_OP_PRODUCT: return product_lacks(p, op);
     case HTH_OP_HEADS:
     case HTH_OP_ATTEND: return attention_lacks(m, params, op);
+    case HTH_OP_BY_HEAD: return by_head_lacks(op);
     case HTH_OP_FFN: return NULL;
     case HTH_OP_ADD: return add_lacks(p, op);
     case HTH_OP_CAP:
@@ -228,7 +238,10 @@ bool hth_gpu_op_is_on_device(const hth_model *m, const hth_offload_params *param
                                        i_op < p->first_of_layer[params->end_layer];
     if (!in_range || (i_op > p->output_norm + 1 && p->ops[p->output_norm + 2].kind == HTH_OP_SCALE))
         return false;
-    return !hth_gpu_op_lacks(m, params, &p->ops[i_op]);
+    const hth_op *op = &p->ops[i_op];
+    bool attends = op->kind == HTH_OP_HEADS || op->kind == HTH_OP_ATTEND;
+    if (hth_gpu_op_lacks(m, params, op)) return false;
+    return !attends || has_all_readers(m, params, op->layer);
 }
 
 /* Others are little work: a layer of these alone is the host's. */

@@ -52,8 +52,9 @@ static hth_rec_op_fn *const kinds[HTH_N_OP] = {
     [HTH_OP_NORM] = hth_rec_norm,     [HTH_OP_PRODUCT] = product,         [HTH_OP_HEADS] = hth_rec_heads,
     [HTH_OP_ATTEND] = hth_rec_attend, [HTH_OP_CONV] = hth_rec_conv,       [HTH_OP_RATES] = hth_rec_rates,
     [HTH_OP_DELTA] = hth_rec_delta,   [HTH_OP_MUL] = hth_rec_mul,         [HTH_OP_EXPERTS] = hth_rec_experts,
-    [HTH_OP_ROUTE] = hth_rec_route,       [HTH_OP_ADD] = add,               [HTH_OP_SCALE] = hth_rec_scale,     [HTH_OP_CAP] = cap,
-    [HTH_OP_COPY] = hth_rec_copy,     [HTH_OP_SETTLE] = hth_rec_settle,   [HTH_OP_GATHER] = gather};
+    [HTH_OP_ROUTE] = hth_rec_route,   [HTH_OP_BY_HEAD] = hth_rec_by_head, [HTH_OP_CAP] = cap,
+    [HTH_OP_ADD] = add,               [HTH_OP_SCALE] = hth_rec_scale,     [HTH_OP_GATHER] = gather,
+    [HTH_OP_COPY] = hth_rec_copy,     [HTH_OP_SETTLE] = hth_rec_settle};
 
 /* ---- values that are written --------------------------------------------------------------------------- */
 
@@ -252,12 +253,11 @@ static void copy_states(hth_recorder *r)
 /* A page of each class, in all layers. */
 static void copy_pages(hth_recorder *r)
 {
-    const hth_hparams *h = &r->g->model->hparams;
-    uint32_t n_word = (uint32_t)hth_gpu_cache_head_words(r->g->params.kv, h->d_head, HTH_KV_PAGE);
     for (uint32_t i = r->g->params.first_layer; i < r->g->params.end_layer; i++) {
         const hth_layer *l = &r->g->model->layers[i];
         const hth_gpu_layer *to = &r->g->layers[i];
-        if (!to->keys.buffer) continue;
+        if (!to->keys.buffer || l->attn.kv_layer != i) continue;
+        uint32_t n_word = (uint32_t)hth_gpu_cache_head_words(r->g->params.kv, l->attn.d_head, HTH_KV_PAGE);
         hth_push_copy_page push = {HTH_STEP_COPY + 2 * hth_kv_class_of(l), to->head_words, n_word, n_word};
         hth_rec_dispatch(r, HTH_SHADER_copy_page, NULL,
                          (const hth_buffer_range[]){r->g->workspace.step_from_host, to->keys, to->values},

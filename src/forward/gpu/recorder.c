@@ -354,6 +354,12 @@ static void norm_quantize(hth_recorder *r, const hth_op *norm, hth_buffer_range 
     hth_rec_barrier(r);
 }
 
+void hth_rec_quantize(hth_recorder *r, hth_buffer_range x, uint32_t n, const hth_gpu_fused_matrix *group)
+{
+    r->in_forms = HTH_NO_VALUE;
+    norm_quantize(r, NULL, x, n, group, false, x);
+}
+
 static bool has_forms(const hth_recorder *r, uint32_t value, const hth_gpu_fused_matrix *group)
 {
     return r->in_forms == value && (r->has_32 || !group->wants_32) && (r->has_256 || !group->wants_256);

@@ -148,6 +148,8 @@ void hth_rec_mark_form(hth_recorder *r, const hth_input_form *form, hth_buffer_r
 /* A value in the representations that a group needs, and as floats, if the group needs those. store: also as floats.
  * Followed by a barrier. */
 hth_gpu_input hth_rec_input(hth_recorder *r, uint32_t value, const hth_gpu_fused_matrix *group, bool store);
+/* n floats of each row in the quantised forms that a group needs, which are of no value. Followed by a barrier. */
+void hth_rec_quantize(hth_recorder *r, hth_buffer_range x, uint32_t n, const hth_gpu_fused_matrix *group);
 /* A value as floats. */
 hth_buffer_range hth_rec_floats(hth_recorder *r, uint32_t value);
 /* x = x + block, a value of its own, after a norm that is pending for it. No barrier follows. */
@@ -173,6 +175,14 @@ void hth_rec_copy_part(hth_recorder *r, const hth_copy_part *p, hth_view from, h
 hth_rec_op_fn hth_rec_conv, hth_rec_rates, hth_rec_delta;
 /* record_attention.c */
 hth_rec_op_fn hth_rec_heads, hth_rec_attend;
+/* record_latent.c. Of latent attention: HEADS, and the rotation and rounding of queries before ATTEND. */
+hth_rec_op_fn hth_rec_by_head, hth_rec_heads_latent, hth_rec_queries_latent;
+/* rope_store with these constants, for a layer's caches, followed by a barrier. */
+void hth_rec_rope_store(hth_recorder *r, uint32_t i_layer, const uint32_t *consts, const hth_push_rope_store *push,
+                        hth_buffer_range qkv, hth_buffer_range values);
+/* RMS norm of `width` values of each row, in place. No barrier follows. */
+void hth_rec_norm_in_place(hth_recorder *r, hth_buffer_range x, hth_rows_at rows, uint32_t width,
+                           hth_gpu_vector weight);
 /* The splits of one token, in the representations that a group (NULL: none) needs. store: also as floats. */
 void hth_rec_reduce(hth_recorder *r, const hth_op *attend, const hth_gpu_fused_matrix *group, bool store,
                     hth_buffer_range stored);

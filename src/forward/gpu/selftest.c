@@ -123,10 +123,11 @@ uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t sha
 {
     const uint64_t others = 256 << 10; /* no other shader needs more; a test checks this */
     const uint32_t type = (uint32_t)kv, local = 64;
-    uint64_t whole = bytes_of(HTH_SHADER_attn, (const uint32_t[]){d_head, shared, type, 0, local, 1});
-    uint64_t split = bytes_of(HTH_SHADER_attn, (const uint32_t[]){d_head, shared, type, 1, local, 1});
-    uint64_t reduce = bytes_of(HTH_SHADER_attn_reduce, (const uint32_t[]){d_head, HTH_ACT_BLOCK_256, 1, local});
-    uint64_t store = bytes_of(HTH_SHADER_rope_store, (const uint32_t[]){d_head, 0, 1, type, local});
+    uint64_t whole = bytes_of(HTH_SHADER_attn, (const uint32_t[]){d_head, shared, type, 0, local, 1, 1, 1});
+    uint64_t split = bytes_of(HTH_SHADER_attn, (const uint32_t[]){d_head, shared, type, 1, local, 1, 0, 1});
+    uint64_t reduce = bytes_of(HTH_SHADER_attn_reduce, (const uint32_t[]){d_head, HTH_ACT_BLOCK_256, 1, local, 1});
+    uint64_t store =
+        bytes_of(HTH_SHADER_rope_store, (const uint32_t[]){d_head, 0, HTH_ROPE_NORM_OWN, type, local, 0, 0, 1});
     return hth_max_u64(hth_max_u64(hth_max_u64(whole, split), reduce), hth_max_u64(store, others));
 }
 

@@ -317,6 +317,7 @@ static void active_mask(hth_gpu_testcase *t)
 
 /* ---- attention ---------------------------------------------------------------------------------------- */
 
+/* Words before the table are factors of queries. */
 static void rope_store(hth_gpu_testcase *t)
 {
     enum { N_ROW = 4, N_DONE = 3, N_HEAD = 3, N_HEAD_KV = 2, N_POSITION = 3 * HTH_KV_PAGE, TABLE_AT = 5 };
@@ -326,7 +327,9 @@ static void rope_store(hth_gpu_testcase *t)
     const uint32_t *c = t->consts, d = c[HTH_ROPE_D_HEAD], n_pair = d / 4 + d / 8;
     const hearth_kv_type kv = (hearth_kv_type)c[HTH_ROPE_KV];
     bool rounds = kv == HEARTH_KV_Q8_0;
-    uint32_t head_words = (uint32_t)hth_gpu_cache_head_words(kv, d, N_POSITION), n_q = N_ROW * N_HEAD * d;
+    uint32_t head_words = (uint32_t)hth_gpu_cache_head_words(kv, d, N_POSITION), n_q = N_ROW * N_HEAD * d,
+             n_norm = c[HTH_ROPE_NORM] < HTH_ROPE_NORM_OWN ? 2 : N_HEAD + N_HEAD_KV;
+    bool limits = c[HTH_ROPE_NORM] == HTH_ROPE_NORM_OWN_LAYER, is_narrow = c[HTH_ROPE_NORMS_VALUES];
     const hth_push_rope_store push = {.n_head = N_HEAD,
                                       .n_head_kv = N_HEAD_KV,
                                       .n_pair = n_pair,
@@ -336,23 +339,32 @@ static void rope_store(hth_gpu_testcase *t)
                                       .head_words = head_words,
                                       .eps = 1e-5f,
                                       .inv_n = 1.0f / (float)d,
-                                      .kv_class = HTH_KV_WINDOW};
+                                      .limit = limits ? 100.0f : 0.0f,
+                                      .value_scale = is_narrow ? 0.3f : 1.0f,
+                                      .kv_class = HTH_KV_WINDOW,
+                                      .qkv_stride = (N_HEAD + N_HEAD_KV) * d,
+                                      .value_stride = N_HEAD_KV * d,
+                                      .d_value = is_narrow ? d - 4 : d};
     set_call(t, &push, sizeof push, N_HEAD + 2 * N_HEAD_KV, N_ROW, 1);
     bind_paged_step(t, N_ROW, N_DONE, places, tables, 3);
-    hth_gpu_test_input *x = bind_input(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * (N_HEAD + 2 * N_HEAD_KV) * d, 4);
+    hth_gpu_test_input *x = bind_input(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * (N_HEAD + N_HEAD_KV) * d, 4);
     x->width = 32, x->min_exponent = rounds ? -60 : -20,
     x->max_exponent = 4; /* halves and rotated values stay normal, or exact */
+    const hth_gpu_test_input values = *x;
     hth_gpu_test_input *table = bind_input(t, HTH_FILL_TABLE, TABLE_AT + 2 * (uint64_t)N_ROW * n_pair + 1, 4);
     table->width = n_pair, table->min_exponent = TABLE_AT;
-    bind_floats(t, 2 * (uint64_t)d, 1);
+    bind_floats(t, n_norm * (uint64_t)d, 1);
     bind_output(t, (uint64_t)N_HEAD_KV * head_words, 4);
     bind_output(t, (uint64_t)N_HEAD_KV * head_words, 4);
     bind_output(t, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4);
+    hth_gpu_test_input *v = bind_input(t, HTH_FILL_BLOCKS, N_ROW * N_HEAD_KV * d, 4);
+    v->width = values.width, v->min_exponent = values.min_exponent, v->max_exponent = values.max_exponent;
 }
 
 /* A split and part of the next, in pages that are not in order. KV heads are 16 positions apart, so that they
- * share most of a small cache. BY_SPLIT 0: a window over both splits, pages of a windowed layer, and a token
- * with fewer positions. */
+ * share most of a small cache. BY_SPLIT 0: a window over both splits (with sinks chunks of a split, with slopes all
+ * positions, as rounded weights hide what few scores differ by), pages of a windowed layer, and a token with fewer
+ * positions. */
 static void attend(hth_gpu_testcase *t)
 {
     enum { AT = HTH_ATTN_SPLIT + 12, N_PAGE = AT / HTH_KV_PAGE + 1, N_HEAD_KV = 2, N_SPLIT = 3 };
@@ -366,7 +378,7 @@ static void attend(hth_gpu_testcase *t)
     uint32_t n_word = (uint32_t)hth_gpu_cache_words(kv, d);
     const hth_push_attn push = {.n_head = n_head,
                                 .n_head_kv = N_HEAD_KV,
-                                .window = by_split ? 0 : 20,
+                                .window = by_split || c[HTH_ATTN_SLOPES] ? 0 : 20,
                                 .n_split = N_SPLIT,
                                 .qkv_stride = stride,
                                 .d_at = n_q / 4,
@@ -374,7 +386,8 @@ static void attend(hth_gpu_testcase *t)
                                 .scale = 0.125f,
                                 .cap = by_split ? 0.0f : 20.0f,
                                 .inverse_cap = by_split ? 0.0f : 1.0f / 20.0f,
-                                .kv_class = by_split ? HTH_KV_FULL : HTH_KV_WINDOW};
+                                .kv_class = by_split ? HTH_KV_FULL : HTH_KV_WINDOW,
+                                .chunk = c[HTH_ATTN_SINKS] ? HTH_ATTN_SPLIT : 0};
     set_call(t, &push, sizeof push, by_split ? 2 : 1, N_HEAD_KV, over(n_tok, c[HTH_ATTN_TOKENS]));
     bind_paged_step(t, n_tok, n_tok - 1, places, tables, N_PAGE);
     bind_input(t, kv == HEARTH_KV_F16 ? HTH_FILL_QUERIES : HTH_FILL_FLOATS, rounds ? 0 : (uint64_t)n_tok * stride, 4)
@@ -384,6 +397,7 @@ static void attend(hth_gpu_testcase *t)
     bind_input(t, HTH_FILL_VALUES, (uint64_t)N_POSITION * n_word, 4)->width = n_word;
     bind_output(t, (uint64_t)n_tok * n_head * d * (by_split ? N_SPLIT : 1), 4);
     bind_output(t, by_split ? (uint64_t)n_tok * N_SPLIT * n_head : 0, 8);
+    bind_floats(t, c[HTH_ATTN_SINKS] || c[HTH_ATTN_SLOPES] ? 2 * n_head : 0, 0);
 }
 
 static void attn_reduce(hth_gpu_testcase *t)
@@ -400,6 +414,7 @@ static void attn_reduce(hth_gpu_testcase *t)
     bind_input(t, HTH_FILL_PARTS, (uint64_t)N_ROW * N_SPLIT * n_head, 8);
     bind_output(t, c[HTH_ATTN_REDUCE_STORE] ? (uint64_t)N_ROW * n_head * d : 0, 4);
     bind_quantised(t, (uint64_t)N_ROW * n_head * d, block);
+    bind_floats(t, c[HTH_ATTN_REDUCE_SINKS] ? n_head : 0, 4);
 }
 
 /* From page 0 to page 2 of three (fill_step). */

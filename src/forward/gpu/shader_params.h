@@ -235,25 +235,38 @@ typedef struct hth_push_group_pairs {
     uint32_t n_used, n_slot;
 } hth_push_group_pairs;
 
-/* Normalises (where NORMED) and rotates the queries and keys of qkv[t][(n_head + 2 n_head_kv) * D_HEAD] in place;
- * stores keys and values in the caches, in the type KV and the layout of cache.h; for Q8_0 caches queries are
+/* Prepares the heads of a token, in the order of forward/attention.c. Queries of qkv[t][qkv_stride], n_head D_HEAD of
+ * them first, in place; keys, which follow them, on their way into the cache; values, n_head_kv d_value of them from
+ * word value_from of values_in[t][value_stride] on, which may be qkv. Either may have no heads. Queries and keys are
+ * limited, normalised (NORM), and rotated, with NORMS_AFTER the other way round; BY_POSITION then multiplies queries by
+ * table[factor_at + t]. Values are multiplied by value_scale, limited, with NORMS_VALUES normalised without weights, and
+ * followed by zeros up to D_HEAD.
+ * Keys and values are stored in the caches, in the type KV and the layout of cache.h; for Q8_0 caches queries are
  * quantised by R1.
- * Bindings: step, qkv, table, norms[2][D_HEAD] (of queries, of keys), keys, values, rounded. table: token t's
- * n_pair cosines begin at table_at + t * n_pair, its sines sine_at after them; table_at selects a table. rounded:
- * D_HEAD bytes for head h of token t at index t * n_head + h; their scales from word d_at on, D_HEAD / 32 for
- * each. Grid: {n_head + 2 n_head_kv, tokens}. Any LOCAL; D_HEAD as in cache.h. */
+ * Bindings: step, qkv, table, norms, keys, values, rounded, values_in. norms: [2][D_HEAD] (of queries, of keys), or
+ * where heads have their OWN [n_head + n_head_kv][D_HEAD]; OWN_LAYER: those of a layer norm. table: token t's n_pair
+ * cosines begin at table_at + t * n_pair, its sines sine_at after them; table_at selects a table. rounded: D_HEAD bytes
+ * for head h of token t at index t * n_head + h; their scales from word d_at on, D_HEAD / 32 for each. Grid:
+ * {n_head + 2 n_head_kv, tokens}. Any LOCAL; D_HEAD as in cache.h. */
 enum {
     HTH_ROPE_D_HEAD = 0,
     HTH_ROPE_KIND,
-    HTH_ROPE_NORMED,
+    HTH_ROPE_NORM,
     HTH_ROPE_KV,
-    HTH_ROPE_LOCAL
+    HTH_ROPE_LOCAL,
+    HTH_ROPE_NORMS_AFTER,
+    HTH_ROPE_NORMS_VALUES,
+    HTH_ROPE_BY_POSITION
 }; /* KIND: hth_rope_kind; KV: hearth_kv_type */
+enum { HTH_ROPE_NORM_NONE = 0, HTH_ROPE_NORM_SHARED, HTH_ROPE_NORM_OWN, HTH_ROPE_NORM_OWN_LAYER };
 typedef struct hth_push_rope_store {
-    uint32_t n_head, n_head_kv, n_pair, table_at, sine_at, d_at;
+    uint32_t n_head, n_head_kv, n_pair, table_at, sine_at, factor_at, d_at;
     uint32_t head_words; /* words of a cache from one KV head to the next */
     float eps, inv_n;
-    uint32_t kv_class; /* hth_kv_class of the layer */
+    float limit, value_scale; /* limit 0: none */
+    uint32_t kv_class;        /* hth_kv_class of the layer */
+    uint32_t qkv_stride, value_stride, value_from, d_value;
+    uint32_t rotated_from; /* first value of a head that is rotated */
 } hth_push_rope_store;
 
 /* Attention of docs/arithmetic.md 5. BY_SPLIT 1: a workgroup computes one split of one KV head for one token, with
@@ -263,9 +276,12 @@ typedef struct hth_push_rope_store {
  * values[t][n_head][D_HEAD]; grid {1, n_head_kv, ceil(tokens / TOKENS)}; parts are not written. Positions beyond
  * 32,768 require BY_SPLIT 1: drivers that end long loops would end those of a token. Tokens are those from first_tok
  * on.
+ * SINKS 1, without BY_SPLIT: a head's sink is a score without values behind all splits. SLOPES 1: its slope times the
+ * distance of a key lowers a score, before the cap. chunk > 0: a token sees the positions of its chunk, whose size is a
+ * multiple of HTH_ATTN_SPLIT, and there is no window.
  * Bindings: step, qkv (queries first; F16 and F32), rounded (Q8_0, as rope_store writes it), keys, values, out,
- * parts. LOCAL: 4 hth_attn_groups or more; D_HEAD / 2 * hth_attn_groups keep all invocations busy, because each has
- * two dims of the output for a group of heads. */
+ * parts, terms[2][n_head] (sinks, then slopes). LOCAL: 4 hth_attn_groups or more; D_HEAD / 2 * hth_attn_groups keep all
+ * invocations busy, because each has two dims of the output for a group of heads. */
 enum {
     HTH_ATTN_D_HEAD = 0,
     HTH_ATTN_SHARED,
@@ -273,6 +289,8 @@ enum {
     HTH_ATTN_BY_SPLIT,
     HTH_ATTN_LOCAL,
     HTH_ATTN_TOKENS,
+    HTH_ATTN_SINKS,
+    HTH_ATTN_SLOPES,
     HTH_ATTN_N_CONST
 }; /* SHARED: n_head / n_head_kv */
 enum { HTH_ATTN_GROUP_HEADS = 4, HTH_ATTN_MAX_GROUPS = 2 }; /* heads of a group; groups of a token at a time */
@@ -287,20 +305,27 @@ typedef struct hth_push_attn {
     uint32_t n_head, n_head_kv, window, n_split; /* n_split: capacity of out in splits */
     uint32_t qkv_stride, d_at, head_words;
     float scale, cap, inverse_cap; /* cap 0: none */
-    uint32_t first_tok, kv_class;
+    uint32_t first_tok, kv_class, chunk;
 } hth_push_attn;
+/* The window of a token, from which the first position that it sees follows (kernels/attn/attn.h). */
+static inline uint32_t hth_attn_window(uint32_t position, uint32_t window, uint32_t chunk)
+{
+    return chunk > 0 ? position % chunk + 1 : window;
+}
 
-/* y[t][n_head][D_HEAD] = the splits of attn, merged ascending and divided; window and n_split as there. q, d, sum: y
- * quantised, as norm_quantize does. D_HEAD is a multiple of 4. Bindings: step, values, parts, y, q, d, sum. Grid:
+/* y[t][n_head][D_HEAD] = the splits of attn, merged ascending, with sinks, and divided; window, chunk and n_split as
+ * there. q, d, sum: y quantised, as norm_quantize does. D_HEAD is a multiple of 4. Bindings: step, values, parts, y, q,
+ * d, sum, terms as above. Grid:
  * {hth_vector_groups(n_head D_HEAD, LOCAL), tokens}. */
 enum {
     HTH_ATTN_REDUCE_D_HEAD = 0,
     HTH_ATTN_REDUCE_BLOCK, /* 0: not quantised */
     HTH_ATTN_REDUCE_STORE,
     HTH_ATTN_REDUCE_LOCAL,
+    HTH_ATTN_REDUCE_SINKS,
 };
 typedef struct hth_push_attn_reduce {
-    uint32_t n_head, window, n_split, spare;
+    uint32_t n_head, window, n_split, chunk;
 } hth_push_attn_reduce;
 
 /* float_rules: part of no step, but of the self-test. Of each of n pairs a[], b[] the words y[3 i]: a b, a + b, and

@@ -23,7 +23,9 @@ static void fill_grids(const hth_gpu *g, const hth_batch_token *token)
     for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++) {
         const hth_layer *l = &g->model->layers[i];
         if (!g->layers[i].keys.buffer) continue;
-        hth_attn seen = {.n_pos = (size_t)token->position + 1, .n_row = 1, .window = l->attn.window};
+        hth_attn seen = {.n_pos = (size_t)token->position + 1,
+                         .n_row = 1,
+                         .window = hth_attn_window(token->position, l->attn.window, l->attn.chunk)};
         uint32_t n = (uint32_t)(hth_attn_last_split(&seen) - hth_attn_first_split(&seen)) + 1;
         memcpy(grids + 4 * i, (uint32_t[]){n, l->attn.n_head_kv, 1}, 12);
     }
@@ -32,17 +34,19 @@ static void fill_grids(const hth_gpu *g, const hth_batch_token *token)
 /* For command lists of n_row tokens. */
 static void fill_tables(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n, uint32_t n_row)
 {
-    size_t n_pair = g->model->hparams.rope.n_rot / 2, step = hth_fwd_max_pair(&g->model->hparams);
-    hth_gpu_rotations places = hth_gpu_rotations_of(&g->model->hparams, n_row);
+    const hth_hparams *h = &g->model->hparams;
+    hth_gpu_rotations places = hth_gpu_rotations_of(h, n_row);
     float *table = hth_gpu_mapped(g->workspace.table_from_host);
-    for (uint32_t t = 0; t < s->n_table && n_pair > 0; t++) {
+    for (uint32_t t = 0; t < s->n_table; t++) {
         float *cosine = table + t * (size_t)places.of_table, *sine = cosine + places.sines;
         for (size_t i = 0; i < n; i++) {
-            size_t from = (t * (size_t)s->n_tok_max + first + i) * step;
-            memcpy(cosine + i * n_pair, s->cosine + from, n_pair * sizeof *cosine);
-            memcpy(sine + i * n_pair, s->sine + from, n_pair * sizeof *sine);
+            hth_rope_row row = hth_fwd_rope_row_of(s, t, first + i);
+            memcpy(cosine + i * row.n_pair, row.cosine, row.n_pair * sizeof *cosine);
+            memcpy(sine + i * row.n_pair, row.sine, row.n_pair * sizeof *sine);
         }
     }
+    for (uint32_t i = 0; h->temperature_scale != 0.0f && i < n; i++)
+        table[places.factors + i] = hth_fwd_position_factor(h, s->tokens[first + i].position);
 }
 
 /* The pages that a sequence holds up to a position, from word *at of the step block on; table: the word of

@@ -80,6 +80,10 @@ uint32_t hth_gpu_op_srcs(const hth_model *model, const hth_op *op, uint32_t n_ho
     case HTH_OP_PRODUCT: return product_srcs(op, out);
     case HTH_OP_EXPERTS: return experts_srcs(l, op->experts.shared, n_hot, out);
     case HTH_OP_FFN: return ffn_srcs(&l->ffn, hth_layer_divides_experts(l) ? UINT32_MAX : n_hot, selector, out);
+    case HTH_OP_BY_HEAD:
+        out[0] = source_of(op->by_head.matrix, NULL);
+        out[0].is_sliced = true;
+        return 1;
     default: return 0;
     }
 }
@@ -221,14 +225,58 @@ static hearth_status copy_router(hth_gpu *g, const hth_op *op, hth_gpu_vector *o
     return st == HEARTH_OK ? copy_vector(g, r->expert_scale, r->n_expert, &out[HTH_GPU_EXPERT_SCALE], err) : st;
 }
 
-static hearth_status copy_head_norms(hth_gpu *g, const hth_layer *l, hth_gpu_vector *out, hearth_error *err)
+/* Writes the weights of a norm of n_head heads. A factor of a head is that of all of its values. */
+static void write_head_norm(const hth_model *m, const hth_attention *a, const hth_norm *norm, size_t n_head, float *to)
 {
-    size_t d = g->model->hparams.d_head;
-    if (!l->attn.q_norm.weight) return HEARTH_OK;
-    float *to = add_vector(g, 2 * d, out);
-    if (!to) return hth_fail_memory(err, 2 * d * sizeof *to, "vectors of weights");
-    memcpy(to, l->attn.q_norm.weight, d * sizeof *to);
-    memcpy(to + d, l->attn.k_norm.weight, d * sizeof *to);
+    bool of_heads = m->hparams.qk_norm == HTH_QK_NORM_FACTOR && norm->weight != m->ones,
+         is_one = m->hparams.qk_norm == HTH_QK_NORM_FACTOR && !of_heads;
+    for (size_t i = 0; i < n_head * a->d_head; i++)
+        to[i] = is_one ? 1.0f : norm->weight[of_heads ? i / a->d_head : i];
+}
+
+/* Norms of all heads together are vectors of their own. */
+static hearth_status copy_norms_of_all(hth_gpu *g, const hth_attention *a, hth_gpu_vector out[2], hearth_error *err)
+{
+    hearth_status st = copy_vector(g, a->q_norm.weight, (size_t)a->n_head * a->d_head, &out[0], err);
+    if (st != HEARTH_OK) return st;
+    return copy_vector(g, a->k_norm.weight, (size_t)a->n_head_kv * a->d_head, &out[1], err);
+}
+
+static hearth_status copy_head_norms(hth_gpu *g, uint32_t i_layer, hth_gpu_vector of_all[2], hearth_error *err)
+{
+    const hth_attention *a = &g->model->layers[i_layer].attn;
+    hth_qk_norm kind = g->model->hparams.qk_norm;
+    bool shared = kind == HTH_QK_NORM_HEAD;
+    size_t n_q = shared ? 1 : a->n_head, n_k = shared ? 1 : a->n_head_kv, n = (n_q + n_k) * a->d_head;
+    if (!a->q_norm.weight) return HEARTH_OK;
+    if (kind == HTH_QK_NORM_ALL) return copy_norms_of_all(g, a, of_all, err);
+    float *to = add_vector(g, n, &g->layers[i_layer].head_norms);
+    if (!to) return hth_fail_memory(err, n * sizeof *to, "vectors of weights");
+    write_head_norm(g->model, a, &a->q_norm, n_q, to);
+    if (a->k_norm.weight) write_head_norm(g->model, a, &a->k_norm, n_k, to + n_q * a->d_head);
+    return HEARTH_OK;
+}
+
+/* Zeros where the heads have one kind of term alone. */
+static hearth_status copy_head_terms(hth_gpu *g, const hth_attention *a, hth_gpu_vector *out, hearth_error *err)
+{
+    if (!a->sinks && !a->slopes) return HEARTH_OK;
+    float *to = add_vector(g, 2 * a->n_head, out);
+    if (!to) return hth_fail_memory(err, 2 * a->n_head * sizeof *to, "vectors of weights");
+    if (a->sinks) memcpy(to, a->sinks, a->n_head * sizeof *to);
+    if (a->slopes) memcpy(to + a->n_head, a->slopes, a->n_head * sizeof *to);
+    return HEARTH_OK;
+}
+
+/* Slices of BY_HEAD, as shaders read those that were chosen for a token. */
+static hearth_status write_head_numbers(hth_gpu *g, hearth_error *err)
+{
+    uint32_t n = hth_gpu_heads_at_once(g->model, &g->params);
+    if (n == 0) return HEARTH_OK;
+    size_t n_word = 2 * (size_t)n * g->params.n_row;
+    float *to = add_vector(g, n_word, &g->head_numbers);
+    if (!to) return hth_fail_memory(err, n_word * sizeof *to, "vectors of weights");
+    for (uint32_t i = 0; i < n_word; i++) to[i] = hth_float_of(i / n % 2 ? 0 : i % n);
     return HEARTH_OK;
 }
 
@@ -419,16 +467,20 @@ static hearth_status open_matrices(loader *o, const hth_op *op, hth_gpu_op *to, 
 static hearth_status open_op(loader *o, uint32_t i_op, hearth_error *err)
 {
     const hth_op *op = &o->g->model->program->ops[i_op];
+    const hth_layer *l = &o->g->model->layers[op->layer];
     hth_gpu_op *to = &o->g->ops[i_op];
     hearth_status st = HEARTH_OK;
     if (op->kind == HTH_OP_NORM) st = copy_norm(o->g, &op->norm, to->vectors, err);
     if (op->kind == HTH_OP_CONV) st = copy_conv(o->g, op->conv.conv, to->vectors, err);
-    if (op->kind == HTH_OP_RATES) st = copy_rates(o->g, &o->g->model->layers[op->layer].delta_net, to->vectors, err);
+    if (op->kind == HTH_OP_RATES) st = copy_rates(o->g, &l->delta_net, to->vectors, err);
     if (op->kind == HTH_OP_ROUTE) st = copy_router(o->g, op, to->vectors, err);
     if (op->kind == HTH_OP_SCALE && op->vector.by)
         st = copy_vector(o->g, *op->vector.by, 1, &to->vectors[0], err);
-    if (op->kind == HTH_OP_HEADS)
-        st = copy_head_norms(o->g, &o->g->model->layers[op->layer], &o->g->layers[op->layer].head_norms, err);
+    if (op->kind == HTH_OP_HEADS && l->mixer == HTH_MIXER_LATENT)
+        st = copy_vector(o->g, l->latent.kv_norm, o->g->model->hparams.latent.rank, &to->vectors[0], err);
+    else if (op->kind == HTH_OP_HEADS) st = copy_head_norms(o->g, op->layer, to->vectors, err);
+    if (op->kind == HTH_OP_ATTEND)
+        st = copy_head_terms(o->g, &l->attn, &o->g->layers[op->layer].head_terms, err);
     if (op->kind == HTH_OP_FFN) o->g->layers[op->layer].ffn = to, st = open_ffn(o, op->layer, err);
     if (op->kind == HTH_OP_EXPERTS && !op->experts.shared) st = copy_scale_max(o->g, op->layer, err);
     return st == HEARTH_OK ? open_matrices(o, op, to, err) : st;
@@ -465,6 +517,7 @@ hearth_status hth_gpu_weights_open(hth_gpu *g, hth_gpu_read_fn *read, void *user
     hearth_status st = hth_pool_open(hth_pool_default_threads(g->params.n_thread), &o.pool, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < g->model->program->n_op; i++)
         if (g->ops[i].is_on_device) st = open_op(&o, i, err);
+    if (st == HEARTH_OK) st = write_head_numbers(g, err);
     if (st == HEARTH_OK) st = open_vectors(g, err);
     hth_pool_close(o.pool);
     hth_free(o.row_scales);

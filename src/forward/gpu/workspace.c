@@ -52,7 +52,8 @@ static void alloc_step(bump *c, const hth_model *m, const hth_offload_params *p,
     const hth_hparams *h = &m->hparams;
     *step = bump_alloc(c, n_step_word(m, p), 4);
     *grids = bump_alloc(c, h->n_layer, 16);
-    *table = bump_alloc(c, (uint64_t)hth_fwd_n_table(h) * p->n_row * (h->rope.n_rot / 2), 8);
+    uint64_t rotations = 2 * (uint64_t)hth_fwd_n_table(h) * hth_fwd_max_pair(h);
+    *table = bump_alloc(c, (rotations + (h->temperature_scale != 0.0f)) * p->n_row, 4);
 }
 
 /* Words of a token in the message to the host of a layer whose experts may be divided, at most. */
@@ -128,10 +129,18 @@ static expert_sizes sizes_of_experts(const hth_model *m, const hth_offload_param
     return all;
 }
 
+/* Inputs of the heads that BY_HEAD multiplies at once, at most. */
+static uint64_t head_inputs(const hth_model *m, const hth_offload_params *p)
+{
+    const hth_latent_sizes *z = &m->hparams.latent;
+    return (uint64_t)hth_gpu_heads_at_once(m, p) * (z->rank > z->d_nope ? z->rank : z->d_nope);
+}
+
 /* The widest input of a product. */
 static uint64_t widest_input(const hth_model *m, const hth_offload_params *p)
 {
     uint64_t widest = hth_max_u64(hth_max_u64(m->hparams.d_model, m->hparams.d_ff), sizes_of_experts(m, p).n_hidden);
+    widest = hth_max_u64(widest, head_inputs(m, p));
     for (uint32_t i = 0; i < m->program->n_op; i++) {
         const hth_op *op = &m->program->ops[i];
         if (op->kind == HTH_OP_PRODUCT) widest = hth_max_u64(widest, op->product.matrix[0]->n_col);
@@ -213,6 +222,7 @@ static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *
     r->expert_hidden = bump_alloc(c, experts.n_hidden * n_row, 4);
     r->expert_parts = bump_alloc(c, experts.n_part * n_row, 4);
     r->expert_groups = bump_alloc(c, experts.n_group_word, 4);
+    r->head_inputs = bump_alloc(c, head_inputs(m, p) * n_row, 4);
     r->wanted = bump_alloc(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->d_model : 0, 4);
     r->logits = bump_alloc(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0, 4);
     alloc_input(c, m, p, &r->input);
@@ -221,12 +231,13 @@ static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *
 /* The self-test of a device runs in the workspace memory. */
 static uint64_t selftest_bytes(const hth_model *m, const hth_offload_params *p)
 {
-    uint32_t shared = 1;
+    uint64_t most = hth_gpu_selftest_bytes(p->kv, m->hparams.d_head, 1);
     for (uint32_t i = p->first_layer; i < p->end_layer; i++) {
-        uint32_t n_kv = m->layers[i].attn.n_head_kv, n = n_kv > 0 ? m->layers[i].attn.n_head / n_kv : 1;
-        if (n > shared) shared = n;
+        const hth_attention *a = &m->layers[i].attn;
+        if (a->n_head_kv == 0) continue;
+        most = hth_max_u64(most, hth_gpu_selftest_bytes(p->kv, a->d_head, a->n_head / a->n_head_kv));
     }
-    return hth_gpu_selftest_bytes(p->kv, m->hparams.d_head, shared);
+    return most;
 }
 
 static bool lay_out(const hth_model *m, uint64_t max, const hth_offload_params *p, hth_gpu_workspace *r,
@@ -247,13 +258,23 @@ static bool is_router(const hth_model *m, const hth_binding *b)
     return e && (vector == &e->router.weight || vector == &e->shared_gate);
 }
 
-/* Vectors as weights.c packs them: of each layer two partial biases, and D of each cluster; the others are
- * among the bindings, unless they are outside the file. Rows of routers count with their layers. */
-static uint64_t vector_bytes(const hth_model *m)
+/* Those of the heads of a layer, which a file has in part, or not at all: terms, and norms that are as wide as heads. */
+static uint64_t head_vector_bytes(const hth_attention *a)
+{
+    uint64_t n_term = a->sinks || a->slopes ? 2 * (uint64_t)a->n_head : 0,
+             n_norm = a->q_norm.weight ? ((uint64_t)a->n_head + a->n_head_kv) * a->d_head : 0;
+    return n_term + n_norm > 0 ? (n_term + n_norm) * sizeof(float) + 4 * ALIGNMENT : 0;
+}
+
+/* Vectors as weights.c packs them: of each layer two partial biases, D of each cluster, and what heads have; the others
+ * are among the bindings, unless they are outside the file. Rows of routers count with their layers. */
+static uint64_t vector_bytes(const hth_model *m, const hth_offload_params *p)
 {
     uint64_t bias = (uint64_t)m->hparams.d_ff * sizeof(float) + 2 * ALIGNMENT,
              scale_max = hth_n_cluster(m->hparams.d_ff) * sizeof(float) + 2 * ALIGNMENT,
-             all = ALIGNMENT + m->hparams.n_layer * (2 * bias + (m->down_transposed ? scale_max : 0));
+             numbers = 2 * (uint64_t)hth_gpu_heads_at_once(m, p) * p->n_row * sizeof(float) + 2 * ALIGNMENT,
+             all = ALIGNMENT + numbers + m->hparams.n_layer * (2 * bias + (m->down_transposed ? scale_max : 0));
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) all += head_vector_bytes(&m->layers[i].attn);
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         size_t n = hth_n_cluster(m->layers[i].experts.down_t.rows.n_row);
         all += n > 0 ? n * sizeof(float) + 2 * ALIGNMENT : 0;
@@ -270,7 +291,7 @@ bool hth_gpu_workspace_bytes(const hth_model *model, uint64_t max, const hth_off
     hth_gpu_workspace r;
     sizes s;
     bool fits = lay_out(model, max, params, &r, &s);
-    *bytes = s.from_host.used + s.to_host.used + s.memory.used + vector_bytes(model);
+    *bytes = s.from_host.used + s.to_host.used + s.memory.used + vector_bytes(model, params);
     return fits;
 }
 
@@ -311,8 +332,9 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
                                       &in->d,          &in->sum,        &in->q_256,     &in->d_256,
                                       &in->sum_256,    &r->acc64,       &r->slots[0],   &r->slots[1],
                                       &r->step,        &r->grids,       &r->table,      &r->expert_halves,
-                                      &r->expert_hidden, &r->expert_parts, &r->expert_groups, &r->wanted},
-               28);
+                                      &r->expert_hidden, &r->expert_parts, &r->expert_groups, &r->wanted,
+                                      &r->head_inputs},
+               29);
     return HEARTH_OK;
 }
 
@@ -325,12 +347,14 @@ void hth_gpu_workspace_close(hth_gpu *g)
 
 /* ---- caches and states ---------------------------------------------------------------------------------------- */
 
-/* Bytes of the keys, or values, of a layer; aligned for every device. 0: its attention is not on devices. */
+/* Bytes of the keys, or values, of a layer; aligned for every device. 0: its attention is not on devices, or reads those
+ * of another layer. */
 static uint64_t half_cache(const hth_model *m, const hth_offload_params *p, uint32_t i_layer)
 {
-    if (!hth_gpu_attends(m, p, i_layer)) return 0;
-    uint64_t words = hth_gpu_cache_head_words(p->kv, m->hparams.d_head, p->n_position);
-    return (words * 4 * m->layers[i_layer].attn.n_head_kv + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const hth_attention *a = &m->layers[i_layer].attn;
+    if (a->kv_layer != i_layer || !hth_gpu_attends(m, p, i_layer)) return 0;
+    uint64_t words = hth_gpu_cache_head_words(p->kv, a->d_head, p->n_position);
+    return (words * 4 * a->n_head_kv + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 uint32_t hth_gpu_state_words(const hth_model *m, const hth_op *op)
@@ -390,18 +414,30 @@ static hearth_status open_states(hth_gpu *g, hearth_error *err)
     return st;
 }
 
+static hearth_status open_cache(hth_gpu *g, uint32_t i_layer, hearth_error *err)
+{
+    hth_gpu_layer *l = &g->layers[i_layer];
+    uint32_t d = g->model->layers[i_layer].attn.d_head;
+    uint64_t half = half_cache(g->model, &g->params, i_layer);
+    l->head_words = (uint32_t)hth_gpu_cache_head_words(g->params.kv, d, g->params.n_position);
+    l->keys.size = l->values.size = half;
+    hearth_status st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, half, "keys", &l->keys.buffer, err);
+    return st == HEARTH_OK ? hth_buffer_new(g->device, HTH_MEMORY_DEVICE, half, "values", &l->values.buffer, err) : st;
+}
+
+/* A layer that has no keys and values of its own reads those of an earlier one, whose are open. */
 hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err)
 {
+    const hth_program *p = g->model->program;
     hearth_status st = HEARTH_OK;
-    for (uint32_t i = g->params.first_layer; st == HEARTH_OK && i < g->params.end_layer; i++) {
-        hth_gpu_layer *l = &g->layers[i];
-        uint64_t half = half_cache(g->model, &g->params, i);
-        if (half == 0) continue;
-        l->head_words =
-            (uint32_t)hth_gpu_cache_head_words(g->params.kv, g->model->hparams.d_head, g->params.n_position);
-        st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, half, "keys", &l->keys.buffer, err);
-        if (st == HEARTH_OK) st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, half, "values", &l->values.buffer, err);
-        l->keys.size = l->values.size = half;
+    for (uint32_t i = 0; st == HEARTH_OK && i < p->n_op; i++) {
+        uint32_t i_layer = p->ops[i].layer, kv_layer;
+        if (p->ops[i].kind != HTH_OP_ATTEND || !g->ops[i].is_on_device) continue;
+        kv_layer = g->model->layers[i_layer].attn.kv_layer;
+        const hth_gpu_layer *from = &g->layers[kv_layer];
+        hth_gpu_layer *l = &g->layers[i_layer];
+        if (kv_layer == i_layer) st = open_cache(g, i_layer, err);
+        else l->keys = from->keys, l->values = from->values, l->head_words = from->head_words;
     }
     return st == HEARTH_OK ? open_states(g, err) : st;
 }
@@ -409,6 +445,7 @@ hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err)
 void hth_gpu_caches_close(hth_gpu *g)
 {
     for (uint32_t i = g->params.first_layer; g->layers && i < g->params.end_layer; i++) {
+        if (g->model->layers[i].attn.kv_layer != i) continue;
         hth_buffer_free(g->layers[i].keys.buffer);
         hth_buffer_free(g->layers[i].values.buffer);
     }

@@ -4,9 +4,10 @@ const uint SPLIT = 256; /* HTH_ATTN_SPLIT */
 
 uint position_of(uint t) { return step_words[STEP_ROWS + t * STEP_ROW_WORDS + STEP_POSITION]; }
 
-/* The first position that a token at `position` sees, within its sequence. */
-uint first_seen(uint position, uint window)
+/* The first position that a token at `position` sees, within its sequence: of its chunk, or of its window. */
+uint first_seen(uint position, uint window, uint chunk)
 {
+    if (chunk > 0) return position / chunk * chunk;
     return window > 0 && position >= window ? position + 1 - window : 0;
 }
 

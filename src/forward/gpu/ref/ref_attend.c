@@ -34,15 +34,51 @@ typedef struct rope_run {
     hearth_kv_type kv;
 } rope_run;
 
-/* Normalises and rotates one query or key of token t, in place. */
-static void prepare(const rope_run *r, uint32_t t, const float *norm, float *x)
+static void limit(const rope_run *r, float *x)
+{
+    float most = r->push.limit;
+    for (uint32_t i = 0; most > 0.0f && i < r->d; i++) x[i] = x[i] > most ? most : x[i] < -most ? -most : x[i];
+}
+
+/* Normalises a query or key in place; i_head: its number among both. */
+static void norm(const rope_run *r, uint32_t i_head, float *x)
+{
+    uint32_t kind = r->call->consts[HTH_ROPE_NORM], i_shared = i_head < r->push.n_head ? 0 : 1;
+    const float *weight = (const float *)r->call->bind[3] + r->d * (kind == HTH_ROPE_NORM_SHARED ? i_shared : i_head);
+    if (kind == HTH_ROPE_NORM_OWN_LAYER) r->k.layer_norm(x, weight, NULL, r->d, r->push.inv_n, r->push.eps, x);
+    else if (kind != HTH_ROPE_NORM_NONE) r->k.rms_norm(x, weight, r->d, r->push.inv_n, r->push.eps, x);
+}
+
+static void rotate(const rope_run *r, uint32_t t, float *x)
 {
     const float *cosine = (const float *)r->call->bind[2] + r->push.table_at + (size_t)t * r->push.n_pair;
     const float *sine = cosine + r->push.sine_at;
     uint32_t kind = r->call->consts[HTH_ROPE_KIND];
-    if (r->call->consts[HTH_ROPE_NORMED]) r->k.rms_norm(x, norm, r->d, r->push.inv_n, r->push.eps, x);
+    x += r->push.rotated_from;
     if (kind == HTH_ROPE_INTERLEAVED) r->k.rope_interleaved(x, cosine, sine, r->push.n_pair);
     else if (kind == HTH_ROPE_NEOX) r->k.rope_neox(x, cosine, sine, r->push.n_pair);
+}
+
+/* Prepares a query or key of token t, in place. */
+static void prepare(const rope_run *r, uint32_t t, uint32_t i_head, float *x)
+{
+    bool after = r->call->consts[HTH_ROPE_NORMS_AFTER];
+    limit(r, x);
+    if (!after) norm(r, i_head, x);
+    rotate(r, t, x);
+    if (after) norm(r, i_head, x);
+}
+
+/* Prepares value i_kv of token t. */
+static void prepare_value(const rope_run *r, uint32_t t, uint32_t i_kv, float *x)
+{
+    const hth_push_rope_store *p = &r->push;
+    size_t at = (size_t)t * p->value_stride + p->value_from + i_kv * p->d_value;
+    const float *from = (const float *)r->call->bind[7] + at;
+    float ones[MAX_D];
+    for (uint32_t i = 0; i < r->d; i++) x[i] = i < p->d_value ? from[i] * p->value_scale : 0.0f, ones[i] = 1.0f;
+    limit(r, x);
+    if (r->call->consts[HTH_ROPE_NORMS_VALUES]) r->k.rms_norm(x, ones, r->d, p->inv_n, p->eps, x);
 }
 
 static uint32_t word_of_bytes(const int8_t *q)
@@ -97,30 +133,40 @@ static void store_rounded(const rope_run *r, size_t i, const float *x)
     memcpy(rounded + r->push.d_at + i * r->d / BLOCK, scales, r->d / BLOCK * sizeof *scales);
 }
 
+static void store_query(const rope_run *r, uint32_t t, uint32_t i_head, float *x)
+{
+    prepare(r, t, i_head, x);
+    if (r->call->consts[HTH_ROPE_BY_POSITION])
+        r->k.scale(x, ((const float *)r->call->bind[2])[r->push.factor_at + t], r->d, x);
+    if (r->kv == HEARTH_KV_F16) hth_attn_round_queries(x, r->d);
+    if (r->kv == HEARTH_KV_Q8_0) store_rounded(r, (size_t)t * r->push.n_head + i_head, x);
+}
+
+/* The keys of a token stay as they are. */
+static void store_key_and_value(const rope_run *r, uint32_t t, uint32_t i_kv, const float *key)
+{
+    const uint32_t *step = r->call->bind[0];
+    size_t at = place_of(step, t, r->push.kv_class, row_of(step, t)[HTH_STEP_POSITION]);
+    float x[MAX_D];
+    memcpy(x, key, r->d * sizeof *x);
+    prepare(r, t, r->push.n_head + i_kv, x);
+    store_key(r, at, i_kv, x);
+    prepare_value(r, t, i_kv, x);
+    store_value(r, at, i_kv, x);
+}
+
 void hth_ref_rope_store(const hth_dispatch_args *call)
 {
-    const uint32_t *step = call->bind[0];
-    const float *norms = call->bind[3];
     rope_run r = {
         .call = call, .d = call->consts[HTH_ROPE_D_HEAD], .kv = (hearth_kv_type)call->consts[HTH_ROPE_KV]};
     memcpy(&r.push, call->push, sizeof r.push);
     hth_kernels_init(&r.k, HTH_CPU_GENERIC);
     assert(r.d <= MAX_D);
-    uint32_t n_head = r.push.n_head, n_kv = r.push.n_head_kv, n_row = hth_gpu_tokens(call, 0, call->grid[1]);
+    uint32_t n_head = r.push.n_head, n_row = hth_gpu_tokens(call, 0, call->grid[1]);
     for (uint32_t t = 0; t < n_row; t++) {
-        float *q = (float *)call->bind[1] + (size_t)t * (n_head + 2 * n_kv) * r.d;
-        float *keys = q + (size_t)n_head * r.d, *values = keys + (size_t)n_kv * r.d;
-        size_t at = place_of(step, t, r.push.kv_class, row_of(step, t)[HTH_STEP_POSITION]);
-        for (uint32_t i = 0; i < n_head; i++) {
-            prepare(&r, t, norms, q + (size_t)i * r.d);
-            if (r.kv == HEARTH_KV_F16) hth_attn_round_queries(q + (size_t)i * r.d, r.d);
-            if (r.kv == HEARTH_KV_Q8_0) store_rounded(&r, (size_t)t * n_head + i, q + (size_t)i * r.d);
-        }
-        for (uint32_t i = 0; i < n_kv; i++) {
-            prepare(&r, t, norms + r.d, keys + (size_t)i * r.d);
-            store_key(&r, at, i, keys + (size_t)i * r.d);
-            store_value(&r, at, i, values + (size_t)i * r.d);
-        }
+        float *q = (float *)call->bind[1] + (size_t)t * r.push.qkv_stride;
+        for (uint32_t i = 0; i < n_head; i++) store_query(&r, t, i, q + (size_t)i * r.d);
+        for (uint32_t i = 0; i < r.push.n_head_kv; i++) store_key_and_value(&r, t, i, q + (size_t)(n_head + i) * r.d);
     }
 }
 
@@ -138,7 +184,7 @@ typedef struct attend_run {
 /* A query head of a token, and the positions it sees. */
 typedef struct attn_query {
     uint32_t t, head;
-    hth_attn sees; /* position fields only */
+    hth_attn sees; /* positions, and the sink and the slope of the head */
     const uint32_t *keys, *values; /* of its KV head */
 } attn_query;
 
@@ -146,10 +192,15 @@ static attn_query query_of(const attend_run *r, uint32_t t, uint32_t head)
 {
     const uint32_t *row = row_of(r->call->bind[0], t);
     size_t at = (size_t)(head / r->call->consts[HTH_ATTN_SHARED]) * r->push.head_words;
-    size_t n_pos = (size_t)row[HTH_STEP_POSITION] + 1;
+    const float *terms = r->call->bind[7];
+    uint32_t position = row[HTH_STEP_POSITION];
     return (attn_query){.t = t,
                      .head = head,
-                     .sees = {.n_row = 1, .n_pos = n_pos, .window = r->push.window},
+                     .sees = {.n_row = 1,
+                              .n_pos = (size_t)position + 1,
+                              .window = hth_attn_window(position, r->push.window, r->push.chunk),
+                              .sinks = r->call->consts[HTH_ATTN_SINKS] ? terms + head : NULL,
+                              .slopes = r->call->consts[HTH_ATTN_SLOPES] ? terms + r->push.n_head + head : NULL},
                      .keys = (const uint32_t *)r->call->bind[3] + at,
                      .values = (const uint32_t *)r->call->bind[4] + at};
 }
@@ -223,6 +274,7 @@ static hth_attn_partial attend_split(const attend_run *r, const attn_query *l, s
         float score = r->kv == HEARTH_KV_Q8_0 ? score_rounded(r, l, places[j]) : score_floats(r, l, places[j]);
         weights[j] = score * r->push.scale;
     }
+    if (l->sees.slopes) hth_attn_add_slope(&l->sees, 0, 0, seen.first, weights, n);
     hth_attn_partial part = weigh(r, weights, n);
     memset(y, 0, r->d * sizeof *y);
     for (size_t j = 0; j < n; j++) add_value(r, l, places[j], weights[j], y);
@@ -250,7 +302,7 @@ static void attend_whole(const attend_run *r, const attn_query *l)
         hth_attn_partial part = attend_split(r, l, i, values);
         hth_attn_merge(&total, y, &part, values, r->d);
     }
-    hth_attn_finalize(&total, y, r->d, NULL);
+    hth_attn_finalize(&total, y, r->d, l->sees.sinks);
 }
 
 void hth_ref_attn(const hth_dispatch_args *call)

@@ -280,14 +280,14 @@ static void merge_head(const hth_dispatch_args *c, const hth_push_attn_reduce *p
                        size_t head, float *y)
 {
     const size_t d = c->consts[HTH_ATTN_REDUCE_D_HEAD];
-    const float *values = c->bind[1], *parts = c->bind[2];
+    const float *values = c->bind[1], *parts = c->bind[2], *sinks = c->bind[7];
     hth_attn_partial total = {0}, part;
     for (size_t i = 0; i < n_split; i++) {
         size_t at = (first_split + i) * push->n_head + head;
         memcpy(&part, parts + 2 * at, sizeof part);
         hth_attn_merge(&total, y, &part, values + at * d, d);
     }
-    hth_attn_finalize(&total, y, d, NULL);
+    hth_attn_finalize(&total, y, d, c->consts[HTH_ATTN_REDUCE_SINKS] ? sinks + head : NULL);
 }
 
 void hth_ref_attn_reduce(const hth_dispatch_args *c)
@@ -301,7 +301,10 @@ void hth_ref_attn_reduce(const hth_dispatch_args *c)
     uint32_t n_row = count_rows(c, HTH_STEP_N_TOK);
     for (size_t t = 0; t < n_row; t++) {
         const uint32_t *row = (const uint32_t *)c->bind[0] + HTH_STEP_ROWS + t * HTH_STEP_ROW_WORDS;
-        hth_attn sees = {.n_row = 1, .n_pos = (size_t)row[HTH_STEP_POSITION] + 1, .window = push.window};
+        uint32_t position = row[HTH_STEP_POSITION];
+        hth_attn sees = {.n_row = 1,
+                         .n_pos = (size_t)position + 1,
+                         .window = hth_attn_window(position, push.window, push.chunk)};
         size_t n_split = hth_attn_last_split(&sees) + 1 - hth_attn_first_split(&sees);
         float v[STRETCH], head[HTH_GPU_MAX_D_HEAD];
         for (size_t first = 0; first < n; first += STRETCH) {

@@ -17,6 +17,8 @@ layout(constant_id = 2) const uint KV = 0;
 layout(constant_id = 3) const uint BY_SPLIT = 0;
 layout(local_size_x_id = 4) in;
 layout(constant_id = 5) const uint TOKENS = 1;
+layout(constant_id = 6) const uint SINKS = 0;
+layout(constant_id = 7) const uint SLOPES = 0;
 layout(binding = 0) readonly buffer Step { uint step_words[]; };
 layout(binding = 1) readonly buffer Qkv { uint qkv[]; };
 layout(binding = 2) readonly buffer Rounded { uint rounded[]; };
@@ -24,11 +26,12 @@ layout(binding = 3) readonly buffer Keys { uint keys[]; };
 layout(binding = 4) readonly buffer Values { uint values[]; };
 layout(binding = 5) writeonly buffer Out { float y[]; };
 layout(binding = 6) writeonly buffer Parts { float parts[]; };
+layout(binding = 7) readonly buffer Terms { float terms[]; };
 layout(push_constant) uniform Push
 {
     uint n_head, n_head_kv, window, n_split, qkv_stride, d_at, head_words;
     float scale, cap, inverse_cap;
-    uint first_tok, kv_class;
+    uint first_tok, kv_class, chunk_size;
 };
 
 #include "floats.glsl"
@@ -74,6 +77,7 @@ shared uint seen_at[TOKENS], seen[TOKENS], begins[TOKENS], pages[TOKENS * PAGES]
 uint lane;
 uint first_token, i_kv, chunk;
 uint cache_at; /* of the KV head */
+uint split_at; /* the first position of the split */
 
 /* Of a lane: two chains of a score, or a column of values, for each head. */
 vec4 even, odd;
@@ -148,9 +152,11 @@ void load_queries()
 
 vec4 query(uint word, uint g) { return uintBitsToFloat(queries[word * GROUPS + g]); }
 
-float scaled(float score)
+/* distance: of the key from the token, by which the slope of a head lowers its score. */
+float scaled(float score, uint head, float distance)
 {
     float x = times(score, scale);
+    if (SLOPES != 0) x = add_product(x, -terms[n_head + min(head, n_head - 1)], distance);
     return cap == 0.0 ? x : times(tanh_by_rule(times(x, inverse_cap)), cap);
 }
 
@@ -220,10 +226,14 @@ vec4 joined(vec4 score, uint from, uint round)
     return sum;
 }
 
-vec4 all_scaled(vec4 x)
+/* The scores of key j of those that the token of a group sees. */
+vec4 all_scaled(vec4 x, uint g, uint j)
 {
-    return vec4(scaled(x.x), HEADS > 1 ? scaled(x.y) : 0.0, HEADS > 2 ? scaled(x.z) : 0.0,
-                HEADS > 3 ? scaled(x.w) : 0.0);
+    uint head = i_kv * SHARED + head_of(g);
+    float distance =
+        SLOPES != 0 ? float(position_of(token_of(g)) - (split_at + seen_at[g / OF_TOKEN] + j)) : 0.0;
+    return vec4(scaled(x.x, head, distance), HEADS > 1 ? scaled(x.y, head + 1, distance) : 0.0,
+                HEADS > 2 ? scaled(x.z, head + 2, distance) : 0.0, HEADS > 3 ? scaled(x.w, head + 3, distance) : 0.0);
 }
 
 /* Where a position of the split is in the cache, for token i of the workgroup. */
@@ -247,7 +257,7 @@ void score_positions(uint most)
             if (is_seen && quarter == 0) score = joined(score, lane, round);
             barrier();
         }
-        if (is_seen && quarter == 0) weights[j * GROUPS + g] = all_scaled(score);
+        if (is_seen && quarter == 0) weights[j * GROUPS + g] = all_scaled(score, g, j);
     }
 }
 
@@ -319,7 +329,7 @@ void find_positions(uint i_split)
         uint i = k / PAGES, t = first_token + i, page = k % PAGES, begin = 0, end = 0, first = 0;
         if (t < step_words[STEP_N_TOK]) {
             uint position = position_of(t);
-            first = first_seen(position, window);
+            first = first_seen(position, window, chunk_size);
             begin = max(i_split * SPLIT, first), end = min((i_split + 1) * SPLIT, position + 1);
         }
         bool is_seen = begin < end;
@@ -517,6 +527,26 @@ void attend_split(uint slot)
     }
 }
 
+/* A sink is a last split without values. */
+void add_sinks()
+{
+    for (uint head = lane; head < 4 * GROUPS; head += LOCAL) {
+        if (head % 4 >= heads_there(head / 4)) continue;
+        part sink = part(terms[i_kv * SHARED + head_of(head / 4) + head % 4], 1.0);
+        shares s = shares_of(totals[head], sink);
+        to_merge[head] = s;
+        totals[head] = merge(totals[head], sink, s);
+    }
+}
+
+/* The factors of columns that sinks leave. */
+vec4 left_by_sinks(item m)
+{
+    uint head = 4 * m.g + m.head;
+    return vec4(to_merge[head].before, to_merge[4 * m.g + (m.head + 1) % 4].before, to_merge[4 * m.g + 2].before,
+                to_merge[4 * m.g + 3].before);
+}
+
 vec4 reciprocals(item m)
 {
     vec4 r = vec4(rcp(totals[4 * m.g + m.head].sum), 0.0, 0.0, 0.0);
@@ -528,10 +558,18 @@ vec4 reciprocals(item m)
 
 void end_splits()
 {
+    if (SINKS != 0) {
+        add_sinks();
+        barrier();
+    }
     [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
         item m = item_of(c * LOCAL + lane);
         if (m.g >= GROUPS || token_of(m.g) >= step_words[STEP_N_TOK]) continue;
         vec4 r = reciprocals(m);
+        if (SINKS != 0) {
+            vec4 left = left_by_sinks(m);
+            kept[2 * c] = times_all(kept[2 * c], left), kept[2 * c + 1] = times_all(kept[2 * c + 1], left);
+        }
         even = times_all(kept[2 * c], r), odd = times_all(kept[2 * c + 1], r);
         put(token_of(m.g) * n_head + i_kv * SHARED + head_of(m.g), m);
     }
@@ -547,7 +585,7 @@ void main()
     uint first_split = ~0u, last_split = 0;
     [[unroll]] for (uint i = 0; i < TOKENS; i++) {
         uint position = position_of(token_there(first_token + i));
-        first_split = min(first_split, first_seen(position, window) / SPLIT);
+        first_split = min(first_split, first_seen(position, window, chunk_size) / SPLIT);
         last_split = max(last_split, position / SPLIT);
     }
     if (first_token >= step_words[STEP_N_TOK]) return;
@@ -560,6 +598,7 @@ void main()
     for (chunk = 0; chunk < N_CHUNK; chunk++) {
         load_queries();
         for (uint i_split = first_split; i_split <= last_split; i_split++) {
+            split_at = i_split * SPLIT;
             find_positions(i_split);
             barrier();
             attend_split(gl_WorkGroupID.x);

@@ -8,6 +8,7 @@ layout(constant_id = 0) const uint D_HEAD = 64;
 layout(constant_id = 1) const uint BLOCK = 0;
 layout(constant_id = 2) const uint STORE = 0;
 layout(local_size_x_id = 3) in;
+layout(constant_id = 4) const uint SINKS = 0;
 layout(binding = 0) readonly buffer Step { uint step_words[]; };
 layout(binding = 1) readonly buffer Values { vec4 values[]; };
 layout(binding = 2) readonly buffer Parts { vec2 parts[]; };
@@ -15,7 +16,8 @@ layout(binding = 3) writeonly buffer Y { vec4 y[]; };
 layout(binding = 4) writeonly buffer Q { uint q[]; };
 layout(binding = 5) writeonly buffer D { uint d[]; };
 layout(binding = 6) writeonly buffer Sum { int sum[]; };
-layout(push_constant) uniform Push { uint n_head, window, n_split, spare; };
+layout(binding = 7) readonly buffer Terms { float terms[]; };
+layout(push_constant) uniform Push { uint n_head, window, n_split, chunk; };
 
 #include "floats.glsl"
 #include "functions.glsl"
@@ -41,6 +43,16 @@ void add_split(uint i, uint last, part now, vec4 value)
     else total = merge(total, now, s);
 }
 
+/* A sink is a last split without values. */
+void add_sink(uint head)
+{
+    part sink = part(terms[head], 1.0);
+    shares s = shares_of(total, sink);
+    total = merge(total, sink, s);
+    merged_values = vec4(times(merged_values.x, s.before), times(merged_values.y, s.before),
+                         times(merged_values.z, s.before), times(merged_values.w, s.before));
+}
+
 /* Four elements of one head from number `element` of a row of n on; last: the token's last split. */
 vec4 reduced(uint t, uint n, uint element, uint last)
 {
@@ -56,6 +68,7 @@ vec4 reduced(uint t, uint n, uint element, uint last)
         add_split(k, last, p[0], value[0]), add_split(k + 1, last, p[1], value[1]);
         add_split(k + 2, last, p[2], value[2]), add_split(k + 3, last, p[3], value[3]);
     }
+    if (SINKS != 0) add_sink(element / D_HEAD);
     float r = rcp(total.sum);
     return vec4(times(merged_values.x, r), times(merged_values.y, r), times(merged_values.z, r),
                 times(merged_values.w, r));
@@ -65,7 +78,7 @@ void main()
 {
     uint t = gl_WorkGroupID.y, n = n_head * D_HEAD, first = first_of_group(), i = first_element();
     if (t >= step_words[STEP_N_TOK]) return;
-    uint position = position_of(t), last = position / SPLIT - first_seen(position, window) / SPLIT;
+    uint position = position_of(t), last = position / SPLIT - first_seen(position, window, chunk) / SPLIT;
     vec4 v = vec4(0.0);
     if (i < n) v = reduced(t, n, i, last);
     if (STORE != 0 && i < n) y[(t * n + i) / 4] = v;
