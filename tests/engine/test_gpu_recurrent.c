@@ -1,6 +1,6 @@
 /* Models whose layers have states, whole on a device: texts that are cut into steps of any size, copied, and shortened to
- * earlier tokens have the logits of the CPU, nearly: the shaders of recurrent layers do not promise its bits. No operation
- * in between is the host's. */
+ * earlier tokens have the logits of the CPU, nearly, as their weights are floats. No operation in between is the
+ * host's. */
 #include "base/checked_math.h"
 #include "engine/session_int.h"
 #include "forward/gpu/gpu_int.h"

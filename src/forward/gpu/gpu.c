@@ -45,8 +45,6 @@ static hearth_status check_floats(hth_gpu *g, hearth_error *err)
     if (floats)
         snprintf(g->bit_exact_reason, sizeof g->bit_exact_reason, "%.*s is %s",
                  (int)(name.n < 100 ? name.n : 100), name.bytes, hth_type_find(floats->type)->name);
-    else if (hth_gpu_n_state(m, &g->params) > 0)
-        snprintf(g->bit_exact_reason, sizeof g->bit_exact_reason, "recurrent layers are on it");
     return check_bit_exact(g, err);
 }
 

@@ -52,6 +52,15 @@ static void bind_paged_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done
     t->bind[t->n_bind - 1].size += HTH_N_KV_POSITION_CLASS * n_table * sizeof *tables;
 }
 
+/* The same with runs of tokens, of which the last one does not count (fill_runs). */
+static void bind_run_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done, const uint32_t (*runs)[HTH_RUN_WORDS],
+                          uint32_t n_run)
+{
+    t->runs = runs, t->n_run = n_run;
+    bind_step(t, n_row, n_done, 0);
+    t->bind[t->n_bind - 1].size += n_run * sizeof *runs;
+}
+
 static void set_call(hth_gpu_testcase *t, const void *push, size_t size, uint32_t gx, uint32_t gy,
                      uint32_t gz)
 {
@@ -354,6 +363,77 @@ static void copy_page(hth_gpu_testcase *t)
     bind_floats(t, N_HEAD_KV * HEAD_WORDS, 4);
 }
 
+/* ---- recurrent mixers ---------------------------------------------------------------------------------- */
+
+/* A sequence that begins, and one that goes on, whose tokens end a chunk: it reads other pages than it writes. */
+enum { N_RUN = 3, N_STATE_PAGE = 3, N_OF_RUNS = 8, N_IN_RUNS = 7 };
+enum { RUNS_AT = HTH_STEP_ROWS + N_OF_RUNS * HTH_STEP_ROW_WORDS };
+static const uint32_t runs_of_states[N_RUN][HTH_RUN_WORDS] = {
+    {0, 3, 0, 0, 0, 0, 0}, {3, 4, 2 * HTH_CHUNK - 2, 1, 2, 1, 2}, {7, 1, 5, 1, 1, 1, 1}};
+
+static void conv(hth_gpu_testcase *t)
+{
+    enum { N = 70, N_TAP = 4, STRIDE = N + 5 };
+    const hth_push_conv push = {.n_channel = N,
+                                .d_conv = N_TAP,
+                                .has_bias = 1,
+                                .silu = 1,
+                                .runs_at = RUNS_AT,
+                                .x = {STRIDE, 3},
+                                .y = {STRIDE, 1}};
+    set_call(t, &push, sizeof push, over(N, t->consts[HTH_CONV_LOCAL]), N_RUN, 1);
+    bind_run_step(t, N_OF_RUNS, N_IN_RUNS, runs_of_states, N_RUN);
+    bind_floats(t, N_OF_RUNS * STRIDE, 2);
+    bind_floats(t, N_TAP * N, 1);
+    bind_floats(t, N, 0);
+    bind_floats(t, N_STATE_PAGE * HTH_CONV_RING * N, 2);
+    bind_output(t, N_OF_RUNS * STRIDE, 4);
+}
+
+static void delta_rates(hth_gpu_testcase *t)
+{
+    enum { N_ROW = 3, N_HEAD = 70, STRIDE = N_HEAD + 3 };
+    const hth_push_delta_rates push = {.n_head = N_HEAD,
+                                       .n_shared = 1,
+                                       .beta = {STRIDE, 1},
+                                       .decay = {STRIDE, 0},
+                                       .to_beta = {STRIDE, 2},
+                                       .to_decay = {STRIDE, 3}};
+    set_call(t, &push, sizeof push, over(N_HEAD, t->consts[HTH_DELTA_RATES_LOCAL]), N_ROW, 1);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    bind_floats(t, N_ROW * STRIDE, 4);
+    bind_floats(t, N_ROW * STRIDE, 4);
+    bind_floats(t, N_HEAD, 1);
+    bind_floats(t, N_HEAD, 1);
+    bind_output(t, N_ROW * STRIDE, 4);
+    bind_output(t, N_ROW * STRIDE, 4);
+}
+
+/* Two heads that share keys. Neither the first token nor the last one is of this dispatch. */
+static void delta_net(hth_gpu_testcase *t)
+{
+    enum { N_HEAD = 2, FIRST = 1, HEADS_STRIDE = N_HEAD + 3 };
+    const uint32_t d = t->consts[HTH_DELTA_NET_D], x_stride = (2 + N_HEAD) * d + 3, y_stride = N_HEAD * d + 2,
+                   page = d * HTH_CHUNK + N_HEAD * (d * d + d * HTH_CHUNK + HTH_CHUNK);
+    const hth_push_delta_net push = {.n_head_key = 1,
+                                     .n_shared = N_HEAD,
+                                     .runs_at = RUNS_AT,
+                                     .first_tok = FIRST,
+                                     .n_tok = N_IN_RUNS - FIRST - 1,
+                                     .inverse_root = 0.125f,
+                                     .x = {x_stride, 1},
+                                     .beta = {HEADS_STRIDE, 2},
+                                     .decay = {HEADS_STRIDE, 0},
+                                     .y = {y_stride, 1}};
+    set_call(t, &push, sizeof push, 1, N_RUN, 1);
+    bind_run_step(t, N_OF_RUNS, N_IN_RUNS, runs_of_states, N_RUN);
+    bind_floats(t, (uint64_t)N_OF_RUNS * x_stride, 0);
+    bind_floats(t, N_OF_RUNS * HEADS_STRIDE, 0);
+    bind_floats(t, N_OF_RUNS * HEADS_STRIDE, 0);
+    bind_floats(t, (uint64_t)N_STATE_PAGE * page, 0);
+    bind_output(t, (uint64_t)N_OF_RUNS * y_stride, 4);
+}
+
 /* ---- down --------------------------------------------------------------------------------------------- */
 
 enum { MAX_EXPONENT = 2, FIRST_TOK = 1 }; /* of hidden values */
@@ -483,6 +563,9 @@ static void (*const shapes[HTH_N_SHADER])(hth_gpu_testcase *t) = {
     [HTH_SHADER_norm_groups] = norm_groups,
     [HTH_SHADER_mul_values] = mul_values,
     [HTH_SHADER_copy_values] = copy_values,
+    [HTH_SHADER_conv] = conv,
+    [HTH_SHADER_delta_rates] = delta_rates,
+    [HTH_SHADER_delta_net] = delta_net,
     [HTH_SHADER_down_scale] = down_scale,
     [HTH_SHADER_down_q] = down_q,
     [HTH_SHADER_down_scale_sliced] = down_scale_sliced,

@@ -189,12 +189,14 @@ static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *
 /* The self-test of a device runs in the workspace memory. */
 static uint64_t selftest_bytes(const hth_model *m, const hth_offload_params *p)
 {
-    uint32_t shared = 1;
+    uint32_t shared = 1, d_state = 1;
     for (uint32_t i = p->first_layer; i < p->end_layer; i++) {
-        uint32_t n_kv = m->layers[i].attn.n_head_kv, n = n_kv > 0 ? m->layers[i].attn.n_head / n_kv : 1;
+        const hth_layer *l = &m->layers[i];
+        uint32_t n_kv = l->attn.n_head_kv, n = n_kv > 0 ? l->attn.n_head / n_kv : 1;
         if (n > shared) shared = n;
+        if (l->mixer == HTH_MIXER_DELTA_NET && l->delta_net.d > d_state) d_state = l->delta_net.d;
     }
-    return hth_gpu_selftest_bytes(p->kv, m->hparams.d_head, shared);
+    return hth_max_u64(hth_gpu_selftest_bytes(p->kv, m->hparams.d_head, shared), hth_gpu_selftest_state_bytes(d_state));
 }
 
 static bool lay_out(const hth_model *m, uint64_t max, const hth_offload_params *p, hth_gpu_workspace *r,

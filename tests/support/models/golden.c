@@ -55,7 +55,8 @@ bool golden_is_on_device(const char *name)
         "llama-drelu", "llama-reglu", "llama-relu", "llama-relu2", "llama-relu2-plain", "llama-geglu", "bamboo",
         "qwen2", "qwen3", "gemma2", "falcon", "falcon-two-norms", "falcon-relu", "opt", "arcee", "glm4",
         "glm4-sections", "qwen", "qwen3vl", "gemma3", "phi2", "plamo3", "stablelm-parallel", "cogvlm", "gptneox",
-        "gptneox-sequential", "gpt2", "olmo-unlimited", "exaone4-shallow", "granite", "minicpm"};
+        "gptneox-sequential", "gpt2", "olmo-unlimited", "exaone4-shallow", "granite", "minicpm",
+        "qwen35", "lfm2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
     return false;
