@@ -377,7 +377,7 @@ static hth_kv_page *take_page(hth_kv_pool *p, hth_kv_class class, hth_kv_budget 
     return page;
 }
 
-/* Takes the copy to a page that nobody holds any more out of the queue, unless a later one reads the page. The first copy
+/* Takes the copy to a page without holders out of the queue, unless a later one reads the page. The first copy
  * may be under way. */
 static void forget_copy(page_class *c, uint32_t index)
 {

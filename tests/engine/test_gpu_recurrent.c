@@ -193,19 +193,31 @@ static void step_together(const fixture *f)
 }
 TEST(sessions_of_a_batch_keep_their_states_apart) { for_all(step_together); }
 
-TEST(more_sessions_than_the_device_has_states_for_are_refused)
+/* Opens as many sessions as there can be, of a model for n_session of them (0: of any number). */
+static void fill_device(const char *path, uint32_t n_session, size_t n_expected, uint64_t *bytes)
 {
-    fixture f;
     hearth_session *all[9] = {NULL};
     const hearth_session_options o = {.n_ctx = 32, .n_thread = 1, .kv = HEARTH_KV_F32};
+    const hearth_model_options of_model = {
+        .n_thread = 1, .gpu = {.device = "null", .n_ctx = 2048, .n_session = n_session, .kv = HEARTH_KV_F32}};
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, &of_model);
     hearth_error why = {0};
     size_t n = 0;
-    if (!open_fixture(&f, "qwen35", "null")) return;
-    while (n < 9 && hearth_session_open(f.model, &o, &all[n], &why) == HEARTH_OK) n++;
-    CHECK_INT(n, 2);
+    while (model && n < 9 && hearth_session_open(model, &o, &all[n], &why) == HEARTH_OK) n++;
+    CHECK_INT(n, n_expected);
     CHECK(strstr(why.message, "no room for the states of one more session") != NULL);
     hearth_session_close(all[0]);
-    CHECK_OK(hearth_session_open(f.model, &o, &all[0], err));
+    CHECK_OK(hearth_session_open(model, &o, &all[0], err));
     for (size_t i = 0; i < n; i++) hearth_session_close(all[i]);
-    close_fixture(&f);
+    *bytes = model ? test_model_info(model).gpu_bytes : 0;
+}
+
+TEST(more_sessions_than_the_device_has_states_for_are_refused)
+{
+    CLEANUP(golden_close) golden g;
+    uint64_t few, many;
+    if (!golden_open_arch(&g, "qwen35")) return;
+    fill_device(g.model, 0, 2, &few);
+    fill_device(g.model, 7, 7, &many);
+    CHECK(many > few);
 }

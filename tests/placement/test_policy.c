@@ -537,6 +537,38 @@ static void expect_named(const char *type)
     hth_gguf_close(file);
 }
 
+/* A token reads the states of its session, and the device has copies of them for all. */
+TEST(states_of_recurrent_layers_take_the_memory_of_all_sessions_and_the_time_of_one)
+{
+    const uint64_t max = UINT32_MAX;
+    uint32_t n_hot[16] = {0};
+    const hth_offload_params params = {.n_row = 8, .n_position = 64, .n_session = 3, .n_hot = n_hot};
+    hth_gguf *file = OPENED_BY(hth_gguf_open, hth_gguf, test_data("golden/arch/qwen35.gguf"));
+    hth_model *model = file ? OPENED_BY(hth_model_open, hth_model, file, &(hth_model_overrides){0}) : NULL;
+    const hth_plan_source from = {.model = model, .params = &params, .max_binding_size = max};
+    hth_plan_model plan = {0};
+    uint64_t fixed, weights, cache;
+    bool uniform;
+    if (!model) return;
+    CHECK_OK(hth_plan_model_open(&from, &plan, &fixed, &uniform, err));
+    for (uint32_t i = 0; i < plan.n_layer; i++) {
+        const hth_layer *l = &model->layers[i];
+        const hth_plan_layer *to = &plan.layers[i];
+        bool recurs = l->mixer == HTH_MIXER_DELTA_NET;
+        uint64_t taps = (uint64_t)l->delta_net.conv.d_conv * l->delta_net.conv.n_channel * sizeof(float),
+                 moved = recurs ? taps + l->state_sizes[HTH_STATE_CHUNK] : 0;
+        CHECK(hth_gpu_layer_bytes(model, max, &params, i, l->ffn.d_ff, &weights) &&
+              hth_gpu_cache_bytes(model, max, &params, i, &cache));
+        CHECK_INT(to->attention_bytes, weights + moved);
+        uint64_t all = to->attention_bytes + to->kv_bytes * params.n_position;
+        CHECK(all >= weights + cache && all < weights + cache + params.n_position);
+        if (recurs) CHECK(cache >= 3 * (uint64_t)HTH_N_STATE_COPY_ON_DEVICE * l->state_sizes[HTH_STATE_CHUNK]);
+    }
+    hth_plan_model_free(&plan);
+    hth_model_close(model);
+    hth_gguf_close(file);
+}
+
 TEST(types_that_no_shader_has_are_named)
 {
     static const char *const types[] = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S",

@@ -22,6 +22,7 @@ typedef struct hth_offload_params {
     bool head;             /* the head too; only with the last layer */
     uint32_t n_row;        /* maximum tokens of a step; larger batches are split */
     uint32_t n_position;   /* of all sequences together, each by whole pages */
+    uint32_t n_session;    /* whose states of recurrent layers it has; 0: as n_position suggests (hth_gpu_n_state) */
     hearth_kv_type kv;
     hearth_selector selector;
     hth_submit_mode submit_mode;
@@ -40,7 +41,7 @@ typedef struct hth_offload_params {
      * on devices */
     bool crosses;
 } hth_offload_params;
-enum { HTH_GPU_SUBMIT_MS = 50 };
+enum { HTH_GPU_SUBMIT_MS = 50, HTH_GPU_MAX_SESSION = 4096 };
 
 /* Positions for a sequence of n_ctx positions: whole pages, clamped to the maximum. */
 uint32_t hth_gpu_positions(uint32_t n_ctx);
@@ -90,6 +91,9 @@ bool hth_gpu_layer_bytes(const hth_model *model, uint64_t max, const hth_offload
                          uint32_t i_layer, uint32_t n_hot, uint64_t *bytes);
 bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
                          uint32_t i_layer, uint64_t *bytes);
+/* Bytes of the states of a layer that a step of one token reads and writes on a device. They are part of the bytes of its
+ * cache, which has copies of them for all sessions. */
+uint64_t hth_gpu_state_traffic(const hth_model *model, const hth_offload_params *params, uint32_t i_layer);
 bool hth_gpu_head_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params, uint64_t *bytes);
 
 /* Reads rows [first, first + n) of a matrix in file format into `rows`. */

@@ -300,14 +300,20 @@ uint32_t hth_gpu_state_words(const hth_model *m, const hth_op *op)
     return n ? (uint32_t)(n->n_head_key * hth_delta_net_state(n)) : 0;
 }
 
-uint32_t hth_gpu_n_state(const hth_model *m, const hth_offload_params *p)
+/* Sessions for which a device has states. */
+static uint32_t n_session(const hth_offload_params *p)
 {
     enum { POSITIONS = 2048, MIN = 2, MAX = 8 };
-    uint32_t n_sequence = p->n_position / POSITIONS;
-    n_sequence = n_sequence < MIN ? MIN : n_sequence < MAX ? n_sequence : MAX;
+    uint32_t n = p->n_position / POSITIONS;
+    if (p->n_session > 0) return p->n_session;
+    return n < MIN ? MIN : hth_min_u32(n, MAX);
+}
+
+uint32_t hth_gpu_n_state(const hth_model *m, const hth_offload_params *p)
+{
     for (uint32_t i = 0; i < m->program->n_op; i++)
         if (hth_gpu_state_words(m, &m->program->ops[i]) > 0 && !hth_gpu_op_lacks(m, p, &m->program->ops[i]))
-            return n_sequence * HTH_N_STATE_COPY_ON_DEVICE;
+            return n_session(p) * HTH_N_STATE_COPY_ON_DEVICE;
     return 0;
 }
 
@@ -336,6 +342,21 @@ bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload
         *bytes += one;
     }
     return fits;
+}
+
+/* A convolution reads some inputs and writes one. DeltaNet reads a state of chunks, and writes little of it until the chunk
+ * ends. */
+uint64_t hth_gpu_state_traffic(const hth_model *m, const hth_offload_params *params, uint32_t i_layer)
+{
+    const hth_program *p = m->program;
+    uint64_t words = 0;
+    for (uint32_t i = p->first_of_layer[i_layer]; i < p->first_of_layer[i_layer + 1]; i++) {
+        const hth_op *op = &p->ops[i];
+        if (hth_gpu_op_lacks(m, params, op)) continue;
+        if (op->kind == HTH_OP_CONV) words += (uint64_t)op->conv.conv->d_conv * op->conv.conv->n_channel;
+        else words += hth_gpu_state_words(m, op);
+    }
+    return words * sizeof(float);
 }
 
 static hearth_status open_states(hth_gpu *g, hearth_error *err)
