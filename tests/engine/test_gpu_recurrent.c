@@ -10,8 +10,8 @@
 #include "support/test.h"
 
 static const char *const devices[] = {"null", "vulkan:0"};
-static const char *const models[] = {"qwen35", "qwen3next", "lfm2"};
-enum { N_DEVICE = 2, N_MODEL = 3, N_BATCH = 16 };
+static const char *const models[] = {"qwen35", "qwen3next", "lfm2", "falcon-h1"};
+enum { N_DEVICE = 2, N_MODEL = 4, N_BATCH = 16 };
 static const double NEAR = 1e-4; /* of the largest logit */
 
 typedef struct fixture {

@@ -208,7 +208,7 @@ static bool open_text_on_device(text *t, const char *name)
 /* Drafts of all lengths, of which copies return to some tokens and the session to others. */
 TEST(drafts_on_a_device_that_has_the_states_give_the_logits_of_the_cpu)
 {
-    static const char *const names[] = {"qwen35"};
+    static const char *const names[] = {"qwen35", "lfm2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         CLEANUP(close_text) text t;
         if (!open_text_on_device(&t, names[i])) continue;
@@ -224,6 +224,21 @@ TEST(drafts_on_a_device_that_has_the_states_give_the_logits_of_the_cpu)
             }
         CHECK(!test_model_info(t.model).gpu_note[0]);
     }
+}
+
+/* The states of others change with every token, and a device keeps none of those between. */
+TEST(a_device_with_states_of_every_token_has_no_drafts)
+{
+    CLEANUP(close_text) text t;
+    if (!open_text_on_device(&t, "mamba2")) return;
+    CLOSED(hearth_session) *s = open_session(&t, 2);
+    test_log_start();
+    CHECK_OK(hearth_session_use_drafts(s, &(hearth_draft_options){.n_draft = 3}, NULL, err));
+    CHECK_INT(test_n_warning("no drafts: the GPU keeps no states of their tokens"), 1);
+    test_log_stop();
+    CHECK(s->drafts == NULL);
+    CHECK_OK(hearth_session_eval(s, t.g.ids, N_PROMPT, err));
+    expect_logits(&t, s, "without drafts");
 }
 
 /* ---- sessions that are ahead ---------------------------------------------------------------------------------- */

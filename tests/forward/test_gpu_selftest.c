@@ -73,7 +73,14 @@ static void add_recurrent(list *l)
     static const uint32_t sizes[] = {32, 128, HTH_DELTA_NET_MAX_D};
     add(l, HTH_SHADER_conv, (const uint32_t[]){LOCAL});
     add(l, HTH_SHADER_delta_rates, (const uint32_t[]){LOCAL});
-    for (uint32_t i = 0; i < 3; i++) add(l, HTH_SHADER_delta_net, (const uint32_t[]){sizes[i], LOCAL});
+    add(l, HTH_SHADER_kda_rates, (const uint32_t[]){LOCAL});
+    add(l, HTH_SHADER_ssm_rates, (const uint32_t[]){LOCAL});
+    for (uint32_t i = 0; i < 3; i++) {
+        add(l, HTH_SHADER_delta_net, (const uint32_t[]){sizes[i], LOCAL});
+        add(l, HTH_SHADER_kda, (const uint32_t[]){sizes[i], i < 2 ? HTH_KDA_MAX_LOCAL : 16});
+    }
+    for (uint32_t by_channel = 0; by_channel < 2; by_channel++)
+        add(l, HTH_SHADER_ssm_scan, (const uint32_t[]){by_channel, LOCAL});
 }
 
 static void add_vectors(list *l)
@@ -460,6 +467,8 @@ static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_norm_add] = ".f...", [HTH_SHADER_soft_cap] = ".f",
     [HTH_SHADER_norm_groups] = "....f", [HTH_SHADER_mul_values] = "...f", [HTH_SHADER_copy_values] = "...f",
     [HTH_SHADER_conv] = "....ff", [HTH_SHADER_delta_rates] = ".....ff", [HTH_SHADER_delta_net] = "....ff",
+    [HTH_SHADER_kda_rates] = "...ff", [HTH_SHADER_kda] = "......ff", [HTH_SHADER_ssm_rates] = ".f",
+    [HTH_SHADER_ssm_scan] = "......ff",
     [HTH_SHADER_down_scale] = "...f", [HTH_SHADER_down_q] = ".....",
     [HTH_SHADER_down_scale_sliced] = "...f.", [HTH_SHADER_down_q_sliced] = "......",
     [HTH_SHADER_down_reduce] = ".....f", [HTH_SHADER_down_reduce_acc] = ".....f",
@@ -514,6 +523,7 @@ TEST(the_requested_workspace_holds_every_test)
         if (w->id == HTH_SHADER_rope_store)
             capacity = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ROPE_KV], c[HTH_ROPE_D_HEAD], 1);
         if (w->id == HTH_SHADER_delta_net) capacity = hth_gpu_selftest_state_bytes(c[HTH_DELTA_NET_D]);
+        if (w->id == HTH_SHADER_kda) capacity = hth_gpu_selftest_state_bytes(c[HTH_KDA_D]);
         if (!CHECK(hth_gpu_testcase_of(w->id, w->consts, &t)) || hth_gpu_testcase_bytes(&t) <= capacity) continue;
         test_fail(__FILE__, __LINE__, "%s takes %llu bytes, not %llu", hth_shader_infos[w->id].name,
                   (unsigned long long)hth_gpu_testcase_bytes(&t), (unsigned long long)capacity);

@@ -314,8 +314,8 @@ TEST(neurons_of_quantised_experts_have_the_bits_of_the_cpu)
     }
 }
 
-/* Recurrent layers lie there without being asked for. */
-static void check_hybrid(const char *name)
+/* With the placement of the device's kind if that is NULL: recurrent layers lie there without being asked for. */
+static void check_hybrid(const char *name, const char *placement)
 {
     const hth_quantize_options o = {.ftype = hth_ftype_find("q8_0"), .pure = true, .n_thread = 2};
     CLEANUP(golden_close) golden g;
@@ -328,6 +328,7 @@ static void check_hybrid(const char *name)
     FREED float *expected = cpu ? logits_by(cpu, &g, HEARTH_KV_F16, 256) : NULL;
     for (int d = first_device(); expected && d < N_DEVICE; d++) {
         hearth_gpu_options gpu = options_of(devices[d], &g, HEARTH_KV_F16);
+        gpu.placement = placement;
         CLOSED(hearth_model) *model = open_on(to, &gpu, g.selector);
         if (!model || !is_whole(model)) continue;
         engine_check_bit_exact(model);
@@ -341,8 +342,9 @@ static void check_hybrid(const char *name)
 /* Of models whose rows are whole blocks. */
 TEST(quantised_hybrids_have_the_bits_of_the_cpu)
 {
-    static const char *const names[] = {"qwen35"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_hybrid(names[i]);
+    static const char *const names[] = {"qwen35", "lfm2", "mamba", "mamba2", "falcon-h1"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_hybrid(names[i], NULL);
+    check_hybrid("kimi-linear", "all"); /* the host has its latent attention, and chooses experts */
 }
 
 /* A step is no longer than what the device computes at once: the host has all of its tokens in between. */
@@ -350,7 +352,7 @@ TEST(steps_across_devices_are_as_long_as_the_model_was_opened_for)
 {
     CLEANUP(golden_close) golden g;
     hearth_batch *batch = NULL;
-    if (!golden_open_arch(&g, "mamba2")) return; /* the host scans */
+    if (!golden_open_arch(&g, "jamba")) return; /* the host routes */
     hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F32);
     gpu.placement = "all", gpu.n_batch = 5;
     CLOSED(hearth_model) *model = open_on(g.model, &gpu, g.selector);

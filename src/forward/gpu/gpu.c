@@ -277,6 +277,19 @@ bool hth_gpu_has_ffn(const hth_gpu *g, uint32_t i_layer)
     return i_op != UINT32_MAX && g->ops[i_op].is_on_device;
 }
 
+static bool has_op(const hth_gpu *g, hth_op_kind kind)
+{
+    for (uint32_t i = 0; i < g->model->program->n_op; i++)
+        if (g->ops[i].is_on_device && g->model->program->ops[i].kind == kind) return true;
+    return false;
+}
+
+bool hth_gpu_returns_to_drafts(const hth_gpu *g)
+{
+    while (g && !has_op(g, HTH_OP_KDA) && !has_op(g, HTH_OP_SCAN)) g = g->next;
+    return g == NULL;
+}
+
 bool hth_gpu_has_head(const hth_gpu *g) { return last_of(g)->params.head; }
 
 bool hth_gpu_divides_layers(const hth_gpu *g)

@@ -139,6 +139,9 @@ bool hth_gpu_divides_layers(const hth_gpu *gpu);
 bool hth_gpu_is_bit_exact(const hth_gpu *gpu);
 /* Why they do not: "mul_mat_vec_q of Q4_0 differs from the CPU"; "": they do. */
 const char *hth_gpu_bit_exact_reason(const hth_gpu *gpu);
+/* Whether sequences can return to any token of a draft: the states on the devices have what came since, or there are none.
+ * States that change with every token do not. */
+bool hth_gpu_returns_to_drafts(const hth_gpu *gpu);
 /* Call once the host has loaded its own rows: matrices of divided layers then point to the first row that is not
  * on a device, and scale_max is known of all clusters. */
 hearth_status hth_gpu_bind_cpu_rows(hth_gpu *gpu, hearth_error *err);

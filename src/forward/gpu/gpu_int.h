@@ -45,8 +45,9 @@ typedef struct hth_gpu_op {
     bool is_on_device;
     uint32_t n_fused;
     hth_gpu_fused_matrix fused[HTH_GPU_OP_FUSED];
-    hth_gpu_vector vectors[2]; /* of NORM: weight, bias; of CONV: taps, bias; of RATES: a, dt */
-    hth_buffer_range state;    /* of CONV and DELTA: [hth_gpu_n_state][hth_gpu_state_words] */
+    hth_gpu_vector vectors[2]; /* of NORM: weight, bias; of CONV: taps, bias; of RATES: a, dt; of
+                                  SCAN: a, then d */
+    hth_buffer_range state;    /* of recurrences: [hth_gpu_n_state][hth_gpu_state_words] */
 } hth_gpu_op;
 /* Whether a norm is of whole rows, so that what reads it computes it. */
 bool hth_gpu_norm_is_whole(const hth_program *p, const hth_op *op);

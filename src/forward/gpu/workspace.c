@@ -194,7 +194,8 @@ static uint64_t selftest_bytes(const hth_model *m, const hth_offload_params *p)
         const hth_layer *l = &m->layers[i];
         uint32_t n_kv = l->attn.n_head_kv, n = n_kv > 0 ? l->attn.n_head / n_kv : 1;
         if (n > shared) shared = n;
-        if (l->mixer == HTH_MIXER_DELTA_NET && l->delta_net.d > d_state) d_state = l->delta_net.d;
+        d_state = d_state > l->delta_net.d ? d_state : l->delta_net.d;
+        d_state = d_state > l->kda.d ? d_state : l->kda.d;
     }
     return hth_max_u64(hth_gpu_selftest_bytes(p->kv, m->hparams.d_head, shared), hth_gpu_selftest_state_bytes(d_state));
 }
@@ -295,9 +296,17 @@ static uint64_t half_cache(const hth_model *m, const hth_offload_params *p, uint
 
 uint32_t hth_gpu_state_words(const hth_model *m, const hth_op *op)
 {
-    const hth_delta_net *n = op->kind == HTH_OP_DELTA ? &m->layers[op->layer].delta_net : NULL;
-    if (op->kind == HTH_OP_CONV) return HTH_CONV_RING * op->conv.conv->n_channel;
-    return n ? (uint32_t)(n->n_head_key * hth_delta_net_state(n)) : 0;
+    const hth_layer *l = &m->layers[op->layer];
+    uint32_t n_part;
+    switch (op->kind) {
+    case HTH_OP_CONV: return HTH_CONV_RING * op->conv.conv->n_channel;
+    case HTH_OP_DELTA: return (uint32_t)(l->delta_net.n_head_key * hth_delta_net_state(&l->delta_net));
+    case HTH_OP_KDA: return l->kda.n_head * l->kda.d * l->kda.d;
+    case HTH_OP_SCAN:
+        n_part = l->ssm.n_head > 0 ? l->ssm.n_head : 1;
+        return n_part * l->ssm.d_state * 4 * hth_ssm_quads(l->ssm.n_inner / n_part);
+    default: return 0;
+    }
 }
 
 /* Sessions for which a device has states. */
@@ -345,7 +354,7 @@ bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload
 }
 
 /* A convolution reads some inputs and writes one. DeltaNet reads a state of chunks, and writes little of it until the chunk
- * ends. */
+ * ends. Others write all that they read. */
 uint64_t hth_gpu_state_traffic(const hth_model *m, const hth_offload_params *params, uint32_t i_layer)
 {
     const hth_program *p = m->program;
@@ -354,7 +363,7 @@ uint64_t hth_gpu_state_traffic(const hth_model *m, const hth_offload_params *par
         const hth_op *op = &p->ops[i];
         if (hth_gpu_op_lacks(m, params, op)) continue;
         if (op->kind == HTH_OP_CONV) words += (uint64_t)op->conv.conv->d_conv * op->conv.conv->n_channel;
-        else words += hth_gpu_state_words(m, op);
+        else words += (op->kind == HTH_OP_DELTA ? 1 : 2) * (uint64_t)hth_gpu_state_words(m, op);
     }
     return words * sizeof(float);
 }

@@ -56,7 +56,7 @@ bool golden_is_on_device(const char *name)
         "qwen2", "qwen3", "gemma2", "falcon", "falcon-two-norms", "falcon-relu", "opt", "arcee", "glm4",
         "glm4-sections", "qwen", "qwen3vl", "gemma3", "phi2", "plamo3", "stablelm-parallel", "cogvlm", "gptneox",
         "gptneox-sequential", "gpt2", "olmo-unlimited", "exaone4-shallow", "granite", "minicpm",
-        "qwen35", "lfm2"};
+        "qwen35", "lfm2", "mamba", "mamba-normed", "mamba2", "falcon-h1", "nemotron_h"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
     return false;
