@@ -156,6 +156,28 @@ static void go_back(const fixture *f)
 }
 TEST(a_session_returns_to_earlier_tokens) { for_all(go_back); }
 
+/* States of a device that is lost are computed again. */
+TEST(a_session_goes_on_when_its_device_is_lost)
+{
+    static const char *const names[] = {"qwen35", "mamba2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        fixture f;
+        CLOSED(hearth_session) *s = open_fixture(&f, names[i], "null") ? open_session(&f) : NULL;
+        if (s) {
+            feed(&f, s, 40, 40);
+            expect(&f, s, "before the loss");
+            test_log_start();
+            hth_device_inject_fault(f.model->devices[0].device, 3, HEARTH_ERROR_DEVICE);
+            feed(&f, s, 45, 1);
+            test_log_stop();
+            CHECK(test_model_info(f.model).gpu_note[0]);
+            CHECK_BYTES(hearth_session_logits(s), f.logits + 44 * f.n_vocab, f.n_vocab * sizeof(float));
+        }
+        hearth_session_close(s), s = NULL;
+        close_fixture(&f);
+    }
+}
+
 /* Pages of blocks are the host's, so that no copies of them wait for the device. */
 TEST(copies_of_a_session_with_blocks_leave_no_copies_behind)
 {

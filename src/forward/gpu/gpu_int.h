@@ -52,7 +52,7 @@ typedef struct hth_gpu_op {
 /* Whether a norm is of whole rows, so that what reads it computes it. */
 bool hth_gpu_norm_is_whole(const hth_program *p, const hth_op *op);
 /* Words of a copy of an operation's state; 0: it has none. */
-uint32_t hth_gpu_state_words(const hth_model *model, const hth_op *op);
+uint64_t hth_gpu_state_words(const hth_model *model, const hth_op *op);
 /* Runs of tokens of one sequence that a step may have, where there are states. */
 uint32_t hth_gpu_max_run(const hth_model *model, const hth_offload_params *params);
 

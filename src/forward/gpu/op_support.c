@@ -157,8 +157,7 @@ static const char *recurrent_lacks(const hth_model *m, const hth_op *op)
     const hth_layer *l = &m->layers[op->layer];
     if (op->kind == HTH_OP_CONV && op->conv.conv->d_conv > HTH_CONV_MAX_TAP) return "its convolution has too many taps";
     if (op->kind == HTH_OP_DELTA && l->delta_net.d > HTH_DELTA_NET_MAX_D) return "its heads are too large";
-    if (op->kind == HTH_OP_KDA && l->kda.d > HTH_KDA_MAX_D) return "its heads are too large";
-    return op->kind == HTH_OP_KDA && l->kda.d % 4 > 0 ? "its heads are no multiple of 4 values" : NULL;
+    return op->kind == HTH_OP_KDA && l->kda.d > HTH_KDA_MAX_D ? "its heads are too large" : NULL;
 }
 
 /* Whether the rows are those of all tokens, for which the shaders of values are. */

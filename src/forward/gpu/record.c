@@ -240,7 +240,8 @@ static void copy_states(hth_recorder *r)
     for (uint32_t i = 0; i < p->n_op; i++) {
         hth_buffer_range state = r->g->ops[i].state;
         if (!state.buffer) continue;
-        uint32_t n_word = hth_gpu_state_words(r->g->model, &p->ops[i]),
+        /* All copies have less than 2^32 words (hth_gpu_cache_bytes). */
+        uint32_t n_word = (uint32_t)hth_gpu_state_words(r->g->model, &p->ops[i]),
                  kind = p->ops[i].kind == HTH_OP_DELTA ? HTH_STATE_CHUNK : HTH_STATE_STEP;
         hth_push_copy_page push = {HTH_STEP_COPY + 2 * (HTH_STEP_COPY_STATES + kind), 0, n_word, 0};
         hth_rec_dispatch(r, HTH_SHADER_copy_page, NULL,

@@ -294,17 +294,17 @@ static uint64_t half_cache(const hth_model *m, const hth_offload_params *p, uint
     return (words * 4 * m->layers[i_layer].attn.n_head_kv + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-uint32_t hth_gpu_state_words(const hth_model *m, const hth_op *op)
+uint64_t hth_gpu_state_words(const hth_model *m, const hth_op *op)
 {
     const hth_layer *l = &m->layers[op->layer];
     uint32_t n_part;
     switch (op->kind) {
-    case HTH_OP_CONV: return HTH_CONV_RING * op->conv.conv->n_channel;
-    case HTH_OP_DELTA: return (uint32_t)(l->delta_net.n_head_key * hth_delta_net_state(&l->delta_net));
-    case HTH_OP_KDA: return l->kda.n_head * l->kda.d * l->kda.d;
+    case HTH_OP_CONV: return HTH_CONV_RING * (uint64_t)op->conv.conv->n_channel;
+    case HTH_OP_DELTA: return l->delta_net.n_head_key * hth_delta_net_state(&l->delta_net);
+    case HTH_OP_KDA: return (uint64_t)l->kda.n_head * l->kda.d * l->kda.d;
     case HTH_OP_SCAN:
         n_part = l->ssm.n_head > 0 ? l->ssm.n_head : 1;
-        return n_part * l->ssm.d_state * 4 * hth_ssm_quads(l->ssm.n_inner / n_part);
+        return (uint64_t)n_part * l->ssm.d_state * 4 * hth_ssm_quads(l->ssm.n_inner / n_part);
     default: return 0;
     }
 }
@@ -363,7 +363,7 @@ uint64_t hth_gpu_state_traffic(const hth_model *m, const hth_offload_params *par
         const hth_op *op = &p->ops[i];
         if (hth_gpu_op_lacks(m, params, op)) continue;
         if (op->kind == HTH_OP_CONV) words += (uint64_t)op->conv.conv->d_conv * op->conv.conv->n_channel;
-        else words += (op->kind == HTH_OP_DELTA ? 1 : 2) * (uint64_t)hth_gpu_state_words(m, op);
+        else words += (op->kind == HTH_OP_DELTA ? 1 : 2) * hth_gpu_state_words(m, op);
     }
     return words * sizeof(float);
 }
