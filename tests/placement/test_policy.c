@@ -583,6 +583,31 @@ TEST(states_of_recurrent_layers_take_the_memory_of_all_sessions_and_the_time_of_
     check_states("golden/arch/mamba2.gguf");
 }
 
+TEST(a_device_has_states_for_no_more_sessions_than_a_binding_holds)
+{
+    const hth_device_spec spec = {.name = "null", .shader_refs = hth_shader_ref_table};
+    CLOSED(hth_device) *device = OPENED(hth_device, &spec);
+    hth_gguf *file = OPENED_BY(hth_gguf_open, hth_gguf, test_data("golden/arch/qwen35.gguf"));
+    hth_model *model = file ? OPENED_BY(hth_model_open, hth_model, file, &(hth_model_overrides){0}) : NULL;
+    const uint32_t wanted[] = {7, HTH_GPU_MAX_SESSION};
+    for (int i = 0; model && i < 2; i++) {
+        const hth_placement_part part = {.device = device,
+                                         .info = hth_device_get_info(device),
+                                         .params = {.n_row = 8, .n_position = 64, .n_session = wanted[i]},
+                                         .budget = UINT64_MAX},
+                                 parts[] = {part, part};
+        hth_placement_builder c;
+        uint64_t states = model->layers[0].state_sizes[HTH_STATE_CHUNK] * HTH_N_STATE_COPY_ON_DEVICE,
+                 most = part.info->max_binding_size / states;
+        CHECK_OK(hth_placement_builder_open(&c, model, parts, 2, err));
+        for (int k = 0; k < 2; k++) CHECK_INT(c.parts[k].params.n_session, wanted[i] < most ? wanted[i] : most);
+        CHECK(i == 0 || most < wanted[i]);
+        hth_placement_builder_close(&c);
+    }
+    hth_model_close(model);
+    hth_gguf_close(file);
+}
+
 TEST(types_that_no_shader_has_are_named)
 {
     static const char *const types[] = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S",
