@@ -171,6 +171,8 @@ static hearth_model_options wanted_of(const args *a, const served_model *m)
     uint32_t n_position = n_ctx <= UINT32_MAX / N_CONTEXT ? N_CONTEXT * n_ctx : n_ctx;
     hearth_model_options o = wanted_model(a, m->path, n_position < n_batch ? n_batch : n_position);
     o.gpu.n_batch = n_batch;
+    /* One more is kept of an earlier request, so that another one can continue it. */
+    if (args_has(a, "parallel")) o.gpu.n_session = m->engine->scheduling.n_running + 1;
     return o;
 }
 

@@ -65,7 +65,10 @@ typedef struct hearth_gpu_options {
      * the CPU. */
     const char *placement;
     bool bit_exact;     /* fail with UNSUPPORTED if the device would not give the CPU's bits */
-    uint64_t reserved[8];
+    /* Sessions whose states of recurrent layers have room on the device, copies and those of a scheduler included, 4096 at
+     * most, and no more than it binds at once. 0: one for each 2048 positions of n_ctx, at least 2 and at most 8. Without such layers it has no effect. */
+    uint64_t n_session;
+    uint64_t reserved[7];
 } hearth_gpu_options;
 
 /* Value of ram: what the system leaves. */

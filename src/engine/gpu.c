@@ -3,6 +3,7 @@
  * run time. */
 #include "engine/engine.h"
 
+#include "base/checked_math.h"
 #include "base/format_bytes.h"
 #include "base/log.h"
 #include "placement/policy.h"
@@ -381,6 +382,7 @@ static void set_budget(const hearth_model *m, const hearth_gpu_options *o, hth_p
                 hth_format_bytes(free_bytes).text, hth_format_bytes(vram).text);
     p->params = (hth_offload_params){.n_row = hth_gpu_batch_size(p->info, o->n_batch, n_ctx),
                                      .n_position = hth_gpu_positions(n_ctx),
+                                     .n_session = (uint32_t)hth_min_u64(o->n_session, HTH_GPU_MAX_SESSION),
                                      .kv = o->kv,
                                      .selector = m->selector,
                                      .n_thread = m->n_thread,

@@ -32,6 +32,7 @@ static const char *why_none(const hearth_model *m, const hearth_session_options 
     if (m->streamed.store) return "weights are read when they are needed, and each draft would need others";
     if (o->bf16_dot) return "products of bf16 would change the text";
     if (info.gpu && !info.gpu_bit_exact) return "the GPU's bits depend on the number of tokens";
+    if (info.gpu && !hth_gpu_returns_to_drafts(m->gpu)) return "the GPU keeps no states of their tokens";
     return NULL;
 }
 

@@ -17,13 +17,15 @@ struct hth_kv_slab {
     uint32_t n_page, n_used;
 };
 
+enum { COPIES_OF_PAGE = 2 };
+
 typedef struct page_class {
     size_t page_size; /* 0: no layer */
     hth_kv_slab *slabs;
     uint32_t n_page, n_reserved, n_used;
     uint32_t *free_indices; /* [n_free], with capacity for n_index: all that pages may have */
     uint32_t n_free, n_index;
-    hth_kv_copy *copies; /* [n_copy], with the same capacity: kv_pool.h says why that suffices */
+    hth_kv_copy *copies; /* [n_copy], with capacity for COPIES_OF_PAGE n_index: kv_pool.h says why that suffices */
     uint32_t n_copy;
     uint32_t limit; /* pages that the device has; 0: none */
 } page_class;
@@ -253,7 +255,7 @@ static bool grow_indices(page_class *c, uint32_t n)
     if (n <= c->n_index) return true;
     uint32_t *indices = hth_realloc(c->free_indices, n, sizeof *indices);
     if (indices) c->free_indices = indices;
-    hth_kv_copy *copies = hth_realloc(c->copies, n, sizeof *copies);
+    hth_kv_copy *copies = hth_realloc(c->copies, (size_t)n * COPIES_OF_PAGE, sizeof *copies);
     if (copies) c->copies = copies;
     if (!indices || !copies) return false;
     for (uint32_t i = n; i-- > c->n_index;) c->free_indices[c->n_free++] = i;
@@ -357,7 +359,7 @@ static void set_n_ref(hth_kv_page *page, uint32_t n) { __atomic_store_n(&page->n
 
 bool hth_kv_page_is_shared(const hth_kv_page *page) { return __atomic_load_n(&page->n_ref, __ATOMIC_ACQUIRE) > 1; }
 
-/* The lock is held here and in drop. */
+/* The lock is held here and in the next two. */
 static hth_kv_page *take_page(hth_kv_pool *p, hth_kv_class class, hth_kv_budget *budget)
 {
     page_class *c = &p->classes[class];
@@ -375,11 +377,23 @@ static hth_kv_page *take_page(hth_kv_pool *p, hth_kv_class class, hth_kv_budget 
     return page;
 }
 
+/* Takes the copy to a page without holders out of the queue, unless a later one reads the page. The first copy
+ * may be under way. */
+static void forget_copy(page_class *c, uint32_t index)
+{
+    uint32_t n = c->n_copy;
+    while (n > 1 && c->copies[n - 1].to != index && c->copies[n - 1].from != index) n--;
+    if (n <= 1 || c->copies[n - 1].to != index) return;
+    memmove(c->copies + n - 1, c->copies + n, (c->n_copy - n) * sizeof *c->copies);
+    c->n_copy--;
+}
+
 static void drop(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
 {
     page_class *c = &p->classes[class];
     set_n_ref(page, page->n_ref - 1);
     if (page->n_ref > 0) return;
+    forget_copy(c, page->index);
     if (page->budget) page->budget->n_used[class]--;
     page->next = page->slab->free;
     page->slab->free = page;
@@ -419,7 +433,7 @@ static hth_kv_page *replace_shared(hth_kv_pool *p, hth_kv_class class, hth_kv_pa
         own = take_page(p, class, page->budget);
         if (copies) memcpy(own->data, page->data, c->page_size);
         if (copies && c->limit > 0) {
-            assert(c->n_copy < c->n_index);
+            assert(c->n_copy < COPIES_OF_PAGE * (uint64_t)c->n_index);
             c->copies[c->n_copy++] = (hth_kv_copy){page->index, own->index};
         }
         drop(p, class, page);

@@ -123,7 +123,9 @@ hth_kv_page *hth_kv_page_replace_shared(hth_kv_pool *pool, hth_kv_class class, h
  * queue until they are done. A step that follows all of them finds the contents that it expects: a page is written or
  * taken by others only after its copy was queued.
  *
- * A page table entry is copied at most once before a step. So the queue is bounded if the caller empties it, or sets
+ * A page is copied to only when it is taken, and when its last holder drops it its copy leaves the queue. The first copy
+ * stays, because it may be under way, and so does one that a later copy reads. That is one of a sequence which returned to
+ * a draft and was then prepared. So there are at most two copies for each page if the caller empties the queue, or sets
  * the limit to 0, after hth_sequence_prepare and before sequences are opened, closed or prepared again. */
 typedef struct hth_kv_copy {
     uint32_t from, to;

@@ -75,7 +75,7 @@ static hearth_status fail_reserve(const hth_sequence *s, hth_kv_reserved why, he
     if (why == HTH_KV_OVER_STATES)
         return hth_fail(err, HEARTH_ERROR_MEMORY,
                         "%s: no room for the states of one more session on its device, which has those of %u; close a "
-                        "session",
+                        "session, or open it with a larger gpu.n_session",
                         hth_gguf_path(model_of(s)->file), hth_kv_pool_state_limit(s->pool) / HTH_N_STATE_COPY_ON_DEVICE);
     if (!hth_sequence_size(model_of(s), hth_kv_pool_type(s->pool), &s->options, &size)) size = SIZE_MAX;
     hth_system_memory machine;

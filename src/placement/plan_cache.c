@@ -33,9 +33,9 @@ static hearth_status key_of(const hth_placement_builder *c, const hth_kernels *k
     hearth_status st = hth_model_hash(c->model->file, key, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++) {
         const hth_offload_params *p = &c->parts[i].params;
-        uint64_t numbers[] = {p->n_row, p->n_position,
-                              p->kv,    p->selector,
-                              VERSION,  hth_calibration_fingerprint(c->parts[i].info, kernels, n_thread)};
+        uint64_t numbers[] = {p->n_row, p->n_position, p->n_session, p->kv,
+                              p->selector, VERSION,
+                              hth_calibration_fingerprint(c->parts[i].info, kernels, n_thread)};
         *key = hth_hash_more(*key, numbers, sizeof numbers);
     }
     return st;

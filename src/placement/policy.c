@@ -131,6 +131,32 @@ uint64_t hth_placement_builder_least_bytes(const hth_placement_builder *c)
 
 /* ---- open and close ---------------------------------------------------------------------------------- */
 
+static bool has_bindings(const hth_model *m, const hth_placement_part *p, uint32_t n_session)
+{
+    hth_offload_params params = p->params;
+    uint64_t bytes;
+    bool fits = true;
+    params.n_session = n_session;
+    for (uint32_t i = 0; i < m->hparams.n_layer && fits; i++)
+        fits = hth_gpu_cache_bytes(m, p->info->max_binding_size, &params, i, &bytes);
+    return fits;
+}
+
+/* A binding has the states of all sessions. Where one does not hold them, all devices have those of fewer sessions, as
+ * the pages of all have the same numbers. */
+static void limit_sessions(hth_placement_builder *c)
+{
+    uint32_t fewest = UINT32_MAX;
+    for (uint32_t i = 0; i < c->n_part; i++) {
+        const hth_placement_part *p = &c->parts[i];
+        uint32_t n = hth_gpu_n_state(c->model, &p->params) / HTH_N_STATE_COPY_ON_DEVICE;
+        if (n == 0) continue;
+        while (n > 1 && !has_bindings(c->model, p, n)) n--;
+        if (n < fewest) fewest = n;
+    }
+    for (uint32_t i = 0; i < c->n_part && fewest < UINT32_MAX; i++) c->parts[i].params.n_session = fewest;
+}
+
 static hearth_status check_bindings(const hth_model *m, const hth_placement_part *p, hearth_error *err)
 {
     const hth_device_info *info = p->info;
@@ -173,8 +199,9 @@ hearth_status hth_placement_builder_open(hth_placement_builder *c, const hth_mod
     for (uint32_t i = 0; st == HEARTH_OK && i < n_part; i++) {
         c->parts[i] = whole_part(model, &parts[i]);
         c->parts[i].params.n_hot = c->n_hot;
-        st = check_bindings(model, &c->parts[i], err);
     }
+    if (st == HEARTH_OK) limit_sessions(c);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_part; i++) st = check_bindings(model, &c->parts[i], err);
     return st;
 }
 

@@ -792,8 +792,9 @@ def recipes():
     # recurrent layers
     states = dict(ssm__conv_kernel=4, ssm__state_size=16, ssm__group_count=2, ssm__time_step_rank=4, ssm__inner_size=64)
     mixed = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, n_ids=100, **qwen)
+    blocks = dict(mixed, d_model=64, n_head=4, d_ff=64)  # rows of whole blocks, once quantised
     add("qwen35", "qwen35", 230, with_(hybrid, [True, True, True, False, True]), n_layer=5, d_head=16, d_rot=8,
-        rope__dimension_sections=[2, 1, 1, 0], **states, **dict(mixed, d_model=64, n_head=4, d_ff=64))
+        rope__dimension_sections=[2, 1, 1, 0], **states, **blocks)
     some = dict(expert_count=8, expert_used_count=3, expert_feed_forward_length=16, expert_shared_feed_forward_length=24)
     shared = dict(n=8, d_ff=16, shared=24, shared_gate=True)
     add("qwen35moe", "qwen35moe", 231, with_(hybrid, [False, True, True], n_key=1, n_head=3, d_conv=3, experts=shared),
@@ -801,22 +802,24 @@ def recipes():
         **dict(states, ssm__conv_kernel=3, ssm__group_count=1, ssm__time_step_rank=3, ssm__inner_size=48), **some, **mixed)
     add("qwen3next", "qwen3next", 232, with_(hybrid, [True, False], joined=True, experts=shared), n_layer=2, d_head=16,
         d_rot=8, full_attention_interval=2, **states, **some, **mixed)
-    add("kimi-linear", "kimi-linear", 235, with_(kimi, [True, False, True], experts=dict(joined, select_bias=0.3)), n_layer=3,
-        expert_gating_func=2, expert_weights_scale=1.7, **mla, **{k: v for k, v in low.items() if k != "d_rot"})
+    add("kimi-linear", "kimi-linear", 235, with_(kimi, [True, False, True], d=32, d_value=16,
+                                                 experts=dict(joined, d_ff=32, shared=32, select_bias=0.3)), n_layer=3,
+        expert_gating_func=2, expert_weights_scale=1.7, d_model=64, n_head=2, n_kv=1, d_ff=64, n_ids=96,
+        **dict(mla, expert_feed_forward_length=32))
     add("lfm2", "lfm2", 233, with_(liquid, [True, False, True], 3), n_layer=3, shortconv__l_cache=3,
-        attention__head_count_kv=[0, 1, 0], attention__sliding_window=20, **mixed)
+        attention__head_count_kv=[0, 1, 0], attention__sliding_window=20, **blocks)
     add("lfm2moe", "lfm2moe", 234, with_(liquid, [True, False, True], 4, experts=dict(n=8, d_ff=16, leading=1, select_bias=0.3,
                                                                                        router=1.5)),
         n_layer=3, shortconv__l_cache=4, attention__head_count_kv=[0, 3, 0], leading_dense_block_count=1, expert_gating_func=2,
         expert_count=8, expert_used_count=3, expert_feed_forward_length=16, **dict(mixed, tied=True, n_kv=3))
     # state spaces
     alone = dict(d_model=48, n_ids=100, **qwen)
-    add("mamba", "mamba", 250, with_(mamba, "channels", 4, 96, 6, 5), ssm__dt_b_c_rms=False, **alone)
+    add("mamba", "mamba", 250, with_(mamba, "channels", 4, 96, 6, 32), ssm__dt_b_c_rms=False, **dict(alone, d_model=64))
     add("mamba-normed", "mamba", 251, with_(mamba, "channels", 3, 150, 9, 7), tied=True, ssm__dt_b_c_rms=True, **alone)
-    add("mamba2", "mamba2", 252, with_(mamba, "heads", 4, 84, 10, 6, 2), n_layer=3, **alone)
-    add("falcon-h1", "falcon-h1", 253, with_(state_spaces, "heads", [True, True], 3, 80, 12, 5, bias=False, norm=False, beside=True,
+    add("mamba2", "mamba2", 252, with_(mamba, "heads", 4, 96, 10, 16, 2), n_layer=3, **dict(alone, d_model=64))
+    add("falcon-h1", "falcon-h1", 253, with_(state_spaces, "heads", [True, True], 3, 96, 12, 4, bias=False, norm=False, beside=True,
                                              qkv_bias=True, output_bias=True, ffn_bias=True,
-                                             freqs={"rope_freqs": frequencies(16)}), d_rot=8, d_head=16, **mixed)
+                                             freqs={"rope_freqs": frequencies(16)}), d_rot=8, d_head=16, **blocks)
     add("granitehybrid", "granitehybrid", 254, with_(state_spaces, "heads", [True, False, True], 4, 64, 9, 4, 2, bias=False,
                                                      output_bias=True, freqs={"rope_freqs": frequencies(16)},
                                                      experts=dict(n=8, d_ff=16, shared=24)),

@@ -1,6 +1,6 @@
 /* Models whose layers have states, whole on a device: texts that are cut into steps of any size, copied, and shortened to
- * earlier tokens have the logits of the CPU, nearly: the shaders of recurrent layers do not promise its bits. No operation
- * in between is the host's. */
+ * earlier tokens have the logits of the CPU, nearly, as their weights are floats. No operation in between is the
+ * host's. */
 #include "base/checked_math.h"
 #include "engine/session_int.h"
 #include "forward/gpu/gpu_int.h"
@@ -10,8 +10,8 @@
 #include "support/test.h"
 
 static const char *const devices[] = {"null", "vulkan:0"};
-static const char *const models[] = {"qwen35", "qwen3next", "lfm2"};
-enum { N_DEVICE = 2, N_MODEL = 3, N_BATCH = 16 };
+static const char *const models[] = {"qwen35", "qwen3next", "lfm2", "falcon-h1"};
+enum { N_DEVICE = 2, N_MODEL = 4, N_BATCH = 16 };
 static const double NEAR = 1e-4; /* of the largest logit */
 
 typedef struct fixture {
@@ -156,6 +156,28 @@ static void go_back(const fixture *f)
 }
 TEST(a_session_returns_to_earlier_tokens) { for_all(go_back); }
 
+/* States of a device that is lost are computed again. */
+TEST(a_session_goes_on_when_its_device_is_lost)
+{
+    static const char *const names[] = {"qwen35", "mamba2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        fixture f;
+        CLOSED(hearth_session) *s = open_fixture(&f, names[i], "null") ? open_session(&f) : NULL;
+        if (s) {
+            feed(&f, s, 40, 40);
+            expect(&f, s, "before the loss");
+            test_log_start();
+            hth_device_inject_fault(f.model->devices[0].device, 3, HEARTH_ERROR_DEVICE);
+            feed(&f, s, 45, 1);
+            test_log_stop();
+            CHECK(test_model_info(f.model).gpu_note[0]);
+            CHECK_BYTES(hearth_session_logits(s), f.logits + 44 * f.n_vocab, f.n_vocab * sizeof(float));
+        }
+        hearth_session_close(s), s = NULL;
+        close_fixture(&f);
+    }
+}
+
 /* Pages of blocks are the host's, so that no copies of them wait for the device. */
 TEST(copies_of_a_session_with_blocks_leave_no_copies_behind)
 {
@@ -193,19 +215,31 @@ static void step_together(const fixture *f)
 }
 TEST(sessions_of_a_batch_keep_their_states_apart) { for_all(step_together); }
 
-TEST(more_sessions_than_the_device_has_states_for_are_refused)
+/* Opens as many sessions as there can be, of a model for n_session of them (0: of any number). */
+static void fill_device(const char *path, uint32_t n_session, size_t n_expected, uint64_t *bytes)
 {
-    fixture f;
     hearth_session *all[9] = {NULL};
     const hearth_session_options o = {.n_ctx = 32, .n_thread = 1, .kv = HEARTH_KV_F32};
+    const hearth_model_options of_model = {
+        .n_thread = 1, .gpu = {.device = "null", .n_ctx = 2048, .n_session = n_session, .kv = HEARTH_KV_F32}};
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, &of_model);
     hearth_error why = {0};
     size_t n = 0;
-    if (!open_fixture(&f, "qwen35", "null")) return;
-    while (n < 9 && hearth_session_open(f.model, &o, &all[n], &why) == HEARTH_OK) n++;
-    CHECK_INT(n, 2);
+    while (model && n < 9 && hearth_session_open(model, &o, &all[n], &why) == HEARTH_OK) n++;
+    CHECK_INT(n, n_expected);
     CHECK(strstr(why.message, "no room for the states of one more session") != NULL);
     hearth_session_close(all[0]);
-    CHECK_OK(hearth_session_open(f.model, &o, &all[0], err));
+    CHECK_OK(hearth_session_open(model, &o, &all[0], err));
     for (size_t i = 0; i < n; i++) hearth_session_close(all[i]);
-    close_fixture(&f);
+    *bytes = model ? test_model_info(model).gpu_bytes : 0;
+}
+
+TEST(more_sessions_than_the_device_has_states_for_are_refused)
+{
+    CLEANUP(golden_close) golden g;
+    uint64_t few, many;
+    if (!golden_open_arch(&g, "qwen35")) return;
+    fill_device(g.model, 0, 2, &few);
+    fill_device(g.model, 7, 7, &many);
+    CHECK(many > few);
 }

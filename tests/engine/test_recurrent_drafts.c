@@ -1,6 +1,7 @@
 /* Models whose layers have states go back to any token of a draft. Every golden one, with drafts of 1 to 15 tokens of
  * which 0 to all are right: each token has the logits that it has without drafts, to the bit, and so has a session that
  * is copied, saved or shortened on the way. */
+#include "convert/quantize.h"
 #include "engine/session_int.h"
 #include "forward/forward_int.h"
 #include "support/models/golden.h"
@@ -181,6 +182,64 @@ static void draft_across_chunks(const text *t)
 }
 
 TEST(a_draft_may_end_at_every_token_of_a_chunk) { for_each_recurrent(draft_across_chunks); }
+
+/* ---- on a device ---------------------------------------------------------------------------------------------- */
+
+/* A model of quantised weights, whose layers all lie on the null device; the logits are the CPU's. */
+static bool open_text_on_device(text *t, const char *name)
+{
+    const hth_quantize_options to_q8_0 = {.ftype = hth_ftype_find("q8_0"), .pure = true, .n_thread = 2};
+    hth_quantize_result result;
+    *t = (text){0};
+    if (!golden_open_arch(&t->g, name)) return false;
+    const char *path = test_scratch("drafts.gguf");
+    CHECK_OK(hth_quantize(t->g.model, path, &to_q8_0, &result, err));
+    t->g.model = path;
+    t->logits = golden_logits(&t->g, HEARTH_KV_F16);
+    const hearth_model_options o = {.n_thread = 2, .gpu = {.device = "null", .n_ctx = 1024, .n_batch = 32}};
+    t->model = OPENED(hearth_model, path, &o);
+    remove(path);
+    if (!t->logits || !t->model) return false;
+    hearth_model_info info = test_model_info(t->model);
+    t->n_vocab = info.n_vocab;
+    return CHECK_INT(info.gpu_n_layer, info.n_layer) && CHECK(info.gpu_bit_exact);
+}
+
+/* Drafts of all lengths, of which copies return to some tokens and the session to others. */
+TEST(drafts_on_a_device_that_has_the_states_give_the_logits_of_the_cpu)
+{
+    static const char *const names[] = {"qwen35", "lfm2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        CLEANUP(close_text) text t;
+        if (!open_text_on_device(&t, names[i])) continue;
+        CLOSED(hearth_session) *s = open_session(&t, 2);
+        if (!s) continue;
+        use_drafts(s);
+        CHECK_OK(hearth_session_eval(s, t.g.ids, N_PROMPT, err));
+        for (uint32_t n = 1; n <= HTH_DRAFT_MAX; n += 2)
+            for (uint32_t n_right = 0; n_right <= n; n_right += 1 + n_right % 3) {
+                if (hearth_session_position(s) + n_right + 1 > t.g.n)
+                    CHECK_OK(hearth_session_truncate(s, N_PROMPT, err));
+                if (!go_on(&t, s, n, n_right, true)) n = n_right = HTH_DRAFT_MAX;
+            }
+        CHECK(!test_model_info(t.model).gpu_note[0]);
+    }
+}
+
+/* The states of others change with every token, and a device keeps none of those between. */
+TEST(a_device_with_states_of_every_token_has_no_drafts)
+{
+    CLEANUP(close_text) text t;
+    if (!open_text_on_device(&t, "mamba2")) return;
+    CLOSED(hearth_session) *s = open_session(&t, 2);
+    test_log_start();
+    CHECK_OK(hearth_session_use_drafts(s, &(hearth_draft_options){.n_draft = 3}, NULL, err));
+    CHECK_INT(test_n_warning("no drafts: the GPU keeps no states of their tokens"), 1);
+    test_log_stop();
+    CHECK(s->drafts == NULL);
+    CHECK_OK(hearth_session_eval(s, t.g.ids, N_PROMPT, err));
+    expect_logits(&t, s, "without drafts");
+}
 
 /* ---- sessions that are ahead ---------------------------------------------------------------------------------- */
 

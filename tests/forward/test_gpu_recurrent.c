@@ -1,5 +1,6 @@
-/* Convolutions along tokens have the bits of the CPU's kernel on every device, however a text is cut into runs. Gated
- * DeltaNet comes near its recurrence in double, token by token, and so do its rates. */
+/* Convolutions along tokens, Kimi Delta Attention and selective state spaces have the bits of the CPU's kernels on every
+ * device, however a text is cut into runs. Gated DeltaNet comes near its recurrence in double, token by token, and so do
+ * its rates. */
 #include "forward/gpu/shader_params.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
@@ -177,8 +178,8 @@ static void try_delta(hth_device *device, const char *name, const delta_shape *s
         bool done = true;
         /* In two dispatches, as long steps have them. */
         float *whole = get(n * y_at.stride, 4);
-        for (push.first_tok = 0; done && push.first_tok < n; push.first_tok += push.n_tok) {
-            push.n_tok = push.first_tok == 0 && n > 20 ? 20 : (uint32_t)n;
+        for (push.tokens.first = 0; done && push.tokens.first < n; push.tokens.first += push.tokens.n) {
+            push.tokens.n = push.tokens.first == 0 && n > 20 ? 20 : (uint32_t)n;
             shaders_run run = {.id = HTH_SHADER_delta_net,
                                .consts = (const uint32_t[]){d, 64},
                                .push = &push,
@@ -190,7 +191,7 @@ static void try_delta(hth_device *device, const char *name, const delta_shape *s
                                         {y, n * y_at.stride * 4}},
                                .grid = {s->n_key, MAX_RUN, 1}};
             done = shaders_do(device, &run);
-            for (size_t t = push.first_tok; t < n && t < push.first_tok + push.n_tok; t++)
+            for (size_t t = push.tokens.first; t < n && t < push.tokens.first + push.tokens.n; t++)
                 memcpy(whole + t * y_at.stride, y + t * y_at.stride, y_at.stride * 4);
         }
         for (uint32_t t = 0; done && t < cuts[c]; t++)
@@ -266,3 +267,262 @@ static void rates(hth_device *d, const char *name)
     }
 }
 TEST(rates_of_gated_delta_net_come_near) { on_each(rates); }
+
+/* ---- states that change with every token ---------------------------------------------------------------------- */
+
+/* Some rows of a text, which lie behind those of another sequence in a step. */
+enum { N_TEXT = 70, N_BEFORE = 2, N_CUT = 5 };
+static const uint32_t cuts_of_text[N_CUT] = {1, 2, 1, 31, 35};
+
+/* The rows of tokens [at, at + n) of a text for a step; those of the other sequence are the text's first ones. */
+static float *rows_of_step(const float *text, size_t stride, uint32_t at, uint32_t n)
+{
+    float *rows = get((N_BEFORE + n) * stride, 4);
+    memcpy(rows, text, N_BEFORE * stride * 4);
+    memcpy(rows + N_BEFORE * stride, text + at * stride, n * stride * 4);
+    return rows;
+}
+
+/* Inputs of a shader, by binding: rows of a text with so many values and some beside them, or what is the same in all
+ * steps. */
+typedef struct text_input {
+    float *text;
+    size_t stride; /* 0: it has n values for all steps */
+    size_t n;
+} text_input;
+
+static text_input text_of(test_random *r, size_t width, float scale)
+{
+    text_input in = {.text = get(N_TEXT * (width + 3), 4), .stride = width + 3};
+    fill(r, in.text, N_TEXT * in.stride, scale);
+    return in;
+}
+
+/* A shader over the cuts of a text, in two dispatches each where it is long enough. tokens: in the push constants. y: its
+ * output, [N_TEXT][y_stride]. false: the device lacks it. */
+typedef struct text_run {
+    shaders_run run; /* without words, inputs, states and outputs */
+    hth_token_range *tokens;
+    uint32_t n_in;
+    const text_input *in; /* from binding 1 on; states and output are the next ones */
+    size_t n_state, y_stride;
+    float *y;
+} text_run;
+
+static bool run_step(hth_device *d, const text_run *t, uint32_t at, uint32_t n, const uint32_t pages[2], float *states)
+{
+    step words = step_of(N_BEFORE, n, at, pages);
+    float *rows[HTH_SHADER_MAX_BIND] = {NULL}, *out = get((N_BEFORE + n) * t->y_stride, 4);
+    shaders_run run = t->run;
+    bool done = true;
+    run.bind[0] = (shaders_binding){words.words, sizeof words};
+    for (uint32_t i = 0; i < t->n_in; i++) {
+        const text_input *in = &t->in[i];
+        if (in->stride > 0) rows[i] = rows_of_step(in->text, in->stride, at, n);
+        run.bind[1 + i] = (shaders_binding){in->stride ? rows[i] : in->text, (in->stride ? (N_BEFORE + n) * in->stride : in->n) * 4};
+    }
+    run.bind[1 + t->n_in] = (shaders_binding){states, N_PAGE * t->n_state * 4};
+    run.bind[2 + t->n_in] = (shaders_binding){out, (N_BEFORE + n) * t->y_stride * 4};
+    for (t->tokens->first = 0; done && t->tokens->first < N_BEFORE + n; t->tokens->first += t->tokens->n) {
+        uint32_t first = t->tokens->first;
+        t->tokens->n = first == 0 && n > 20 ? 20 : N_BEFORE + n;
+        done = shaders_do(d, &run);
+        for (uint32_t k = first > N_BEFORE ? first : N_BEFORE; k < N_BEFORE + n && k < first + t->tokens->n; k++)
+            memcpy(t->y + (at + k - N_BEFORE) * t->y_stride, out + k * t->y_stride, t->y_stride * 4);
+    }
+    for (uint32_t i = 0; i < t->n_in; i++) free(rows[i]);
+    free(out);
+    return done;
+}
+
+static bool run_text(hth_device *d, const text_run *t)
+{
+    uint32_t pages[] = {0, 1};
+    float *states = get(N_PAGE * t->n_state, 4);
+    bool done = true;
+    for (size_t i = 0; i < N_PAGE * t->n_state; i++) states[i] = NAN;
+    for (uint32_t c = 0, at = 0; done && c < N_CUT; at += cuts_of_text[c++]) {
+        done = run_step(d, t, at, cuts_of_text[c], pages, states);
+        uint32_t before = pages[0];
+        pages[0] = pages[1], pages[1] = before;
+    }
+    free(states);
+    return done;
+}
+
+static void compare(const char *name, const char *what, const float *got, const float *expected, size_t n, uint32_t t)
+{
+    size_t i = proof_differ_f32(got, expected, n);
+    if (i < n)
+        test_fail(__FILE__, __LINE__, "%s: %s, token %u: y[%zu] is %a, not %a", name, what, t, i, (double)got[i],
+                  (double)expected[i]);
+}
+
+/* A token of a head as forward/kda.c computes it. */
+static void kda_token(const hth_kernels *k, size_t d, const float *const qkv[3], float beta, const float *decay, float *state,
+                      float *y)
+{
+    float *u = get(d, 4);
+    hth_gemm times_key = {.a = qkv[1], .b = state, .y = u, .a_row = d, .a_col = 1, .b_row = d, .y_row = d, .n_row = 1,
+                          .n_col = d, .n_in = d},
+             add_outer = {.a = qkv[1], .b = u, .y = state, .a_row = 1, .a_col = 1, .b_row = d, .y_row = d, .n_row = d,
+                          .n_col = d, .n_in = 1, .more = true},
+             times_query = times_key;
+    times_query.a = qkv[0], times_query.y = y;
+    for (size_t i = 0; i < d; i++) k->scale(state + i * d, decay[i], d, state + i * d);
+    k->gemm(&times_key);
+    for (size_t j = 0; j < d; j++) u[j] = (qkv[2][j] - u[j]) * beta;
+    k->gemm(&add_outer);
+    k->gemm(&times_query);
+    k->scale(y, 0.25f, d, y);
+    free(u);
+}
+
+static void try_kda(hth_device *device, const char *name, uint32_t d, uint32_t local)
+{
+    enum { N_HEAD = 3 };
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
+    test_random r = proof_random();
+    uint32_t n = N_HEAD * d;
+    text_input in[5];
+    for (int i = 0; i < 5; i++) in[i] = text_of(&r, i == 3 ? N_HEAD : n, i < 3 ? 2.0f / sqrtf((float)d) : 1.0f);
+    hth_push_kda push = {.n_head = N_HEAD, .runs_at = RUNS_AT, .inverse_root = 0.25f, .y = {n + 2, 1}};
+    hth_rows_at *rows[] = {&push.query, &push.key, &push.value, &push.beta, &push.decay};
+    for (uint32_t i = 0; i < 5; i++) *rows[i] = (hth_rows_at){(uint32_t)in[i].stride, i % 3};
+    text_run t = {.run = {.id = HTH_SHADER_kda,
+                          .consts = (const uint32_t[]){d, local},
+                          .push = &push,
+                          .grid = {N_HEAD * ((d + local - 1) / local), MAX_RUN, 1}},
+                  .tokens = &push.tokens,
+                  .n_in = 5,
+                  .in = in,
+                  .n_state = (size_t)n * d,
+                  .y_stride = push.y.stride,
+                  .y = get((size_t)N_TEXT * push.y.stride, 4)};
+    float *states = get(t.n_state, 4), *expected = get(n, 4);
+    bool done = run_text(device, &t);
+    for (uint32_t at = 0; done && at < N_TEXT; at++) {
+        for (size_t h = 0; h < N_HEAD; h++) {
+            const float *row[5];
+            for (int i = 0; i < 5; i++) row[i] = in[i].text + at * in[i].stride + rows[i]->at + (i == 3 ? h : h * d);
+            kda_token(&k, d, row, *row[3], row[4], states + h * d * d, expected + h * d);
+        }
+        compare(name, "Kimi Delta Attention", t.y + at * t.y_stride + push.y.at, expected, n, at);
+    }
+    for (int i = 0; i < 5; i++) free(in[i].text);
+    free(states), free(expected), free(t.y);
+}
+
+static void kdas(hth_device *d, const char *name)
+{
+    static const uint32_t shapes[][2] = {{16, 32}, {36, 16}, {128, 32}, {8, 4}}; /* heads, columns of a workgroup */
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) try_kda(d, name, shapes[i][0], shapes[i][1]);
+}
+TEST(kimi_delta_attention_has_the_bits_of_the_cpu) { on_each(kdas); }
+
+typedef struct scan_shape {
+    uint32_t n_head, n_group, size, n_state; /* n_head 0: rates are of channels */
+} scan_shape;
+
+static void try_scan(hth_device *device, const char *name, const scan_shape *s)
+{
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
+    test_random r = proof_random();
+    bool by_channel = s->n_head == 0;
+    uint32_t n_part = by_channel ? 1 : s->n_head, n = n_part * s->size, n_d = by_channel ? n : n_part,
+             n_a = by_channel ? n * s->n_state : n_part, n_bc = s->n_group * s->n_state;
+    text_input in[] = {text_of(&r, n, 1.0f), text_of(&r, n_d, 1.0f), {.text = get(n_a + n_d, 4), .n = n_a + n_d},
+                       text_of(&r, n_bc, 1.0f), text_of(&r, n_bc, 1.0f)};
+    fill(&r, in[2].text, n_a + n_d, 1.0f);
+    for (size_t i = 0; i < N_TEXT * in[1].stride; i++) in[1].text[i] = fabsf(in[1].text[i]);
+    for (uint32_t i = 0; i < n_a; i++) in[2].text[i] = -fabsf(in[2].text[i]);
+    hth_push_ssm_scan push = {.n_part = n_part,
+                              .size = s->size,
+                              .n_state = s->n_state,
+                              .n_shared = n_part / s->n_group,
+                              .d_at = n_a,
+                              .runs_at = RUNS_AT,
+                              .x = {(uint32_t)in[0].stride, 1},
+                              .delta = {(uint32_t)in[1].stride, 2},
+                              .b = {(uint32_t)in[3].stride, 0},
+                              .c = {(uint32_t)in[4].stride, 3},
+                              .y = {n + 1, 1}};
+    text_run t = {.run = {.id = HTH_SHADER_ssm_scan,
+                          .consts = (const uint32_t[]){by_channel, 64},
+                          .push = &push,
+                          .grid = {(n_part * hth_ssm_quads(s->size) + 63) / 64, MAX_RUN, 1}},
+                  .tokens = &push.tokens,
+                  .n_in = 5,
+                  .in = in,
+                  .n_state = (size_t)n_part * s->n_state * 4 * hth_ssm_quads(s->size),
+                  .y_stride = push.y.stride,
+                  .y = get((size_t)N_TEXT * push.y.stride, 4)};
+    size_t of_part = hth_ssm_state_size(s->size, s->n_state);
+    float *states = get(n_part * of_part, 4), *expected = get(n, 4);
+    bool done = run_text(device, &t);
+    for (uint32_t at = 0; done && at < N_TEXT; at++) {
+        const float *x = in[0].text + at * in[0].stride + push.x.at, *delta = in[1].text + at * in[1].stride + push.delta.at,
+                    *b = in[3].text + at * in[3].stride + push.b.at, *c = in[4].text + at * in[4].stride + push.c.at;
+        for (uint32_t p = 0; p < n_part; p++) {
+            float decay = delta[p] * in[2].text[p], *h = states + p * of_part;
+            size_t group = p / push.n_shared * s->n_state;
+            k.exp(&decay, 1, &decay);
+            hth_ssm_scan scan = {.n_channel = s->size, .n_state = s->n_state, .n_tok = 1, .now = h, .next = h,
+                                 .x = x + p * s->size, .delta = delta + p, .decay = by_channel ? NULL : &decay,
+                                 .a = by_channel ? in[2].text : NULL, .d = in[2].text + n_a + p, .b = b + group,
+                                 .c = c + group, .y = expected + p * s->size, .a_stride = n};
+            k.ssm_scan(&scan);
+        }
+        compare(name, "state spaces", t.y + at * t.y_stride + push.y.at, expected, n, at);
+    }
+    for (int i = 0; i < 5; i++) free(in[i].text);
+    free(states), free(expected), free(t.y);
+}
+
+static void scans(hth_device *d, const char *name)
+{
+    static const scan_shape shapes[] = {{4, 2, 24, 16}, {6, 3, 7, 10}, {0, 1, 90, 16}, {0, 1, 33, 3}, {2, 1, 64, 128}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) try_scan(d, name, &shapes[i]);
+}
+TEST(state_spaces_have_the_bits_of_the_cpu) { on_each(scans); }
+
+/* In place, of values among others. */
+static void rates_in_place(hth_device *d, const char *name)
+{
+    enum { N_HEAD = 5, D = 20, N = N_HEAD * D, N_TOK = 3, STRIDE = N + 3 };
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
+    test_random r = proof_random();
+    const hth_rows_at rows = {STRIDE, 2};
+    uint32_t words[HTH_STEP_ROWS] = {[HTH_STEP_N_TOK] = N_TOK};
+    float a[N_HEAD], dt[N], beta[N_TOK * STRIDE], decay[N_TOK * STRIDE], delta[N_TOK * STRIDE], want[3][N_TOK * STRIDE];
+    fill(&r, a, N_HEAD, 2.0f), fill(&r, dt, N, 3.0f), fill(&r, beta, N_TOK * STRIDE, 30.0f);
+    fill(&r, decay, N_TOK * STRIDE, 30.0f), fill(&r, delta, N_TOK * STRIDE, 30.0f);
+    memcpy(want[0], beta, sizeof beta), memcpy(want[1], decay, sizeof decay), memcpy(want[2], delta, sizeof delta);
+    for (uint32_t t = 0; t < N_TOK; t++) {
+        float *of_token[] = {want[0] + t * STRIDE + 2, want[1] + t * STRIDE + 2, want[2] + t * STRIDE + 2};
+        k.sigmoid(of_token[0], N_HEAD, of_token[0]);
+        k.add(of_token[1], dt, N, of_token[1]);
+        k.softplus(of_token[1], N, of_token[1]);
+        for (uint32_t h = 0; h < N_HEAD; h++) k.scale(of_token[1] + h * D, a[h], D, of_token[1] + h * D);
+        k.exp(of_token[1], N, of_token[1]);
+        k.softplus(of_token[2], N, of_token[2]);
+    }
+    const hth_push_kda_rates of_kda = {N_HEAD, D, rows, rows};
+    const hth_push_ssm_rates of_ssm = {N, rows};
+    shaders_run kda = {.id = HTH_SHADER_kda_rates,
+                       .consts = (const uint32_t[]){64},
+                       .push = &of_kda,
+                       .bind = {{words, sizeof words}, {a, sizeof a}, {dt, sizeof dt}, {beta, sizeof beta},
+                                {decay, sizeof decay}},
+                       .grid = {2, N_TOK + 1, 1}},
+                ssm = {.id = HTH_SHADER_ssm_rates,
+                       .consts = (const uint32_t[]){64},
+                       .push = &of_ssm,
+                       .bind = {{words, sizeof words}, {delta, sizeof delta}},
+                       .grid = {2, N_TOK + 1, 1}};
+    if (!shaders_do(d, &kda) || !shaders_do(d, &ssm)) return;
+    compare(name, "beta", beta, want[0], N_TOK * STRIDE, N_TOK);
+    compare(name, "decays", decay, want[1], N_TOK * STRIDE, N_TOK);
+    compare(name, "steps", delta, want[2], N_TOK * STRIDE, N_TOK);
+}
+TEST(rates_in_place_have_the_bits_of_the_cpu) { on_each(rates_in_place); }

@@ -77,6 +77,21 @@ static void add_attention(list *l, uint32_t d, hearth_kv_type kv, uint32_t share
                 (const uint32_t[]){d, i == 0 ? 0 : i == 1 ? 32 : 256, i < 2, LOCAL, sinks});
 }
 
+static void add_recurrent(list *l)
+{
+    static const uint32_t sizes[] = {32, 128, HTH_DELTA_NET_MAX_D};
+    add(l, HTH_SHADER_conv, (const uint32_t[]){LOCAL});
+    add(l, HTH_SHADER_delta_rates, (const uint32_t[]){LOCAL});
+    add(l, HTH_SHADER_kda_rates, (const uint32_t[]){LOCAL});
+    add(l, HTH_SHADER_ssm_rates, (const uint32_t[]){LOCAL});
+    for (uint32_t i = 0; i < 3; i++) {
+        add(l, HTH_SHADER_delta_net, (const uint32_t[]){sizes[i], LOCAL});
+        add(l, HTH_SHADER_kda, (const uint32_t[]){sizes[i], i < 2 ? HTH_KDA_MAX_LOCAL : 16});
+    }
+    for (uint32_t by_channel = 0; by_channel < 2; by_channel++)
+        add(l, HTH_SHADER_ssm_scan, (const uint32_t[]){by_channel, LOCAL});
+}
+
 static void add_vectors(list *l)
 {
     static const uint32_t blocks[] = {0, 32, 256}, chunks[] = {0, 4096, HTH_NORM_SMALL_CHUNK, 2048}; /* by KIND */
@@ -101,6 +116,7 @@ static void add_vectors(list *l)
     for (uint32_t form = HTH_MUL_PLAIN; form <= HTH_MUL_GELU; form++)
         add(l, HTH_SHADER_mul_values, (const uint32_t[]){form, LOCAL});
     add(l, HTH_SHADER_copy_values, (const uint32_t[]){LOCAL});
+    add_recurrent(l);
     add(l, HTH_SHADER_copy_page, (const uint32_t[]){0});
     add(l, HTH_SHADER_float_rules, (const uint32_t[]){0});
     add(l, HTH_SHADER_down_scale, (const uint32_t[]){LOCAL});
@@ -438,14 +454,13 @@ TEST(a_matrix_vector_shader_is_named_with_its_type)
     }
 }
 
-/* Shaders of recurrent mixers promise no bits either. */
 TEST(every_shader_but_those_of_floats_has_a_test)
 {
     static const uint32_t zeros[HTH_SHADER_MAX_CONST];
     static const hth_shader_id without[] = {
         HTH_SHADER_fill, HTH_SHADER_copy, HTH_SHADER_add, HTH_SHADER_mul_mat_vec_f, HTH_SHADER_mul_mat_vec_f_acc,
         HTH_SHADER_mul_mat_vec_f_sparse, HTH_SHADER_mul_mat_vec_f_sliced, HTH_SHADER_down_f, HTH_SHADER_down_f_sliced,
-        HTH_SHADER_widen_halves, HTH_SHADER_conv, HTH_SHADER_delta_rates, HTH_SHADER_delta_net,
+        HTH_SHADER_widen_halves,
     };
     FREED list *l = all_shaders();
     bool has[HTH_N_SHADER] = {false};
@@ -475,6 +490,9 @@ static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_norm_add] = ".f...", [HTH_SHADER_soft_cap] = ".f",
     [HTH_SHADER_norm_groups] = "....f", [HTH_SHADER_mul_values] = "...f", [HTH_SHADER_copy_values] = "...f",
     [HTH_SHADER_router_rows] = "....f", [HTH_SHADER_route] = ".....", [HTH_SHADER_group_pairs] = "...",
+    [HTH_SHADER_conv] = "....ff", [HTH_SHADER_delta_rates] = ".....ff", [HTH_SHADER_delta_net] = "....ff",
+    [HTH_SHADER_kda_rates] = "...ff", [HTH_SHADER_kda] = "......ff", [HTH_SHADER_ssm_rates] = ".f",
+    [HTH_SHADER_ssm_scan] = "......ff",
     [HTH_SHADER_down_scale] = "...f", [HTH_SHADER_down_q] = ".....",
     [HTH_SHADER_down_scale_sliced] = "...f.", [HTH_SHADER_down_q_sliced] = "......",
     [HTH_SHADER_down_reduce] = ".....f", [HTH_SHADER_down_reduce_acc] = ".....f",
@@ -528,6 +546,8 @@ TEST(the_requested_workspace_holds_every_test)
             capacity = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ATTN_KV], c[HTH_ATTN_D_HEAD], c[HTH_ATTN_SHARED]);
         if (w->id == HTH_SHADER_rope_store)
             capacity = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ROPE_KV], c[HTH_ROPE_D_HEAD], 1);
+        if (w->id == HTH_SHADER_delta_net) capacity = hth_gpu_selftest_state_bytes(c[HTH_DELTA_NET_D]);
+        if (w->id == HTH_SHADER_kda) capacity = hth_gpu_selftest_state_bytes(c[HTH_KDA_D]);
         if (!CHECK(hth_gpu_testcase_of(w->id, w->consts, &t)) || hth_gpu_testcase_bytes(&t) <= capacity) continue;
         test_fail(__FILE__, __LINE__, "%s takes %llu bytes, not %llu", hth_shader_infos[w->id].name,
                   (unsigned long long)hth_gpu_testcase_bytes(&t), (unsigned long long)capacity);
@@ -538,7 +558,8 @@ TEST(many_rounds_in_little_memory_say_the_same)
 {
     FREED list *l = all_shaders();
     hearth_error err;
-    uint64_t min = hth_gpu_selftest_bytes(HEARTH_KV_F32, HTH_GPU_MAX_D_HEAD, 2);
+    uint64_t of_heads = hth_gpu_selftest_bytes(HEARTH_KV_F32, HTH_GPU_MAX_D_HEAD, 2),
+             of_states = hth_gpu_selftest_state_bytes(HTH_DELTA_NET_MAX_D), min = of_heads > of_states ? of_heads : of_states;
     CLOSED(hth_device) *d = shaders_open("null");
     CHECK_INT(try(d, l, min, &err), HEARTH_OK);
     CHECK_TEXT(note, "");

@@ -473,6 +473,56 @@ TEST(the_copy_of_a_chunk_that_a_draft_ends_is_copied_too)
     close_pool(&f);
 }
 
+enum { N_DEVICE_STATE = 4 * HTH_N_STATE_COPY_ON_DEVICE };
+
+/* Makes the copies of states that wait; values: [N_DEVICE_STATE] what the device has of each page. Returns their number. */
+static uint32_t copy_states(hth_kv_pool *pool, hth_state_kind kind, uint8_t *values)
+{
+    const hth_kv_class class = (hth_kv_class)(HTH_KV_STATES + kind);
+    uint32_t n = 0;
+    for (hth_kv_copy copy; hth_kv_pool_next_copy(pool, class, &copy); n++) {
+        values[copy.to] = values[copy.from];
+        hth_kv_pool_copy_done(pool, class);
+    }
+    return n;
+}
+
+/* Copies that return to a draft have states of their own on a device as well. If they are closed before a step, nothing
+ * needs these, and only the first one, which may be under way, is made. */
+TEST(closed_copies_of_a_sequence_with_a_draft_leave_the_queue)
+{
+    fixture f;
+    open_pool(&f, NULL, true);
+    hth_kv_pool_set_limit(f.pool, N_DEVICE_PAGE, N_DEVICE_STATE);
+    hth_sequence s = open_sequence(&f, false), copy, next;
+    uint8_t *kept = calloc(N_DRAFT, 64), values[HTH_N_STATE][N_DEVICE_STATE] = {{0}};
+    step(&s, 1, 1);
+    step_ahead(&s, N_DRAFT, kept);
+    for (int i = 0; i < 500; i++) {
+        CHECK_OK(hth_sequence_fork(&s, &copy, err));
+        hth_sequence_truncate(&copy, s.n_tok - 1 - (uint32_t)i % N_DRAFT);
+        hth_sequence_close(&copy);
+    }
+    for (int k = 0; k < HTH_N_STATE; k++) CHECK_INT(copy_states(f.pool, (hth_state_kind)k, values[k]), 1);
+    /* A copy of the copy reads the states of one that is closed before they were made. */
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(hth_sequence_fork(&s, &copy, err));
+        hth_sequence_truncate(&copy, s.n_tok - 2);
+        CHECK_OK(hth_sequence_fork(&copy, &next, err));
+        if (i == 1) hth_sequence_prepare(&next, 1);
+        hth_sequence_close(&copy);
+        if (i == 0) hth_sequence_close(&next);
+    }
+    uint8_t *chunks = values[HTH_STATE_CHUNK];
+    chunks[s.states[HTH_STATE_CHUNK].now->index] = 7;
+    CHECK_INT(copy_states(f.pool, HTH_STATE_CHUNK, chunks), 3);
+    CHECK_INT(chunks[next.states[HTH_STATE_CHUNK].now->index], 7);
+    hth_sequence_close(&next);
+    hth_sequence_close(&s);
+    free(kept);
+    close_pool(&f);
+}
+
 TEST(a_checkpoint_of_a_draft_that_was_wrong_is_replaced_by_one_before_it)
 {
     static const struct {

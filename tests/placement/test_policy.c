@@ -537,6 +537,77 @@ static void expect_named(const char *type)
     hth_gguf_close(file);
 }
 
+/* Bytes of states that a step of one token moves in a layer: DeltaNet's are read, those of state spaces are written too. */
+static uint64_t moved_by(const hth_layer *l)
+{
+    const hth_ssm *n = &l->ssm;
+    const hth_conv *c = l->mixer == HTH_MIXER_DELTA_NET ? &l->delta_net.conv : &n->conv;
+    uint64_t taps = (uint64_t)c->d_conv * c->n_channel * sizeof(float);
+    if (l->mixer == HTH_MIXER_DELTA_NET) return taps + l->state_sizes[HTH_STATE_CHUNK];
+    return n->n_head == 0 ? taps
+                          : taps + 2 * (uint64_t)n->n_head * n->d_state * 16 * hth_ssm_quads(n->n_inner / n->n_head);
+}
+
+/* A token moves the states of its session, and the device has copies of them for all. */
+static void check_states(const char *path)
+{
+    const uint64_t max = UINT32_MAX;
+    uint32_t n_hot[16] = {0};
+    const hth_offload_params params = {.n_row = 8, .n_position = 64, .n_session = 3, .n_hot = n_hot};
+    hth_gguf *file = OPENED_BY(hth_gguf_open, hth_gguf, test_data(path));
+    hth_model *model = file ? OPENED_BY(hth_model_open, hth_model, file, &(hth_model_overrides){0}) : NULL;
+    const hth_plan_source from = {.model = model, .params = &params, .max_binding_size = max};
+    hth_plan_model plan = {0};
+    uint64_t fixed, weights, cache;
+    bool uniform;
+    if (!model) return;
+    CHECK_OK(hth_plan_model_open(&from, &plan, &fixed, &uniform, err));
+    for (uint32_t i = 0; i < plan.n_layer; i++) {
+        const hth_layer *l = &model->layers[i];
+        const hth_plan_layer *to = &plan.layers[i];
+        CHECK(hth_gpu_layer_bytes(model, max, &params, i, l->ffn.d_ff, &weights) &&
+              hth_gpu_cache_bytes(model, max, &params, i, &cache));
+        CHECK_INT(to->attention_bytes, weights + moved_by(l));
+        uint64_t all = to->attention_bytes + to->kv_bytes * params.n_position;
+        CHECK(all >= weights + cache && all < weights + cache + params.n_position);
+        CHECK(cache >= 3 * (uint64_t)HTH_N_STATE_COPY_ON_DEVICE * l->state_sizes[HTH_STATE_CHUNK]);
+    }
+    hth_plan_model_free(&plan);
+    hth_model_close(model);
+    hth_gguf_close(file);
+}
+
+TEST(states_of_recurrent_layers_take_the_memory_of_all_sessions_and_the_time_of_one)
+{
+    check_states("golden/arch/qwen35.gguf");
+    check_states("golden/arch/mamba2.gguf");
+}
+
+TEST(a_device_has_states_for_no_more_sessions_than_a_binding_holds)
+{
+    const hth_device_spec spec = {.name = "null", .shader_refs = hth_shader_ref_table};
+    CLOSED(hth_device) *device = OPENED(hth_device, &spec);
+    hth_gguf *file = OPENED_BY(hth_gguf_open, hth_gguf, test_data("golden/arch/qwen35.gguf"));
+    hth_model *model = file ? OPENED_BY(hth_model_open, hth_model, file, &(hth_model_overrides){0}) : NULL;
+    const uint32_t wanted[] = {7, HTH_GPU_MAX_SESSION};
+    for (int i = 0; model && i < 2; i++) {
+        const hth_placement_part part = {.device = device,
+                                         .info = hth_device_get_info(device),
+                                         .params = {.n_row = 8, .n_position = 64, .n_session = wanted[i]},
+                                         .budget = UINT64_MAX},
+                                 parts[] = {part, part};
+        hth_placement_builder c;
+        uint64_t states = model->layers[0].state_sizes[HTH_STATE_CHUNK] * HTH_N_STATE_COPY_ON_DEVICE,
+                 most = part.info->max_binding_size / states;
+        CHECK_OK(hth_placement_builder_open(&c, model, parts, 2, err));
+        for (int k = 0; k < 2; k++) CHECK_INT(c.parts[k].params.n_session, wanted[i] < most ? wanted[i] : most);
+        CHECK(i == 0 || most < wanted[i]);
+        hth_placement_builder_close(&c);
+    }
+    hth_model_close(model);
+    hth_gguf_close(file);
+}
+
 TEST(types_that_no_shader_has_are_named)
 {
     static const char *const types[] = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S",

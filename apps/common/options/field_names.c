@@ -21,6 +21,7 @@ static const struct {
              {"gpu.bit_exact", "--gpu-strict"},
              {"gpu.n_ctx", "-c"},
              {"gpu.n_batch", "--batch"},
+             {"gpu.n_session", "--parallel"},
              {"n_ctx", "-c"},
              {"n_batch", "--batch"},
              {"quantize_options.imatrix", "--imatrix"},

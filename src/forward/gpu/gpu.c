@@ -49,8 +49,6 @@ static hearth_status check_floats(hth_gpu *g, hearth_error *err)
     if (floats)
         snprintf(g->bit_exact_reason, sizeof g->bit_exact_reason, "%.*s is %s",
                  (int)(name.n < 100 ? name.n : 100), name.bytes, hth_type_find(floats->type)->name);
-    else if (hth_gpu_n_state(m, &g->params) > 0)
-        snprintf(g->bit_exact_reason, sizeof g->bit_exact_reason, "recurrent layers are on it");
     return check_bit_exact(g, err);
 }
 
@@ -282,6 +280,19 @@ bool hth_gpu_has_ffn(const hth_gpu *g, uint32_t i_layer)
     while (g && i_layer >= g->params.end_layer) g = g->next;
     uint32_t i_op = g ? g->model->program->ffn_of_layer[i_layer] : UINT32_MAX;
     return i_op != UINT32_MAX && g->ops[i_op].is_on_device;
+}
+
+static bool has_op(const hth_gpu *g, hth_op_kind kind)
+{
+    for (uint32_t i = 0; i < g->model->program->n_op; i++)
+        if (g->ops[i].is_on_device && g->model->program->ops[i].kind == kind) return true;
+    return false;
+}
+
+bool hth_gpu_returns_to_drafts(const hth_gpu *g)
+{
+    while (g && !has_op(g, HTH_OP_KDA) && !has_op(g, HTH_OP_SCAN)) g = g->next;
+    return g == NULL;
 }
 
 bool hth_gpu_has_head(const hth_gpu *g) { return last_of(g)->params.head; }

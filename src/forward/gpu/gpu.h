@@ -22,6 +22,7 @@ typedef struct hth_offload_params {
     bool head;             /* the head too; only with the last layer */
     uint32_t n_row;        /* maximum tokens of a step; larger batches are split */
     uint32_t n_position;   /* of all sequences together, each by whole pages */
+    uint32_t n_session;    /* whose states of recurrent layers it has; 0: as n_position suggests (hth_gpu_n_state) */
     hearth_kv_type kv;
     hearth_selector selector;
     hth_submit_mode submit_mode;
@@ -40,7 +41,7 @@ typedef struct hth_offload_params {
      * on devices */
     bool crosses;
 } hth_offload_params;
-enum { HTH_GPU_SUBMIT_MS = 50 };
+enum { HTH_GPU_SUBMIT_MS = 50, HTH_GPU_MAX_SESSION = 4096 };
 
 /* Positions for a sequence of n_ctx positions: whole pages, clamped to the maximum. */
 uint32_t hth_gpu_positions(uint32_t n_ctx);
@@ -93,6 +94,9 @@ bool hth_gpu_layer_bytes(const hth_model *model, uint64_t max, const hth_offload
 uint64_t hth_gpu_idle_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params, uint32_t i_layer);
 bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
                          uint32_t i_layer, uint64_t *bytes);
+/* Bytes of the states of a layer that a step of one token reads and writes on a device. They are part of the bytes of its
+ * cache, which has copies of them for all sessions. */
+uint64_t hth_gpu_state_traffic(const hth_model *model, const hth_offload_params *params, uint32_t i_layer);
 bool hth_gpu_head_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params, uint64_t *bytes);
 
 /* Reads rows [first, first + n) of a matrix in file format into `rows`. */
@@ -138,6 +142,9 @@ bool hth_gpu_divides_layers(const hth_gpu *gpu);
 bool hth_gpu_is_bit_exact(const hth_gpu *gpu);
 /* Why they do not: "mul_mat_vec_q of Q4_0 differs from the CPU"; "": they do. */
 const char *hth_gpu_bit_exact_reason(const hth_gpu *gpu);
+/* Whether sequences can return to any token of a draft: the states on the devices have what came since, or there are none.
+ * States that change with every token do not. */
+bool hth_gpu_returns_to_drafts(const hth_gpu *gpu);
 /* Call once the host has loaded its own rows: matrices of divided layers then point to the first row that is not
  * on a device, and scale_max is known of all clusters. */
 hearth_status hth_gpu_bind_cpu_rows(hth_gpu *gpu, hearth_error *err);

@@ -41,15 +41,15 @@ typedef struct hth_gpu_fused_matrix {
  * side; of others: by name. */
 enum { HTH_GPU_GATE_UP, HTH_GPU_DOWN, HTH_GPU_PREDICT_IN, HTH_GPU_PREDICT_OUT };                 /* of FFN */
 enum { HTH_GPU_EXPERT_GATE, HTH_GPU_EXPERT_UP, HTH_GPU_EXPERT_DOWN, HTH_GPU_OP_FUSED = HTH_PRODUCT_MAX }; /* of EXPERTS */
-/* Vectors of NORM: weight, bias; of CONV: taps, bias; of RATES: a, dt; of HEADS: norms of all queries, of all keys, or of
- * a latent vector; of ROUTE: by name. */
+/* Vectors of NORM: weight, bias; of CONV: taps, bias; of RATES: a, dt; of SCAN: a, then d; of HEADS: norms of all queries, of
+ * all keys, or of a latent vector; of ROUTE: by name. */
 enum { HTH_GPU_ROUTER_ROWS, HTH_GPU_ROUTER_BIAS, HTH_GPU_SELECT_BIAS, HTH_GPU_EXPERT_SCALE, HTH_GPU_OP_VECTORS };
 typedef struct hth_gpu_op {
     bool is_on_device;
     uint32_t n_fused;
     hth_gpu_fused_matrix fused[HTH_GPU_OP_FUSED];
     hth_gpu_vector vectors[HTH_GPU_OP_VECTORS];
-    hth_buffer_range state;    /* of CONV and DELTA: [hth_gpu_n_state][hth_gpu_state_words] */
+    hth_buffer_range state; /* of recurrences: [hth_gpu_n_state][hth_gpu_state_words] */
 } hth_gpu_op;
 /* Floats of the rows of a ROUTE. */
 uint64_t hth_gpu_router_floats(const hth_model *model, const hth_op *op);
@@ -58,7 +58,7 @@ bool hth_gpu_norm_is_whole(const hth_program *p, const hth_op *op);
 /* EXPERTS next to a ROUTE with the same input, which ROUTE then quantises for it, too; NULL: there are none. */
 const hth_op *hth_gpu_experts_behind(const hth_program *p, const hth_op *route);
 /* Words of a copy of an operation's state; 0: it has none. */
-uint32_t hth_gpu_state_words(const hth_model *model, const hth_op *op);
+uint64_t hth_gpu_state_words(const hth_model *model, const hth_op *op);
 /* Runs of tokens of one sequence that a step may have, where there are states. */
 uint32_t hth_gpu_max_run(const hth_model *model, const hth_offload_params *params);
 

@@ -179,15 +179,12 @@ const hth_op *hth_gpu_experts_behind(const hth_program *p, const hth_op *route)
     return op < end && op->kind == HTH_OP_EXPERTS && op->in[0].value == route->in[0].value ? op : NULL;
 }
 
-/* Shaders of recurrent mixers have the CPU's bits where they were compared (golden/gpu), but no self-test tells whether a
- * driver keeps them. So plans leave them to the CPU. */
-static const char *recurrent_lacks(const hth_model *m, const hth_offload_params *params, const hth_op *op)
+static const char *recurrent_lacks(const hth_model *m, const hth_op *op)
 {
     const hth_layer *l = &m->layers[op->layer];
-    if (op->kind == HTH_OP_RATES && l->mixer != HTH_MIXER_DELTA_NET) return "no shader supports its kind of mixer";
     if (op->kind == HTH_OP_CONV && op->conv.conv->d_conv > HTH_CONV_MAX_TAP) return "its convolution has too many taps";
     if (op->kind == HTH_OP_DELTA && l->delta_net.d > HTH_DELTA_NET_MAX_D) return "its heads are too large";
-    return params->crosses ? NULL : "no shader of its mixer has a self-test";
+    return op->kind == HTH_OP_KDA && l->kda.d > HTH_KDA_MAX_D ? "its heads are too large" : NULL;
 }
 
 /* Whether the rows are those of all tokens, for which the shaders of values are. */
@@ -214,7 +211,9 @@ static const char *kind_lacks(const hth_model *m, const hth_offload_params *para
     case HTH_OP_ROUTE: return route_lacks(m, op);
     case HTH_OP_CONV:
     case HTH_OP_RATES:
-    case HTH_OP_DELTA: return recurrent_lacks(m, params, op);
+    case HTH_OP_DELTA:
+    case HTH_OP_KDA:
+    case HTH_OP_SCAN: return recurrent_lacks(m, op);
     case HTH_OP_SCALE:
     case HTH_OP_MUL:
     case HTH_OP_COPY: return is_of_tokens(p, op) ? NULL : "no shader computes it for the head";

@@ -51,10 +51,11 @@ static void gather(hth_recorder *r, const hth_op *op)
 static hth_rec_op_fn *const kinds[HTH_N_OP] = {
     [HTH_OP_NORM] = hth_rec_norm,     [HTH_OP_PRODUCT] = product,         [HTH_OP_HEADS] = hth_rec_heads,
     [HTH_OP_ATTEND] = hth_rec_attend, [HTH_OP_CONV] = hth_rec_conv,       [HTH_OP_RATES] = hth_rec_rates,
-    [HTH_OP_DELTA] = hth_rec_delta,   [HTH_OP_MUL] = hth_rec_mul,         [HTH_OP_EXPERTS] = hth_rec_experts,
-    [HTH_OP_ROUTE] = hth_rec_route,   [HTH_OP_BY_HEAD] = hth_rec_by_head, [HTH_OP_CAP] = cap,
-    [HTH_OP_ADD] = add,               [HTH_OP_SCALE] = hth_rec_scale,     [HTH_OP_GATHER] = gather,
-    [HTH_OP_COPY] = hth_rec_copy,     [HTH_OP_SETTLE] = hth_rec_settle};
+    [HTH_OP_DELTA] = hth_rec_delta,   [HTH_OP_KDA] = hth_rec_kda,         [HTH_OP_SCAN] = hth_rec_scan,
+    [HTH_OP_MUL] = hth_rec_mul,       [HTH_OP_EXPERTS] = hth_rec_experts, [HTH_OP_ROUTE] = hth_rec_route,
+    [HTH_OP_ADD] = add,               [HTH_OP_BY_HEAD] = hth_rec_by_head, [HTH_OP_SCALE] = hth_rec_scale,
+    [HTH_OP_CAP] = cap,               [HTH_OP_COPY] = hth_rec_copy,       [HTH_OP_SETTLE] = hth_rec_settle,
+    [HTH_OP_GATHER] = gather};
 
 /* ---- values that are written --------------------------------------------------------------------------- */
 
@@ -240,8 +241,9 @@ static void copy_states(hth_recorder *r)
     for (uint32_t i = 0; i < p->n_op; i++) {
         hth_buffer_range state = r->g->ops[i].state;
         if (!state.buffer) continue;
-        uint32_t n_word = hth_gpu_state_words(r->g->model, &p->ops[i]),
-                 kind = p->ops[i].kind == HTH_OP_CONV ? HTH_STATE_STEP : HTH_STATE_CHUNK;
+        /* All copies have less than 2^32 words (hth_gpu_cache_bytes). */
+        uint32_t n_word = (uint32_t)hth_gpu_state_words(r->g->model, &p->ops[i]),
+                 kind = p->ops[i].kind == HTH_OP_DELTA ? HTH_STATE_CHUNK : HTH_STATE_STEP;
         hth_push_copy_page push = {HTH_STEP_COPY + 2 * (HTH_STEP_COPY_STATES + kind), 0, n_word, 0};
         hth_rec_dispatch(r, HTH_SHADER_copy_page, NULL,
                          (const hth_buffer_range[]){r->g->workspace.step_from_host, state, state}, &push,

@@ -172,7 +172,7 @@ hth_rec_op_fn hth_rec_norm, hth_rec_mul, hth_rec_copy, hth_rec_scale;
 /* One part of a copy. No barrier follows. */
 void hth_rec_copy_part(hth_recorder *r, const hth_copy_part *p, hth_view from, hth_view to);
 /* record_recurrent.c */
-hth_rec_op_fn hth_rec_conv, hth_rec_rates, hth_rec_delta;
+hth_rec_op_fn hth_rec_conv, hth_rec_rates, hth_rec_delta, hth_rec_kda, hth_rec_scan;
 /* record_attention.c */
 hth_rec_op_fn hth_rec_heads, hth_rec_attend;
 /* record_latent.c. Of latent attention: HEADS, and the rotation and rounding of queries before ATTEND. */

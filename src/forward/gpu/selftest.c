@@ -131,6 +131,13 @@ uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t sha
     return hth_max_u64(hth_max_u64(hth_max_u64(whole, split), reduce), hth_max_u64(store, others));
 }
 
+uint64_t hth_gpu_selftest_state_bytes(uint32_t d)
+{
+    uint64_t delta_net = bytes_of(HTH_SHADER_delta_net, (const uint32_t[]){d, 64}),
+             kda = bytes_of(HTH_SHADER_kda, (const uint32_t[]){d, HTH_KDA_MAX_LOCAL});
+    return hth_max_u64(delta_net, kda);
+}
+
 /* ---- all shaders -------------------------------------------------------------------------------------- */
 
 static hearth_status run_all(session *s, hearth_error *err)

@@ -5,6 +5,7 @@
 #define HTH_FORWARD_GPU_SELFTEST_H
 
 #include "device/device.h"
+#include "forward/gpu/shader_params.h"
 #include "forward/gpu/weight_layout.h"
 
 #include <hearth/hearth.h>
@@ -21,6 +22,8 @@ hearth_status hth_gpu_selftest(hth_device *device, hth_buffer *memory, hth_gpu_m
 
 /* Minimum size of that memory for models with these heads. shared: maximum query heads per KV head. */
 uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t shared);
+/* The same for recurrent mixers whose heads have states of d by d values. */
+uint64_t hth_gpu_selftest_state_bytes(uint32_t d);
 
 /* ---- test cases (selftest_cases.c) ----------------------------------------------------------------------- */
 
@@ -80,6 +83,9 @@ typedef struct hth_gpu_testcase {
     const uint32_t (*positions)[2]; /* their positions, and the first entry of their page tables; NULL: none */
     const uint32_t *tables;         /* [n_table] pages */
     uint32_t n_table;
+    /* [n_run] runs of the step (HTH_RUN_*), of which the last one does not count; n_run 0: no states */
+    const uint32_t (*runs)[HTH_RUN_WORDS];
+    uint32_t n_run;
     hth_quant_desc desc;                   /* descriptor of the weights: n_weight_row rows of n_block blocks */
     hth_type type;
     hth_soa_layout layout;

@@ -52,6 +52,15 @@ static void bind_paged_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done
     t->bind[t->n_bind - 1].size += HTH_N_KV_POSITION_CLASS * n_table * sizeof *tables;
 }
 
+/* The same with runs of tokens, of which the last one does not count (fill_runs). */
+static void bind_run_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done, const uint32_t (*runs)[HTH_RUN_WORDS],
+                          uint32_t n_run)
+{
+    t->runs = runs, t->n_run = n_run;
+    bind_step(t, n_row, n_done, 0);
+    t->bind[t->n_bind - 1].size += n_run * sizeof *runs;
+}
+
 static void set_call(hth_gpu_testcase *t, const void *push, size_t size, uint32_t gx, uint32_t gy,
                      uint32_t gz)
 {
@@ -428,6 +437,153 @@ static void copy_page(hth_gpu_testcase *t)
     bind_floats(t, N_HEAD_KV * HEAD_WORDS, 4);
 }
 
+/* ---- recurrent mixers ---------------------------------------------------------------------------------- */
+
+/* A sequence that begins, and one that goes on, whose tokens end a chunk: it reads other pages than it writes. */
+enum { N_RUN = 3, N_STATE_PAGE = 3, N_OF_RUNS = 10, N_IN_RUNS = 9 };
+enum { RUNS_AT = HTH_STEP_ROWS + N_OF_RUNS * HTH_STEP_ROW_WORDS };
+static const uint32_t runs_of_states[N_RUN][HTH_RUN_WORDS] = {
+    {0, 3, 0, 0, 0, 0, 0}, {3, 6, 2 * HTH_CHUNK - 2, 1, 2, 1, 2}, {9, 1, 5, 1, 1, 1, 1}};
+/* Neither the first token of a run nor the last one is of the dispatch. */
+static const hth_token_range tokens_of_states = {1, N_IN_RUNS - 2};
+
+static void conv(hth_gpu_testcase *t)
+{
+    enum { N = 70, N_TAP = 4, STRIDE = N + 5 };
+    const hth_push_conv push = {.n_channel = N,
+                                .d_conv = N_TAP,
+                                .has_bias = 1,
+                                .silu = 1,
+                                .runs_at = RUNS_AT,
+                                .x = {STRIDE, 3},
+                                .y = {STRIDE, 1}};
+    set_call(t, &push, sizeof push, over(N, t->consts[HTH_CONV_LOCAL]), N_RUN, 1);
+    bind_run_step(t, N_OF_RUNS, N_IN_RUNS, runs_of_states, N_RUN);
+    bind_floats(t, N_OF_RUNS * STRIDE, 2);
+    bind_floats(t, N_TAP * N, 1);
+    bind_floats(t, N, 0);
+    bind_floats(t, N_STATE_PAGE * HTH_CONV_RING * N, 2);
+    bind_output(t, N_OF_RUNS * STRIDE, 4);
+}
+
+static void delta_rates(hth_gpu_testcase *t)
+{
+    enum { N_ROW = 3, N_HEAD = 70, STRIDE = N_HEAD + 3 };
+    const hth_push_delta_rates push = {.n_head = N_HEAD,
+                                       .n_shared = 1,
+                                       .beta = {STRIDE, 1},
+                                       .decay = {STRIDE, 0},
+                                       .to_beta = {STRIDE, 2},
+                                       .to_decay = {STRIDE, 3}};
+    set_call(t, &push, sizeof push, over(N_HEAD, t->consts[HTH_DELTA_RATES_LOCAL]), N_ROW, 1);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    bind_floats(t, N_ROW * STRIDE, 4);
+    bind_floats(t, N_ROW * STRIDE, 4);
+    bind_floats(t, N_HEAD, 1);
+    bind_floats(t, N_HEAD, 1);
+    bind_output(t, N_ROW * STRIDE, 4);
+    bind_output(t, N_ROW * STRIDE, 4);
+}
+
+/* Two heads that share keys. */
+static void delta_net(hth_gpu_testcase *t)
+{
+    enum { N_HEAD = 2, HEADS_STRIDE = N_HEAD + 3 };
+    const uint32_t d = t->consts[HTH_DELTA_NET_D], x_stride = (2 + N_HEAD) * d + 3, y_stride = N_HEAD * d + 2,
+                   page = d * HTH_CHUNK + N_HEAD * (d * d + d * HTH_CHUNK + HTH_CHUNK);
+    const hth_push_delta_net push = {.n_head_key = 1,
+                                     .n_shared = N_HEAD,
+                                     .runs_at = RUNS_AT,
+                                     .tokens = tokens_of_states,
+                                     .inverse_root = 0.125f,
+                                     .x = {x_stride, 1},
+                                     .beta = {HEADS_STRIDE, 2},
+                                     .decay = {HEADS_STRIDE, 0},
+                                     .y = {y_stride, 1}};
+    set_call(t, &push, sizeof push, 1, N_RUN, 1);
+    bind_run_step(t, N_OF_RUNS, N_IN_RUNS, runs_of_states, N_RUN);
+    bind_floats(t, (uint64_t)N_OF_RUNS * x_stride, 0);
+    bind_floats(t, N_OF_RUNS * HEADS_STRIDE, 0);
+    bind_floats(t, N_OF_RUNS * HEADS_STRIDE, 0);
+    bind_floats(t, (uint64_t)N_STATE_PAGE * page, 0);
+    bind_output(t, (uint64_t)N_OF_RUNS * y_stride, 4);
+}
+
+static void kda_rates(hth_gpu_testcase *t)
+{
+    enum { N_ROW = 3, N_HEAD = 5, D = 20, STRIDE = N_HEAD * D + 3 };
+    const hth_push_kda_rates push = {.n_head = N_HEAD, .d = D, .beta = {STRIDE, 1}, .decay = {STRIDE, 2}};
+    set_call(t, &push, sizeof push, over(N_HEAD * D, t->consts[HTH_KDA_RATES_LOCAL]), N_ROW, 1);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    bind_floats(t, N_HEAD, 1);
+    bind_floats(t, N_HEAD * D, 1);
+    bind_floats(t, N_ROW * STRIDE, 4);
+    bind_floats(t, N_ROW * STRIDE, 4);
+}
+
+static void kda(hth_gpu_testcase *t)
+{
+    enum { N_HEAD = 2, BETA_STRIDE = N_HEAD + 3 };
+    const uint32_t d = t->consts[HTH_KDA_D], stride = N_HEAD * d + 3;
+    const hth_push_kda push = {.n_head = N_HEAD,
+                               .runs_at = RUNS_AT,
+                               .tokens = tokens_of_states,
+                               .inverse_root = 0.125f,
+                               .query = {stride, 1},
+                               .key = {stride, 0},
+                               .value = {stride, 3},
+                               .beta = {BETA_STRIDE, 2},
+                               .decay = {stride, 2},
+                               .y = {stride, 1}};
+    set_call(t, &push, sizeof push, N_HEAD * over(d, t->consts[HTH_KDA_LOCAL]), N_RUN, 1);
+    bind_run_step(t, N_OF_RUNS, N_IN_RUNS, runs_of_states, N_RUN);
+    for (int i = 0; i < 3; i++) bind_floats(t, (uint64_t)N_OF_RUNS * stride, 0);
+    bind_floats(t, N_OF_RUNS * BETA_STRIDE, 0);
+    bind_floats(t, (uint64_t)N_OF_RUNS * stride, 0);
+    bind_floats(t, (uint64_t)N_STATE_PAGE * N_HEAD * d * d, 0);
+    bind_output(t, (uint64_t)N_OF_RUNS * stride, 4);
+}
+
+static void ssm_rates(hth_gpu_testcase *t)
+{
+    enum { N_ROW = 3, N = 70, STRIDE = N + 3 };
+    const hth_push_ssm_rates push = {.n = N, .delta = {STRIDE, 1}};
+    set_call(t, &push, sizeof push, over(N, t->consts[HTH_SSM_RATES_LOCAL]), N_ROW, 1);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    bind_floats(t, N_ROW * STRIDE, 4);
+}
+
+/* Heads of which two share B and C, or channels with rates of their own. They fill no quads, and the states no group of
+ * loads. */
+static void ssm_scan(hth_gpu_testcase *t)
+{
+    enum { N_HEAD = 4, N_STATE = 7, N_INNER = 88, X_STRIDE = N_INNER + 3, STEP_STRIDE = N_INNER + 1, BC_STRIDE = 2 * N_STATE + 1 };
+    bool by_channel = t->consts[HTH_SSM_SCAN_BY_CHANNEL];
+    const uint32_t n_part = by_channel ? 1 : N_HEAD, size = N_INNER / n_part - 2, n_d = by_channel ? size : n_part,
+                   n_a = by_channel ? N_STATE * n_d : n_d;
+    const hth_push_ssm_scan push = {.n_part = n_part,
+                                    .size = size,
+                                    .n_state = N_STATE,
+                                    .n_shared = by_channel ? 1 : N_HEAD / 2,
+                                    .d_at = n_a,
+                                    .runs_at = RUNS_AT,
+                                    .tokens = tokens_of_states,
+                                    .x = {X_STRIDE, 2},
+                                    .delta = {STEP_STRIDE, 1},
+                                    .b = {BC_STRIDE, 0},
+                                    .c = {BC_STRIDE, 1},
+                                    .y = {X_STRIDE, 1}};
+    set_call(t, &push, sizeof push, over(n_part * hth_ssm_quads(size), t->consts[HTH_SSM_SCAN_LOCAL]), N_RUN, 1);
+    bind_run_step(t, N_OF_RUNS, N_IN_RUNS, runs_of_states, N_RUN);
+    bind_floats(t, N_OF_RUNS * X_STRIDE, 1);
+    bind_floats(t, N_OF_RUNS * STEP_STRIDE, 1);
+    bind_floats(t, n_a + n_d, 0);
+    bind_floats(t, N_OF_RUNS * BC_STRIDE, 0);
+    bind_floats(t, N_OF_RUNS * BC_STRIDE, 0);
+    bind_floats(t, (uint64_t)N_STATE_PAGE * n_part * N_STATE * 4 * hth_ssm_quads(size), 1);
+    bind_output(t, N_OF_RUNS * X_STRIDE, 4);
+}
+
 /* ---- down --------------------------------------------------------------------------------------------- */
 
 enum { MAX_EXPONENT = 2, FIRST_TOK = 1 }; /* of hidden values */
@@ -560,6 +716,13 @@ static void (*const shapes[HTH_N_SHADER])(hth_gpu_testcase *t) = {
     [HTH_SHADER_norm_groups] = norm_groups,
     [HTH_SHADER_mul_values] = mul_values,
     [HTH_SHADER_copy_values] = copy_values,
+    [HTH_SHADER_conv] = conv,
+    [HTH_SHADER_delta_rates] = delta_rates,
+    [HTH_SHADER_delta_net] = delta_net,
+    [HTH_SHADER_kda_rates] = kda_rates,
+    [HTH_SHADER_kda] = kda,
+    [HTH_SHADER_ssm_rates] = ssm_rates,
+    [HTH_SHADER_ssm_scan] = ssm_scan,
     [HTH_SHADER_down_scale] = down_scale,
     [HTH_SHADER_down_q] = down_q,
     [HTH_SHADER_down_scale_sliced] = down_scale_sliced,

@@ -38,6 +38,13 @@ static float between(generator *r, int32_t low, int32_t high)
 
 static float signed_zero(generator *r) { return next(r) % 2 ? 0.0f : -0.0f; }
 
+static void fill_runs(const hth_gpu_testcase *t, uint32_t *step)
+{
+    if (t->n_run == 0) return;
+    step[HTH_STEP_N_RUN] = t->n_run - 1;
+    memcpy(step + HTH_STEP_ROWS + t->n_row * HTH_STEP_ROW_WORDS, t->runs, t->n_run * sizeof *t->runs);
+}
+
 /* The page tables of the second hth_kv_class hold the same pages in reverse order. */
 static void fill_step(const hth_gpu_testcase *t, uint32_t *step)
 {
@@ -57,6 +64,7 @@ static void fill_step(const hth_gpu_testcase *t, uint32_t *step)
             row[HTH_STEP_TABLE + c] = table_at + c * n_table + t->positions[i][1];
         row[HTH_STEP_WANT] = t->n_row - 1 - i;
     }
+    fill_runs(t, step);
 }
 
 /* Includes the values that others are compared with: 0.25 and zeros. */

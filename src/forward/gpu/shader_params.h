@@ -424,17 +424,67 @@ typedef struct hth_push_delta_rates {
     hth_rows_at beta, decay, to_beta, to_decay;
 } hth_push_delta_rates;
 
+/* Tokens [first, first + n) of the step: those of a dispatch, whose states later ones need. */
+typedef struct hth_token_range {
+    uint32_t first, n;
+} hth_token_range;
+
 /* Gated DeltaNet in chunks of HTH_CHUNK positions (forward/delta_net.c), whose states have the same layout. x: queries and
- * keys of n_head_key heads, then values of n_head_key n_shared heads. Tokens are n_tok of the step from first_tok on:
- * later ones need the states behind these. Bindings: step, x, beta, decay, states, y. Grid:
+ * keys of n_head_key heads, then values of n_head_key n_shared heads. Bindings: step, x, beta, decay, states, y. Grid:
  * {n_head_key, runs}. */
 enum { HTH_DELTA_NET_D = 0, HTH_DELTA_NET_LOCAL };
 enum { HTH_DELTA_NET_MAX_D = 256 };
 typedef struct hth_push_delta_net {
-    uint32_t n_head_key, n_shared, interleaved, runs_at, first_tok, n_tok;
+    uint32_t n_head_key, n_shared, interleaved, runs_at;
+    hth_token_range tokens;
     float inverse_root;
     hth_rows_at x, beta, decay, y;
 } hth_push_delta_net;
+
+/* RATES of Kimi Delta Attention, in place: beta[head] = sigmoid(beta), decay[head][d] = exp(a[head] softplus(decay + dt)).
+ * Bindings: step, a, dt, beta, decay. Grid: {ceil(n_head d / LOCAL), tokens}. */
+enum { HTH_KDA_RATES_LOCAL = 0 };
+typedef struct hth_push_kda_rates {
+    uint32_t n_head, d;
+    hth_rows_at beta, decay;
+} hth_push_kda_rates;
+
+/* Kimi Delta Attention (forward/kda.c). states[page][n_head][D][D]: those of STEP_FROM before the run, unless it begins at
+ * position 0, and those of STEP_TO after it. A workgroup has LOCAL columns of a head, whose state is in its shared memory
+ * (hth_kda_shared_bytes). D and LOCAL are multiples of 4. Bindings: step, queries, keys, values, beta, decay, states, y.
+ * Grid: {n_head ceil(D / LOCAL), runs}. */
+enum { HTH_KDA_D = 0, HTH_KDA_LOCAL };
+enum { HTH_KDA_MAX_D = 256, HTH_KDA_MAX_LOCAL = 32 };
+typedef struct hth_push_kda {
+    uint32_t n_head, runs_at;
+    hth_token_range tokens;
+    float inverse_root;
+    hth_rows_at query, key, value, beta, decay, y;
+} hth_push_kda;
+static inline uint64_t hth_kda_shared_bytes(uint32_t d, uint32_t local)
+{
+    return sizeof(float) * ((uint64_t)d * local + 3 * (uint64_t)d);
+}
+
+/* RATES of selective state spaces, in place: delta = softplus(delta) of n values. ssm_scan finds decays of heads itself.
+ * Bindings: step, delta. Grid: {ceil(n / LOCAL), tokens}. */
+enum { HTH_SSM_RATES_LOCAL = 0 };
+typedef struct hth_push_ssm_rates {
+    uint32_t n;
+    hth_rows_at delta;
+} hth_push_ssm_rates;
+
+/* Selective state spaces (hth_ssm_scan_fn) of n_part parts of `size` channels: heads, or all channels, BY_CHANNEL. Rates:
+ * of heads a[n_part], or a[n_state][size]; from word d_at on d[n_part], or d[size]. n_shared parts have the same b and c, of
+ * n_state values. states[page][n_part][n_state][size, rounded up to quads]: pages as those of kda. Bindings: step, x,
+ * delta, rates, b, c, states, y. Grid: {ceil(n_part hth_ssm_quads(size) / LOCAL), runs}. */
+enum { HTH_SSM_SCAN_BY_CHANNEL = 0, HTH_SSM_SCAN_LOCAL };
+typedef struct hth_push_ssm_scan {
+    uint32_t n_part, size, n_state, n_shared, d_at, runs_at;
+    hth_token_range tokens;
+    hth_rows_at x, delta, b, c, y;
+} hth_push_ssm_scan;
+static inline uint32_t hth_ssm_quads(uint32_t n_channel) { return (n_channel + 3) / 4; }
 
 /* ---- transposed down (docs/arithmetic.md 6) --------------------------------------------------------- */
 

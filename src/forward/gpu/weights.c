@@ -207,10 +207,24 @@ static hearth_status copy_conv(hth_gpu *g, const hth_conv *c, hth_gpu_vector out
     return st == HEARTH_OK ? copy_vector(g, c->bias, c->n_channel, &out[1], err) : st;
 }
 
-static hearth_status copy_rates(hth_gpu *g, const hth_delta_net *n, hth_gpu_vector out[2], hearth_error *err)
+/* State spaces have none here: their rates are those of SCAN. */
+static hearth_status copy_rates(hth_gpu *g, const hth_layer *l, hth_gpu_vector out[2], hearth_error *err)
 {
-    hearth_status st = copy_vector(g, n->a, n->n_head, &out[0], err);
-    return st == HEARTH_OK ? copy_vector(g, n->dt, n->n_head, &out[1], err) : st;
+    bool is_kda = l->mixer == HTH_MIXER_KDA;
+    size_t n_head = is_kda ? l->kda.n_head : l->delta_net.n_head, n_dt = is_kda ? n_head * l->kda.d : n_head;
+    if (!is_kda && l->mixer != HTH_MIXER_DELTA_NET) return HEARTH_OK;
+    hearth_status st = copy_vector(g, is_kda ? l->kda.a : l->delta_net.a, n_head, &out[0], err);
+    return st == HEARTH_OK ? copy_vector(g, is_kda ? l->kda.dt : l->delta_net.dt, n_dt, &out[1], err) : st;
+}
+
+static hearth_status copy_scan(hth_gpu *g, const hth_ssm *n, hth_gpu_vector *out, hearth_error *err)
+{
+    size_t n_d = n->n_head > 0 ? n->n_head : n->n_inner, n_a = n->n_head > 0 ? n_d : n_d * n->d_state;
+    float *to = add_vector(g, n_a + n_d, out);
+    if (!to) return hth_fail_memory(err, (n_a + n_d) * sizeof *to, "vectors of weights");
+    memcpy(to, n->a, n_a * sizeof *to);
+    memcpy(to + n_a, n->d, n_d * sizeof *to);
+    return HEARTH_OK;
 }
 
 static hearth_status copy_router(hth_gpu *g, const hth_op *op, hth_gpu_vector *out, hearth_error *err)
@@ -472,7 +486,8 @@ static hearth_status open_op(loader *o, uint32_t i_op, hearth_error *err)
     hearth_status st = HEARTH_OK;
     if (op->kind == HTH_OP_NORM) st = copy_norm(o->g, &op->norm, to->vectors, err);
     if (op->kind == HTH_OP_CONV) st = copy_conv(o->g, op->conv.conv, to->vectors, err);
-    if (op->kind == HTH_OP_RATES) st = copy_rates(o->g, &l->delta_net, to->vectors, err);
+    if (op->kind == HTH_OP_RATES) st = copy_rates(o->g, l, to->vectors, err);
+    if (op->kind == HTH_OP_SCAN) st = copy_scan(o->g, &l->ssm, &to->vectors[0], err);
     if (op->kind == HTH_OP_ROUTE) st = copy_router(o->g, op, to->vectors, err);
     if (op->kind == HTH_OP_SCALE && op->vector.by)
         st = copy_vector(o->g, *op->vector.by, 1, &to->vectors[0], err);

@@ -232,12 +232,15 @@ static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *
 static uint64_t selftest_bytes(const hth_model *m, const hth_offload_params *p)
 {
     uint64_t most = hth_gpu_selftest_bytes(p->kv, m->hparams.d_head, 1);
+    uint32_t d_state = 1;
     for (uint32_t i = p->first_layer; i < p->end_layer; i++) {
-        const hth_attention *a = &m->layers[i].attn;
-        if (a->n_head_kv == 0) continue;
-        most = hth_max_u64(most, hth_gpu_selftest_bytes(p->kv, a->d_head, a->n_head / a->n_head_kv));
+        const hth_layer *l = &m->layers[i];
+        d_state = d_state > l->delta_net.d ? d_state : l->delta_net.d;
+        d_state = d_state > l->kda.d ? d_state : l->kda.d;
+        if (l->attn.n_head_kv == 0) continue;
+        most = hth_max_u64(most, hth_gpu_selftest_bytes(p->kv, l->attn.d_head, l->attn.n_head / l->attn.n_head_kv));
     }
-    return most;
+    return hth_max_u64(most, hth_gpu_selftest_state_bytes(d_state));
 }
 
 static bool lay_out(const hth_model *m, uint64_t max, const hth_offload_params *p, hth_gpu_workspace *r,
@@ -357,21 +360,35 @@ static uint64_t half_cache(const hth_model *m, const hth_offload_params *p, uint
     return (words * 4 * a->n_head_kv + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-uint32_t hth_gpu_state_words(const hth_model *m, const hth_op *op)
+uint64_t hth_gpu_state_words(const hth_model *m, const hth_op *op)
 {
-    const hth_delta_net *n = op->kind == HTH_OP_DELTA ? &m->layers[op->layer].delta_net : NULL;
-    if (op->kind == HTH_OP_CONV) return HTH_CONV_RING * op->conv.conv->n_channel;
-    return n ? (uint32_t)(n->n_head_key * hth_delta_net_state(n)) : 0;
+    const hth_layer *l = &m->layers[op->layer];
+    uint32_t n_part;
+    switch (op->kind) {
+    case HTH_OP_CONV: return HTH_CONV_RING * (uint64_t)op->conv.conv->n_channel;
+    case HTH_OP_DELTA: return l->delta_net.n_head_key * hth_delta_net_state(&l->delta_net);
+    case HTH_OP_KDA: return (uint64_t)l->kda.n_head * l->kda.d * l->kda.d;
+    case HTH_OP_SCAN:
+        n_part = l->ssm.n_head > 0 ? l->ssm.n_head : 1;
+        return (uint64_t)n_part * l->ssm.d_state * 4 * hth_ssm_quads(l->ssm.n_inner / n_part);
+    default: return 0;
+    }
+}
+
+/* Sessions for which a device has states. */
+static uint32_t n_session(const hth_offload_params *p)
+{
+    enum { POSITIONS = 2048, MIN = 2, MAX = 8 };
+    uint32_t n = p->n_position / POSITIONS;
+    if (p->n_session > 0) return p->n_session;
+    return n < MIN ? MIN : hth_min_u32(n, MAX);
 }
 
 uint32_t hth_gpu_n_state(const hth_model *m, const hth_offload_params *p)
 {
-    enum { POSITIONS = 2048, MIN = 2, MAX = 8 };
-    uint32_t n_sequence = p->n_position / POSITIONS;
-    n_sequence = n_sequence < MIN ? MIN : n_sequence < MAX ? n_sequence : MAX;
     for (uint32_t i = 0; i < m->program->n_op; i++)
         if (hth_gpu_state_words(m, &m->program->ops[i]) > 0 && !hth_gpu_op_lacks(m, p, &m->program->ops[i]))
-            return n_sequence * HTH_N_STATE_COPY_ON_DEVICE;
+            return n_session(p) * HTH_N_STATE_COPY_ON_DEVICE;
     return 0;
 }
 
@@ -400,6 +417,21 @@ bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload
         *bytes += one;
     }
     return fits;
+}
+
+/* A convolution reads some inputs and writes one. DeltaNet reads a state of chunks, and writes little of it until the chunk
+ * ends. Others write all that they read. */
+uint64_t hth_gpu_state_traffic(const hth_model *m, const hth_offload_params *params, uint32_t i_layer)
+{
+    const hth_program *p = m->program;
+    uint64_t words = 0;
+    for (uint32_t i = p->first_of_layer[i_layer]; i < p->first_of_layer[i_layer + 1]; i++) {
+        const hth_op *op = &p->ops[i];
+        if (hth_gpu_op_lacks(m, params, op)) continue;
+        if (op->kind == HTH_OP_CONV) words += (uint64_t)op->conv.conv->d_conv * op->conv.conv->n_channel;
+        else words += (op->kind == HTH_OP_DELTA ? 1 : 2) * hth_gpu_state_words(m, op);
+    }
+    return words * sizeof(float);
 }
 
 static hearth_status open_states(hth_gpu *g, hearth_error *err)

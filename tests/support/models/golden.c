@@ -59,7 +59,7 @@ bool golden_is_on_device(const char *name)
         "bloom", "jais", "refact", "smollm3", "olmo", "olmo2", "exaone4", "hunyuan-dense", "command-r", "cohere2", "talkie",
         "stablelm", "mistral3", "mixtral", "mixtral-drelu", "qwen2moe", "qwen3moe", "smallthinker-4b",
         "smallthinker-4b-downt", "ernie4_5-moe", "granitemoe", "dots1", "bailingmoe", "bailingmoe2", "glm4moe", "deepseek",
-        "deepseek2-ocr", "phimoe", "arctic", "grok"};
+        "deepseek2-ocr", "phimoe", "arctic", "grok", "qwen35", "lfm2", "mamba", "mamba-normed", "mamba2", "falcon-h1", "nemotron_h"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
     return false;

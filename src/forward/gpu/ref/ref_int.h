@@ -1,5 +1,5 @@
 /* Declarations of the shaders as C functions, grouped by kind (ref_vectors.c, ref_rows.c, ref_down.c,
- * ref_attend.c, ref_values.c, ref_experts.c, ref_recurrent.c), and shared helpers. */
+ * ref_attend.c, ref_values.c, ref_experts.c, ref_recurrent.c, ref_scan.c), and shared helpers. */
 #ifndef HTH_FORWARD_GPU_REF_INT_H
 #define HTH_FORWARD_GPU_REF_INT_H
 
@@ -18,7 +18,8 @@ hth_shader_ref_fn hth_ref_active_mask, hth_ref_mul_mat_vec_q_sparse, hth_ref_mul
 hth_shader_ref_fn hth_ref_router_rows, hth_ref_route, hth_ref_group_pairs;
 hth_shader_ref_fn hth_ref_rope_store, hth_ref_attn, hth_ref_attn_reduce, hth_ref_copy_page;
 hth_shader_ref_fn hth_ref_norm_groups, hth_ref_mul_values, hth_ref_copy_values;
-hth_shader_ref_fn hth_ref_conv, hth_ref_delta_rates, hth_ref_delta_net;
+hth_shader_ref_fn hth_ref_conv, hth_ref_delta_rates, hth_ref_delta_net, hth_ref_kda_rates, hth_ref_kda, hth_ref_ssm_rates,
+    hth_ref_ssm_scan;
 
 hth_shader_ref_fn hth_ref_down_scale, hth_ref_down_q, hth_ref_down_f, hth_ref_down_accumulate;
 hth_shader_ref_fn hth_ref_down_scale_sliced, hth_ref_down_q_sliced, hth_ref_down_f_sliced;
@@ -32,6 +33,16 @@ hth_shader_ref_fn hth_ref_down_reduce, hth_ref_down_reduce_acc;
 static inline float *hth_ref_row(void *values, hth_rows_at rows, size_t t)
 {
     return (float *)values + t * rows.stride + rows.at;
+}
+
+/* Run i of the step, and those that a grid computes. */
+static inline const uint32_t *hth_ref_run(const hth_dispatch_args *c, uint32_t runs_at, uint32_t i)
+{
+    return (const uint32_t *)c->bind[0] + runs_at + (size_t)i * HTH_RUN_WORDS;
+}
+static inline uint32_t hth_ref_n_run(const hth_dispatch_args *c)
+{
+    return hth_min_u32(((const uint32_t *)c->bind[0])[HTH_STEP_N_RUN], c->grid[1]);
 }
 
 /* Tokens of the step from `first` on, at most `max`: those that a grid computes. */

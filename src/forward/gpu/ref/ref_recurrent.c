@@ -7,16 +7,6 @@
 
 #include <string.h>
 
-static const uint32_t *run_of(const hth_dispatch_args *c, uint32_t runs_at, uint32_t i)
-{
-    return (const uint32_t *)c->bind[0] + runs_at + (size_t)i * HTH_RUN_WORDS;
-}
-
-static uint32_t count_runs(const hth_dispatch_args *c)
-{
-    return hth_min_u32(((const uint32_t *)c->bind[0])[HTH_STEP_N_RUN], c->grid[1]);
-}
-
 /* ---- convolution --------------------------------------------------------------------------------------- */
 
 static float *slot_of(const hth_dispatch_args *c, const hth_push_conv *push, size_t page, uint32_t position)
@@ -63,7 +53,7 @@ void hth_ref_conv(const hth_dispatch_args *c)
     hth_push_conv push;
     hth_kernels_init(&k, HTH_CPU_GENERIC);
     memcpy(&push, c->push, sizeof push);
-    for (uint32_t i = 0; i < count_runs(c); i++) convolve(c, &k, &push, run_of(c, push.runs_at, i));
+    for (uint32_t i = 0; i < hth_ref_n_run(c); i++) convolve(c, &k, &push, hth_ref_run(c, push.runs_at, i));
 }
 
 /* ---- gated DeltaNet ------------------------------------------------------------------------------------ */
@@ -156,7 +146,7 @@ static void run_head(const delta *n, const uint32_t *run)
         uint32_t p = position + i, at = p % HTH_CHUNK;
         bool is_first = p / HTH_CHUNK == position / HTH_CHUNK, has_state = p >= HTH_CHUNK;
         size_t t = run[HTH_RUN_FIRST] + i;
-        if (t < n->push.first_tok || t >= n->push.first_tok + n->push.n_tok) continue;
+        if (t < n->push.tokens.first || t >= n->push.tokens.first + n->push.tokens.n) continue;
         float *keys = is_first ? states + run[HTH_RUN_CHUNK_FROM] * page_words : next;
         const float *query = hth_ref_row(n->c->bind[1], n->push.x, t) + n->i_key * d,
                     *key = query + n->push.n_head_key * d;
@@ -181,6 +171,6 @@ void hth_ref_delta_net(const hth_dispatch_args *c)
     delta n = {.c = c, .d = c->consts[HTH_DELTA_NET_D]};
     hth_kernels_init(&n.k, HTH_CPU_GENERIC);
     memcpy(&n.push, c->push, sizeof n.push);
-    for (uint32_t i = 0; i < count_runs(c); i++)
-        for (n.i_key = 0; n.i_key < c->grid[0]; n.i_key++) run_head(&n, run_of(c, n.push.runs_at, i));
+    for (uint32_t i = 0; i < hth_ref_n_run(c); i++)
+        for (n.i_key = 0; n.i_key < c->grid[0]; n.i_key++) run_head(&n, hth_ref_run(c, n.push.runs_at, i));
 }

@@ -45,4 +45,8 @@ hth_shader_ref_fn *const hth_shader_ref_table[HTH_N_SHADER] = {
     [HTH_SHADER_conv] = hth_ref_conv,
     [HTH_SHADER_delta_rates] = hth_ref_delta_rates,
     [HTH_SHADER_delta_net] = hth_ref_delta_net,
+    [HTH_SHADER_kda_rates] = hth_ref_kda_rates,
+    [HTH_SHADER_kda] = hth_ref_kda,
+    [HTH_SHADER_ssm_rates] = hth_ref_ssm_rates,
+    [HTH_SHADER_ssm_scan] = hth_ref_ssm_scan,
 };

@@ -5,6 +5,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
 #include "functions.glsl"
+#include "chains.glsl"
 #include "step.glsl"
 
 layout(constant_id = 0) const uint D = 64;
@@ -43,13 +44,6 @@ float exp_between(float from, float to)
 {
     precise float difference = to - from;
     return exp_by_rule(difference);
-}
-
-float plus(float sum, float a, float b)
-{
-    precise float product = a * b;
-    precise float next = sum + product;
-    return next;
 }
 
 /* Column j of the sums of token `at` of a chunk: its corrected value u, and the output. */
