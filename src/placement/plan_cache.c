@@ -178,6 +178,7 @@ hearth_status hth_placement_builder_plan(hth_placement_builder *c, const hth_ker
     if (load(c, key)) return HEARTH_OK;
     if ((st = plan(c, kernels, n_thread, err)) != HEARTH_OK) return st;
     if (hth_placement_builder_exceeds(c)) hth_placement_uniform(c);
+    hth_placement_builder_keep_sharing(c);
     if (hth_placement_builder_n_layer(c) > 0 && !is_simulated(c)) store(c, key);
     return HEARTH_OK;
 }

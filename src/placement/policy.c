@@ -314,14 +314,43 @@ static bool can_offload_all(const hth_placement_builder *c)
     return true;
 }
 
+/* Whether layers that share keys and values may be placed: on one device that has all layers. */
+static void allow_sharing(hth_placement_builder *c, bool allow)
+{
+    for (uint32_t i = 0; i < c->n_part; i++) c->parts[i].params.has_all_layers = allow && c->n_part == 1;
+}
+
+static bool has_all_layers(const hth_placement_builder *c)
+{
+    return hth_placement_builder_n_layer(c) == c->model->hparams.n_layer;
+}
+
+static void fill_most(hth_placement_builder *c, uint64_t max)
+{
+    if (fill(c, ALL, max) || max < UINT64_MAX || !can_offload_all(c)) return;
+    if (!divide_neurons(c)) fill(c, ALL, max);
+}
+
 void hth_placement_uniform(hth_placement_builder *c)
 {
     uint64_t max = c->parts[0].params.max_layer > 0 ? c->parts[0].params.max_layer : UINT64_MAX;
     for (uint32_t i = 0; i < c->n_part; i++)
         memset(c->parts[i].params.streams, 0, sizeof c->parts[i].params.streams);
     c->unsupported_reason = NULL, c->seconds = 0.0;
-    if (fill(c, ALL, max) || max < UINT64_MAX || !can_offload_all(c)) return;
-    if (!divide_neurons(c)) fill(c, ALL, max);
+    allow_sharing(c, true);
+    fill_most(c, max);
+    hth_placement_builder_keep_sharing(c);
+}
+
+void hth_placement_builder_keep_sharing(hth_placement_builder *c)
+{
+    bool allowed = c->parts[0].params.has_all_layers;
+    if (!allowed || has_all_layers(c)) return;
+    uint64_t max = c->parts[0].params.max_layer > 0 ? c->parts[0].params.max_layer : UINT64_MAX;
+    allow_sharing(c, false);
+    if (can_offload_all(c)) return; /* no layers share */
+    c->unsupported_reason = NULL, c->seconds = 0.0;
+    fill_most(c, max);
 }
 
 /* ---- placement by number of layers --------------------------------------------------------------------- */
@@ -445,6 +474,7 @@ hearth_status hth_placement_builder_from_file(hth_placement_builder *c, const ch
                       p.n_device, p.n_device == 1 ? "" : "s", c->n_part);
     for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++)
         st = check_device(&p.devices[i], c->parts[i].info, path, err);
+    if (st == HEARTH_OK) allow_sharing(c, p.n_layer == c->model->hparams.n_layer);
     if (st == HEARTH_OK) st = check_placement(c, &p, path, err);
     if (st == HEARTH_OK) {
         take_placement(c, &p);

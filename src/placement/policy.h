@@ -57,6 +57,9 @@ hth_budget_text hth_budget_text_of(const hth_placement_part *part);
  * set, the first layers whole, as many as fit, and the head. Each device in turn takes as many layers as it holds.
  * No layer is on a device if nothing fits. */
 void hth_placement_uniform(hth_placement_builder *c);
+/* Layers that share keys and values lie on one device, with all layers of the model: if these do not fit there, fewer lie
+ * there, evenly. */
+void hth_placement_builder_keep_sharing(hth_placement_builder *c);
 
 /* By the best plan (hearth plan), if there are several devices or not everything fits on the only one. The placement
  * planned earlier for this model, devices and parameters is cached, and reused while it fits and little more memory is

@@ -662,24 +662,24 @@ def recipes():
         n_head=6, n_kv=6, tied=True, **bpe)
 
     # experts
-    add("mixtral", "llama", 201, with_(experts, 8, 16), d_ff=16, expert_count=8, expert_used_count=2)
+    add("mixtral", "llama", 201, with_(experts, 8, 32), d_ff=32, expert_count=8, expert_used_count=2)
     add("mixtral-drelu", "llama", 202, with_(experts, 6, 24), d_ff=24, act="drelu", tied=True, expert_count=6,
         expert_used_count=2, **small)
     add("qwen2moe", "qwen2moe", 203, with_(experts, 8, 32, qkv_bias=True, shared=64, shared_gate=True, out=2.0),
         n_kv=4, d_ff=64, expert_count=8, expert_used_count=3, expert_feed_forward_length=32,
         expert_shared_feed_forward_length=64, **qwen)
-    add("qwen3moe", "qwen3moe", 204, with_(experts, 8, 16, qk_norm="head"), d_model=48, d_head=16, d_ff=48, expert_count=8,
-        expert_used_count=3, expert_feed_forward_length=16, **qwen)
-    add("olmoe", "olmoe", 205, with_(experts, 8, 16, qk_norm="all", out=2.0), d_model=48, n_head=3, n_kv=3, d_ff=16,
+    add("qwen3moe", "qwen3moe", 204, with_(experts, 8, 32, qk_norm="head"), d_head=16, d_ff=64, expert_count=8,
+        expert_used_count=3, expert_feed_forward_length=32, **qwen)
+    add("olmoe", "olmoe", 205, with_(experts, 8, 32, qk_norm="all", out=2.0), n_kv=4, d_ff=32,
         tokenizer="bpe", pre="gpt-2", bos=False, expert_count=8, expert_used_count=3)
-    thinker = dict(qwen, d_model=48, d_ff=16, base=1500000.0, expert_feed_forward_length=16)
-    thinker_4b = dict(thinker, n_head=6, tied=True, expert_count=8, expert_used_count=3, expert_gating_func=2)
-    add("smallthinker-4b", "smallthinker", 206, with_(experts, 8, 16, router=4.0), **thinker_4b)
-    add("smallthinker-4b-downt", "smallthinker", 206, with_(experts_by_neuron, 8, 16, router=4.0), **thinker_4b)
+    thinker = dict(qwen, d_ff=32, base=1500000.0, expert_feed_forward_length=32)
+    thinker_4b = dict(thinker, n_head=8, tied=True, expert_count=8, expert_used_count=3, expert_gating_func=2)
+    add("smallthinker-4b", "smallthinker", 206, with_(experts, 8, 32, router=4.0), **thinker_4b)
+    add("smallthinker-4b-downt", "smallthinker", 206, with_(experts_by_neuron, 8, 32, router=4.0), **thinker_4b)
     thinker_21b = dict(thinker, n_layer=5, expert_count=6, expert_used_count=2)
-    add("smallthinker-21b", "smallthinker", 207, with_(experts, 6, 16, router=1.2), n_kv=1, d_head=16, expert_gating_func=1,
+    add("smallthinker-21b", "smallthinker", 207, with_(experts, 6, 32, router=1.2), n_kv=1, d_head=16, expert_gating_func=1,
         attention__sliding_window=4096, **thinker_21b)
-    add("smallthinker-window", "smallthinker", 208, with_(experts, 6, 16, router=1.2), n_head=3, n_kv=1, n_ids=96,
+    add("smallthinker-window", "smallthinker", 208, with_(experts, 6, 32, router=1.2), n_kv=1, n_ids=96,
         expert_gating_func=2, attention__sliding_window=20,
         attention__sliding_window_pattern=[False, True, False, True, True], **thinker_21b)
     oss = dict(d_head=32, base=150000.0, tokenizer="bpe", pre="gpt-4o", bos=False, n_ctx=4096, n_ids=96,
@@ -692,10 +692,11 @@ def recipes():
                                                    output_bias=True),
         n_kv=1, n_layer=4, d_ff=48, expert_feed_forward_length=16, expert_shared_feed_forward_length=24,
         leading_dense_block_count=1, interleave_moe_layer_step=2, **few)
-    add("granitemoe", "granitemoe", 211, with_(experts, 8, 16, shared=24, freqs={"rope_freqs": frequencies(16)}),
-        n_kv=1, d_ff=16, expert_feed_forward_length=40,
-        expert_shared_feed_forward_length=24, embedding_scale=5.0, residual_scale=0.3, attention__scale=0.7, logit_scale=3.5,
-        rope__scaling__finetuned=False, **few)
+    whole = dict(few, d_model=64, n_head=4)  # rows of whole blocks, once quantised
+    add("granitemoe", "granitemoe", 211, with_(experts, 8, 32, shared=64, freqs={"rope_freqs": frequencies(16)}),
+        n_kv=1, d_ff=32, expert_feed_forward_length=40,
+        expert_shared_feed_forward_length=64, embedding_scale=5.0, residual_scale=0.3, attention__scale=0.7, logit_scale=3.5,
+        rope__scaling__finetuned=False, **whole)
     keys = dict(expert_feed_forward_length=16, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5)
     add("dots1", "dots1", 212, with_(experts, 8, 16, shared=32, leading=1, select_bias=0.3, router=1.5, qk_norm="head"),
         n_kv=3, d_ff=48, n_layer=3, leading_dense_block_count=1, expert_shared_count=2, **keys, **few)
@@ -707,13 +708,13 @@ def recipes():
                                                  joined_qkv=True),
         n_kv=1, d_ff=64, d_rot=6, n_layer=3, leading_dense_block_count=1, expert_shared_count=2,
         expert_shared_feed_forward_length=32, expert_group_count=4, expert_group_used_count=2,
-        **dict(keys, expert_feed_forward_length=32), **dict(few, d_model=64, n_head=4, expert_count=12))
-    add("glm4moe", "glm4moe", 215, with_(experts, 8, 16, shared=16, leading=1, select_bias=0.3, router=1.5, qkv_bias=True,
+        **dict(keys, expert_feed_forward_length=32), **dict(whole, expert_count=12))
+    add("glm4moe", "glm4moe", 215, with_(experts, 8, 32, shared=32, leading=1, select_bias=0.3, router=1.5, qkv_bias=True,
                                          between=("post_attention_norm",)),
-        n_kv=1, d_ff=48, d_rot=8, n_layer=3, leading_dense_block_count=1, expert_shared_count=1, expert_weights_norm=False,
-        expert_feed_forward_length=0, expert_gating_func=0, expert_weights_scale=0.0, **few)
-    add("minimax-m2", "minimax-m2", 216, with_(experts, 8, 16, select_bias=0.3, router=1.5, qk_norm="all"), n_kv=1, d_ff=16,
-        d_rot=8, expert_feed_forward_length=16, expert_gating_func=2, expert_weights_norm=False, **few)
+        n_kv=1, d_ff=96, d_rot=8, n_layer=3, leading_dense_block_count=1, expert_shared_count=1, expert_weights_norm=False,
+        expert_feed_forward_length=0, expert_gating_func=0, expert_weights_scale=0.0, **whole)
+    add("minimax-m2", "minimax-m2", 216, with_(experts, 8, 32, select_bias=0.3, router=1.5, qk_norm="all"), n_kv=1, d_ff=32,
+        d_rot=8, expert_feed_forward_length=32, expert_gating_func=2, expert_weights_norm=False, **whole)
     add("deepseek", "deepseek", 217, with_(experts, 8, 16, shared=32, leading=1, out=2.0), n_kv=1, d_ff=48, n_layer=3,
         leading_dense_block_count=1, expert_shared_count=2, expert_weights_scale=1.7, expert_weights_norm=True,
         expert_feed_forward_length=16, **few)
@@ -751,11 +752,13 @@ def recipes():
                leading_dense_block_count=1)
     scaled = dict(rope__scaling__type="yarn", rope__scaling__factor=4.0, rope__scaling__original_context_length=128)
     joined = dict(n=8, d_ff=16, shared=16, leading=1, router=1.5)
+    wide = dict(q_rank=32, rank=32, d_nope=32, d_rope=32, d_value=32)  # rows of whole blocks
     add("deepseek2", "deepseek2", 240, with_(latent, 20, experts=dict(joined, select_bias=0.3)), n_layer=3,
         expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5, rope__scaling__yarn_log_multiplier=0.07,
         **scaled, **mla, **low)
-    add("deepseek2-lite", "deepseek2", 241, with_(latent, 0, experts=joined), expert_gating_func=1,
-        expert_weights_norm=False, tied=True, **mla, **low)
+    add("deepseek2-lite", "deepseek2", 241, with_(latent, experts=dict(joined, d_ff=32, shared=32), **dict(wide, q_rank=0)),
+        expert_gating_func=1, expert_weights_norm=False, tied=True, **dict(mla, expert_feed_forward_length=32),
+        **dict(low, d_model=64, d_ff=64, d_rot=32))
     add("deepseek2-joined", "deepseek2", 247, with_(latent, 20, joined=True, experts=joined), expert_gating_func=1,
         expert_weights_norm=False, tied=True, **mla, **dict(low, n_kv=3, d_ff=96))
     add("minicpm3", "minicpm3", 248, with_(latent, 20, joined=True, freqs={"rope_factors_short": frequencies(8),
@@ -763,7 +766,6 @@ def recipes():
         n_layer=3, base=50.0, rope__scaling__original_context_length=256, rope__scaling__attn_factor=1.2,
         **dict(low, n_kv=3, d_ff=144))
     add("plm", "plm", 249, with_(latent, 0, joined=True, gated=False), tied=True, **dict(low, n_kv=3, d_ff=200))
-    wide = dict(q_rank=32, rank=32, d_nope=32, d_rope=32, d_value=32)  # rows of whole blocks
     add("mistral4", "mistral4", 242, with_(latent, experts=dict(joined, d_ff=32, shared=32), **wide), expert_gating_func=1,
         expert_weights_norm=True, rope__scaling__yarn_log_multiplier=0.07, rope__scaling__attn_factor=1.1,
         attention__temperature_scale=0.2, attention__temperature_length=16, **scaled,
@@ -777,41 +779,41 @@ def recipes():
         swiglu_clamp_shexp=[2.0, 1.5, 2.0, 2.5], hyper_connection__sinkhorn_iterations=3, hyper_connection__epsilon=0.01,
         **scaled, **{k: v for k, v in mla.items() if k != "leading_dense_block_count"},
         **{k: v for k, v in low.items() if k not in ("n_head", "n_ids")}, n_ids=140)
-    add("llama4", "llama4", 245, with_(experts, 8, 16, shared=16, step=2, freqs={"rope_freqs": frequencies(16)}), n_layer=4,
-        d_model=48, n_head=3, n_kv=1, d_ff=48, n_ids=96, expert_count=8, expert_used_count=3, expert_feed_forward_length=16,
+    add("llama4", "llama4", 245, with_(experts, 8, 32, shared=32, step=2, freqs={"rope_freqs": frequencies(16)}), n_layer=4,
+        n_kv=1, d_ff=64, n_ids=96, expert_count=8, expert_used_count=3, expert_feed_forward_length=32,
         interleave_moe_layer_step=2)
     add("mistral3", "mistral3", 243, llama, attention__temperature_scale=0.2, rope__scaling__yarn_log_multiplier=0.6,
         rope__scaling__yarn_beta_fast=3.0, rope__scaling__yarn_beta_slow=0.2, n_ids=96, **dict(scaled, rope__scaling__original_context_length=24), **small)
     # Gemma 4: layers for which heads, caches and embeddings differ
-    four = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, d_head=32, n_ids=96, tied=True, post_gain=0.5, attention__sliding_window=20,
+    four = dict(n_head=3, n_kv=1, d_ff=64, d_head=64, n_ids=96, tied=True, post_gain=0.5, attention__sliding_window=20,
                 final_logit_softcapping=8.0)
     add("gemma4", "gemma4", 250, with_(gemma4, [True, True, False, True, False], 32, layer_embd=32, shared=2), n_layer=5,
-        **dict(four, d_model=64, d_ff=64, d_head=64))
-    add("gemma4-moe", "gemma4", 251, with_(gemma4, [True, False, True], 24, n=8, d_ff=16, joined=True, base=300.0), n_layer=3,
-        expert_count=8, expert_used_count=3, expert_feed_forward_length=16, **four)
+        **four)
+    add("gemma4-moe", "gemma4", 251, with_(gemma4, [True, False, True], 32, n=8, d_ff=32, joined=True, base=300.0), n_layer=3,
+        expert_count=8, expert_used_count=3, expert_feed_forward_length=32, **four)
     # recurrent layers
     states = dict(ssm__conv_kernel=4, ssm__state_size=16, ssm__group_count=2, ssm__time_step_rank=4, ssm__inner_size=64)
     mixed = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, n_ids=100, **qwen)
     blocks = dict(mixed, d_model=64, n_head=4, d_ff=64)  # rows of whole blocks, once quantised
     add("qwen35", "qwen35", 230, with_(hybrid, [True, True, True, False, True]), n_layer=5, d_head=16, d_rot=8,
         rope__dimension_sections=[2, 1, 1, 0], **states, **blocks)
-    some = dict(expert_count=8, expert_used_count=3, expert_feed_forward_length=16, expert_shared_feed_forward_length=24)
-    shared = dict(n=8, d_ff=16, shared=24, shared_gate=True)
-    add("qwen35moe", "qwen35moe", 231, with_(hybrid, [False, True, True], n_key=1, n_head=3, d_conv=3, experts=shared),
+    some = dict(expert_count=8, expert_used_count=3, expert_feed_forward_length=32, expert_shared_feed_forward_length=64)
+    shared = dict(n=8, d_ff=32, shared=64, shared_gate=True)
+    add("qwen35moe", "qwen35moe", 231, with_(hybrid, [False, True, True], n_key=1, n_head=4, d_conv=3, experts=shared),
         n_layer=3, d_head=16, d_rot=8, rope__dimension_sections=[1, 2, 1, 0], attention__recurrent_layers=[False, True, True],
-        **dict(states, ssm__conv_kernel=3, ssm__group_count=1, ssm__time_step_rank=3, ssm__inner_size=48), **some, **mixed)
+        **dict(states, ssm__conv_kernel=3, ssm__group_count=1), **some, **blocks)
     add("qwen3next", "qwen3next", 232, with_(hybrid, [True, False], joined=True, experts=shared), n_layer=2, d_head=16,
-        d_rot=8, full_attention_interval=2, **states, **some, **mixed)
-    add("kimi-linear", "kimi-linear", 235, with_(kimi, [True, False, True], d=32, d_value=16,
+        d_rot=8, full_attention_interval=2, **states, **some, **blocks)
+    add("kimi-linear", "kimi-linear", 235, with_(kimi, [True, False, True], d=32, rank=32, d_nope=32, d_rope=32, d_value=32,
                                                  experts=dict(joined, d_ff=32, shared=32, select_bias=0.3)), n_layer=3,
         expert_gating_func=2, expert_weights_scale=1.7, d_model=64, n_head=2, n_kv=1, d_ff=64, n_ids=96,
         **dict(mla, expert_feed_forward_length=32))
     add("lfm2", "lfm2", 233, with_(liquid, [True, False, True], 3), n_layer=3, shortconv__l_cache=3,
         attention__head_count_kv=[0, 1, 0], attention__sliding_window=20, **blocks)
-    add("lfm2moe", "lfm2moe", 234, with_(liquid, [True, False, True], 4, experts=dict(n=8, d_ff=16, leading=1, select_bias=0.3,
+    add("lfm2moe", "lfm2moe", 234, with_(liquid, [True, False, True], 4, experts=dict(n=8, d_ff=32, leading=1, select_bias=0.3,
                                                                                        router=1.5)),
-        n_layer=3, shortconv__l_cache=4, attention__head_count_kv=[0, 3, 0], leading_dense_block_count=1, expert_gating_func=2,
-        expert_count=8, expert_used_count=3, expert_feed_forward_length=16, **dict(mixed, tied=True, n_kv=3))
+        n_layer=3, shortconv__l_cache=4, attention__head_count_kv=[0, 2, 0], leading_dense_block_count=1, expert_gating_func=2,
+        expert_count=8, expert_used_count=3, expert_feed_forward_length=32, **dict(blocks, tied=True, n_kv=2))
     # state spaces
     alone = dict(d_model=48, n_ids=100, **qwen)
     add("mamba", "mamba", 250, with_(mamba, "channels", 4, 96, 6, 32), ssm__dt_b_c_rms=False, **dict(alone, d_model=64))

@@ -40,6 +40,7 @@ typedef struct hth_offload_params {
     /* the host computes operations of these layers that no shader has, with a round trip each; else such layers are not
      * on devices */
     bool crosses;
+    bool has_all_layers; /* of the model, so that layers that share keys and values lie on one device */
 } hth_offload_params;
 enum { HTH_GPU_SUBMIT_MS = 50, HTH_GPU_MAX_SESSION = 4096 };
 

@@ -104,7 +104,7 @@ static const char *attention_lacks(const hth_model *m, const hth_offload_params 
     const hth_layer *l = &m->layers[op->layer];
     const hth_attention *a = &l->attn;
     if (l->mixer != HTH_MIXER_ATTENTION && l->mixer != HTH_MIXER_LATENT) return "no shader supports its kind of mixer";
-    if (!params->crosses && last_reader(m, a->kv_layer) > a->kv_layer)
+    if (!params->crosses && !params->has_all_layers && last_reader(m, a->kv_layer) > a->kv_layer)
         return "no shader shares keys and values with a layer that may lie elsewhere";
     if (a->kv_layer == op->layer && !a->q_norm.weight != !a->k_norm.weight)
         return "no shader norms queries or keys alone";

@@ -330,6 +330,7 @@ static void norm_quantize(hth_recorder *r, const hth_op *norm, hth_buffer_range 
     uint32_t kind = kind_of(norm, weight);
     /* A row of a norm is read by several workgroups, and may be another token's. */
     assert(!store || stored.buffer != x.buffer || stored.offset != x.offset);
+    assert(!group || (uint64_t)n * r->n_row <= r->g->workspace.input.q.size);
     hth_vector_split split = hth_rec_vector_split(hth_device_get_info(r->g->device), n, kind);
     hth_push_norm_quantize push = {n, weight[1].n > 0, norm ? norm->norm.eps : r->g->model->hparams.norm_eps,
                                    norm ? norm->norm.inv_n : 1.0f / (float)n};

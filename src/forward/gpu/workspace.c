@@ -144,6 +144,7 @@ static uint64_t widest_input(const hth_model *m, const hth_offload_params *p)
     for (uint32_t i = 0; i < m->program->n_op; i++) {
         const hth_op *op = &m->program->ops[i];
         if (op->kind == HTH_OP_PRODUCT) widest = hth_max_u64(widest, op->product.matrix[0]->n_col);
+        if (op->kind == HTH_OP_EXPERTS) widest = hth_max_u64(widest, m->program->values[op->in[0].value].width);
     }
     return widest;
 }
