@@ -26,7 +26,7 @@ static bool find_device(const hearth_model *m, char name[32])
     size_t i = hth_device_best(found, n);
     if (i == n)
         i = hth_placement_find_integrated(found, n, &m->kernels, m->n_thread,
-                                          m->model->layers[0].ffn.up.type);
+                                          hth_model_row_type(m->model));
     if (i < n) snprintf(name, 32, "vulkan:%zu", i);
     return i < n;
 }

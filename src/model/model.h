@@ -518,6 +518,15 @@ typedef struct hth_model {
     hth_arena arena;
 } hth_model;
 
+/* The type of most rows that tokens read: those of the last layer that has a network, of its experts if it has some. */
+static inline hth_type hth_model_row_type(const hth_model *m)
+{
+    const hth_layer *l = &m->layers[m->hparams.n_layer - 1];
+    while (l > m->layers && l->network == HTH_NETWORK_NONE) l--;
+    if (!hth_has_experts(l->network)) return l->ffn.up.type;
+    return l->experts.up.n_row > 0 ? l->experts.up.type : l->experts.gate.type;
+}
+
 /* Overrides of the file's metadata by the caller; zeros: none. */
 typedef struct hth_model_overrides {
     const char *activation; /* by name, instead of the file's */

@@ -188,7 +188,7 @@ hearth_status hth_placement_builder_plan(hth_placement_builder *c, const hth_ker
 /* Rows of a quantised type; those of floats are counted in its products (submit_budget.c). */
 static hth_type type_of_rates(const hth_placement_builder *c)
 {
-    hth_type type = c->model->layers[0].ffn.up.type;
+    hth_type type = hth_model_row_type(c->model);
     return hth_type_act_block(type) > 0 ? type : HTH_TYPE_Q8_0;
 }
 

@@ -101,7 +101,7 @@ hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_bu
     *o = (hth_plan_context){.n_part = c->n_part, .options = {.n_ctx = n_position, .context = n_position / 2}};
     for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++) {
         o->parts[i].budget = c->parts[i].budget < max ? c->parts[i].budget : max;
-        st = hth_calibration_cache_get(c->parts[i].device, kernels, pool, c->model->layers[0].ffn.up.type,
+        st = hth_calibration_cache_get(c->parts[i].device, kernels, pool, hth_model_row_type(c->model),
                                        false, &o->parts[i].calibration, err);
     }
     if (st == HEARTH_OK) st = open_inputs(o, c, profile, &streams, err);

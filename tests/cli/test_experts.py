@@ -203,14 +203,26 @@ def quantize_gives_experts_alone_mxfp4():
 
 
 @case
-def a_device_that_computes_no_experts_says_so():
-    gpu = "sim:" + scratch("quick.gpu", QUICK_GPU.encode())
-    for name, words in [("mixtral", "nothing of it lies on simulated quick"), ("dots1", "layer 1 stays on the CPU")]:
-        done = good("run", mixture(name), "-p", "a", "-n", "1", "--gpu", gpu)
-        check(f"{words}: no shader chooses experts\n".encode() in done.stderr, name, done.stderr)
-    done = good("plan", mixture("mixtral"), "--gpu", gpu)
-    check(b"; no shader chooses experts\n" in done.stdout, done.stdout)
-    bad(1, " cannot lie on a device: no shader chooses experts", "plan", mixture("dots1"), "--gpu", gpu)
+def experts_are_divided_by_plan():
+    """What fits of them lies on the device, the others are the host's, and the text is the CPU's."""
+    gpu, model = "sim:" + scratch("quick.gpu", QUICK_GPU.encode()), data("golden/quant/mixture-Q4_K_M.gguf")
+    words = ["-c", "128", "--batch", "16", "--gpu", gpu]
+    whole = json.loads(good("plan", model, *words, "--json").stdout)
+    check(whole["experts"] == [4, 4] and whole["fits"] is True, whole)
+    text = ["run", model, "-p", "a", "-n", "12", "--greedy", "-c", "128"]
+    wanted = good(*text, "--gpu", "none").stdout
+    n_divided = 0
+    for part in [0.9, 0.75, 0.6]:
+        vram = str(int(whole["vram_bytes"] * part))
+        shown = json.loads(good("plan", model, *words, "--vram", vram, "--json").stdout)
+        check(shown["vram_bytes"] <= int(vram) and shown["host_bytes"] > whole["host_bytes"], shown)
+        n_divided += any(0 < n < 4 for n in shown["experts"])
+        for placement in ["plan", "even"]:
+            done = good(*text, *words[2:], "--vram", vram, "--placement", placement)
+            check(done.stdout == wanted, vram, placement, done.stderr)
+    check(n_divided > 0, "none was divided")
+    plain = good("plan", model, *words, "--vram", vram).stdout
+    check(b"| layers | experts there |" in plain and b"hearth pack" not in plain, plain)
 
 
 if __name__ == "__main__":

@@ -197,14 +197,14 @@ def the_faster_gpu_has_what_fits_on_either():
 @case
 def what_cannot_lie_on_a_gpu_is_planned_without_it():
     card = "sim:" + scratch("quick.sim", QUICK_GPU.encode())
-    words = ["plan", MIXTURE, *SMALL, "--predict", "8", "--route", "uniform"]
+    words = ["plan", data("golden/arch/deepseek4.gguf"), *SMALL, "--predict", "8", "--route", "uniform"]
     for more in [[], ["--vram", "5M"], ["--ram", "1G"]]:
         text = good(*words, "--gpu", card, *more).stdout.decode()
-        check("no shader chooses experts" in text.partition("\n")[0] and "GPU us" not in text, text)
+        check("no shader mixes residual streams" in text.partition("\n")[0] and "GPU us" not in text, text)
     shown = json.loads(good(*words, "--gpu", card, "--json").stdout)
-    check(shown["no_gpu"] == "no shader chooses experts" and "memory" in shown, shown)
+    check(shown["no_gpu"] == "no shader mixes residual streams" and "memory" in shown, shown)
     bad(1, "no.sim", *words, "--gpu", "sim:" + scratch("no.sim"))
-    bad(1, "cannot lie on a device: no shader chooses experts", *words[:-4], "--gpu", card, "--what-if")
+    bad(1, "cannot lie on a device: no shader mixes residual streams", *words[:-4], "--gpu", card, "--what-if")
 
 
 @case

@@ -662,7 +662,7 @@ def recipes():
         n_head=6, n_kv=6, tied=True, **bpe)
 
     # experts
-    add("mixtral", "llama", 201, with_(experts, 8, 32), d_ff=32, expert_count=8, expert_used_count=2)
+    add("mixtral", "llama", 201, with_(experts, 8, 16), d_ff=16, expert_count=8, expert_used_count=2)
     add("mixtral-drelu", "llama", 202, with_(experts, 6, 24), d_ff=24, act="drelu", tied=True, expert_count=6,
         expert_used_count=2, **small)
     add("qwen2moe", "qwen2moe", 203, with_(experts, 8, 32, qkv_bias=True, shared=64, shared_gate=True, out=2.0),

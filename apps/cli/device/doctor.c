@@ -88,7 +88,7 @@ static bool check_file(system_info *f, const args *a)
     hearth_status st = hth_gguf_open(f->path, &file, &err);
     hth_model_overrides other = {.allow_unused = args_has(a, "allow-unused")};
     if (st == HEARTH_OK) st = hth_model_open(file, &other, &model, &err);
-    if (st == HEARTH_OK) f->weight_bytes = model->weight_size, f->type = model->layers[0].ffn.up.type;
+    if (st == HEARTH_OK) f->weight_bytes = model->weight_size, f->type = hth_model_row_type(model);
     else report(&err);
     f->mmap = wants_mapping(a);
     hth_model_close(model);

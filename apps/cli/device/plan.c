@@ -185,11 +185,23 @@ static hearth_status plan_sizes(plan_state *p, hearth_error *err)
     return HEARTH_OK;
 }
 
-/* Bytes of weights on the host: all that are not on a device. */
+/* Bytes of experts on a device that the host has, too: those of layers of which it computes others. */
+static uint64_t bytes_of_both(const plan_state *p)
+{
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < p->model->hparams.n_layer; i++) {
+        const hth_plan_layer *l = &p->context.input.layers[i];
+        uint64_t n_host = p->context.best.divisions[i].n_cluster[p->n_device];
+        all += l->has_experts && n_host > 0 ? (l->n_cluster - n_host) * l->cluster_bytes[HTH_PLAN_HOST] : 0;
+    }
+    return all;
+}
+
+/* Bytes of weights on the host: all that are not on a device, or not only there. */
 static uint64_t host_bytes(const plan_state *p)
 {
     const hth_plan_bytes *b = &p->context.best.bytes[p->n_device];
-    return b->attention + b->clusters + (p->model->tied ? 0 : b->head) +
+    return bytes_of_both(p) + b->attention + b->clusters + (p->model->tied ? 0 : b->head) +
            p->model->token_embd.n_row * p->model->token_embd.row_size;
 }
 
@@ -267,10 +279,18 @@ static const char *limit_of(const plan_state *p, const hth_plan_time *t)
     return t->bound == HTH_PLAN_BOUND_SYNC ? "handoff" : t->bound < p->n_device ? "GPU" : "CPU";
 }
 
-static uint64_t neurons_of(const plan_state *p)
+/* Whether layers divide experts, not neurons. */
+static bool divides_experts(const plan_state *p)
+{
+    uint32_t i = 0, n = p->model->hparams.n_layer;
+    while (i < n && !hth_layer_divides_experts(&p->model->layers[i])) i++;
+    return i < n;
+}
+
+static uint64_t units_of(const plan_state *p)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < p->model->hparams.n_layer; i++) n += p->model->layers[i].ffn.d_ff;
+    for (uint32_t i = 0; i < p->model->hparams.n_layer; i++) n += hth_layer_n_unit(&p->model->layers[i]);
     return n;
 }
 
@@ -319,7 +339,8 @@ static void print_layers(const plan_state *p)
     uint32_t n = p->model->hparams.n_layer;
     printf("\n");
     table_begin(0);
-    table_add("| layers | neurons there | GPU us | CPU us | way us | limit |\n|---|---|---|---|---|---|\n");
+    table_add("| layers | %s there | GPU us | CPU us | way us | limit |\n|---|---|---|---|---|---|\n",
+              divides_experts(p) ? "experts" : "neurons");
     for (uint32_t i = 0, end; i < n; i = end) {
         const hth_plan_division *d = p->context.best.divisions;
         for (end = i + 1; end < n && memcmp(&d[end], &d[i], sizeof *d) == 0; end++)
@@ -329,7 +350,7 @@ static void print_layers(const plan_state *p)
         char range[32], hot[40], where[40] = "";
         snprintf(range, sizeof range, end > i + 1 ? "%u-%u" : "%u", i, end - 1);
         if (i < n_layer_there(p))
-            snprintf(hot, sizeof hot, "%u of %u", p->builder.n_hot[i], p->model->layers[i].ffn.d_ff);
+            snprintf(hot, sizeof hot, "%u of %u", p->builder.n_hot[i], hth_layer_n_unit(&p->model->layers[i]));
         else snprintf(hot, sizeof hot, "on the CPU");
         if (p->n_device > 1 && home < p->n_device) snprintf(where, sizeof where, ", on GPU %u", home + 1);
         table_add("| %s | %s | %.1f | %.1f | %.1f | %s%s |\n", range, hot,
@@ -358,11 +379,11 @@ static void print_memory_bar(const char *name, uint64_t bytes, uint64_t shown, u
 }
 
 /* On a terminal: each purpose as a share of all, and all as a share of the limit. */
-static void print_memory_bars(const hth_plan_bytes *b, uint64_t budget)
+static void print_memory_bars(const plan_state *p, const hth_plan_bytes *b, uint64_t budget)
 {
     if (!shows_bars()) return;
     print_memory_bar("attention, layers", b->attention, b->attention, b->total);
-    print_memory_bar("neurons", b->clusters, b->clusters, b->total);
+    print_memory_bar(divides_experts(p) ? "experts" : "neurons", b->clusters, b->clusters, b->total);
     print_memory_bar("caches", b->kv, b->kv, b->total);
     print_memory_bar("head", b->head, b->head, b->total);
     print_memory_bar("workspace", b->fixed, b->fixed, b->total);
@@ -378,13 +399,14 @@ static void print_device_memory(const plan_state *p, uint32_t i)
     for (uint32_t l = part->params.first_layer; l < part->params.end_layer; l++) n_hot += p->builder.n_hot[l];
     printf("%sOn %s: %s", i == 0 ? "\n" : "", label_of(p, i).text, hth_format_bytes(b->total).text);
     if (part->budget < UINT64_MAX) printf(", and %s", with_options(hth_budget_text_of(part).text).text);
-    printf(": %s %s, caches %s", p->model->down_transposed ? "attention" : "whole layers",
+    bool experts = divides_experts(p), divides = experts || p->model->down_transposed;
+    printf(": %s %s, caches %s", !divides ? "whole layers" : experts ? "all but experts" : "attention",
            hth_format_bytes(b->attention).text, hth_format_bytes(b->kv).text);
-    if (p->model->down_transposed)
-        printf(", neurons %s (%.0f %%)", hth_format_bytes(b->clusters).text,
-               100.0 * (double)n_hot / (double)neurons_of(p));
+    if (divides)
+        printf(", %s %s (%.0f %%)", experts ? "experts" : "neurons", hth_format_bytes(b->clusters).text,
+               100.0 * (double)n_hot / (double)units_of(p));
     printf(", head %s, workspace %s\n", hth_format_bytes(b->head).text, hth_format_bytes(b->fixed).text);
-    print_memory_bars(b, part->budget);
+    print_memory_bars(p, b, part->budget);
     uint64_t is_free = hth_device_free_memory(part->info);
     if (part->is_user_limit && part->budget > is_free)
         printf("Now %s are free there, which is all that a run can take.\n", hth_format_bytes(is_free).text);
@@ -422,7 +444,7 @@ static void print_streams(const plan_state *p, uint32_t i_device)
     }
 }
 
-static bool is_whole(const plan_state *p) { return p->context.best.head && n_hot_total(p) == neurons_of(p); }
+static bool is_whole(const plan_state *p) { return p->context.best.head && n_hot_total(p) == units_of(p); }
 
 static void print_kind(const plan_state *p, uint32_t i)
 {
@@ -446,7 +468,7 @@ static void print_text(const plan_state *p)
     printf(", selector %s\n", hearth_selector_name(selector));
     for (uint32_t i = 0; i < p->n_device; i++) print_kind(p, i);
     if (is_whole(p)) printf("All of it fits there.\n");
-    else if (!p->model->down_transposed)
+    else if (!p->model->down_transposed && !divides_experts(p))
         printf("Whole layers only: hearth pack would let each layer be divided.\n");
     else if (o->uniform && selector != HEARTH_SELECTOR_DENSE)
         printf("Nothing is known of who fires: %.0f %% of the neurons of each layer are assumed "
@@ -522,7 +544,7 @@ static void print_json(const plan_state *p)
     if (p->n_device > 1) json_close(&j, ']');
     json_word(&j, "selector", hearth_selector_name(p->builder.parts[0].params.selector));
     json_bool(&j, "uniform", o->uniform);
-    json_open_compact(&j, "neurons", '[');
+    json_open_compact(&j, divides_experts(p) ? "experts" : "neurons", '[');
     for (uint32_t i = 0; i < n_layer_there(p); i++) json_uint(&j, NULL, p->builder.n_hot[i]);
     json_close(&j, ']');
     json_bool(&j, "head", b->head);
