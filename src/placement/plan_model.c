@@ -91,14 +91,14 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
         share[i] = active_share(from, i_layer, i);
         if (!has_experts) share[i] = hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0, share[i]);
     }
-    uint64_t moved = hth_gpu_state_traffic(from->model, from->params, i_layer), n_position = from->params->n_position;
+    hth_gpu_state_use states = hth_gpu_states_of(from->model, from->params, i_layer);
     uint64_t device_bytes = divides ? (whole - without + n_cluster - 1) / n_cluster : 0,
              host_bytes = divides ? (cpu_bytes(l) + n_cluster - 1) / n_cluster : 0;
-    /* What a token moves of states counts whatever the context is. Their other copies take memory, as positions do. */
-    *to = (hth_plan_layer){.attention_bytes = (divides ? without : whole) + moved,
+    *to = (hth_plan_layer){.attention_bytes = (divides ? without : whole) + states.moved,
                            .idle_bytes = divides ? 0 : hth_gpu_idle_bytes(from->model, max, from->params, i_layer),
+                           .state_bytes = states.held,
                            .has_experts = has_experts,
-                           .kv_bytes = (cache - moved + n_position - 1) / n_position,
+                           .kv_bytes = (cache - states.held) / from->params->n_position,
                            .cluster_bytes = {[HTH_PLAN_DEVICE] = device_bytes, [HTH_PLAN_HOST] = host_bytes},
                            .n_cluster = divides ? n_cluster : 0,
                            .share = share};

@@ -205,7 +205,7 @@ void hth_plan_curves_free(hth_plan_curve *curves) { hth_free(curves); }
 
 uint64_t hth_plan_layer_bytes(const hth_plan_layer *l, const hth_plan_options *options, uint32_t k)
 {
-    return l->attention_bytes + l->kv_bytes * options->n_ctx + l->cluster_bytes[HTH_PLAN_DEVICE] * k;
+    return l->attention_bytes + l->state_bytes + l->kv_bytes * options->n_ctx + l->cluster_bytes[HTH_PLAN_DEVICE] * k;
 }
 
 uint64_t hth_plan_units(uint64_t bytes, uint64_t unit) { return bytes / unit + (bytes % unit != 0); }
@@ -215,8 +215,9 @@ static void count_layer(const hth_plan_layer *l, const hth_plan_options *options
 {
     bool attention = d->attention == i_home;
     uint64_t clusters = l->cluster_bytes[kind] * d->n_cluster[i_home],
-             all = clusters + (attention ? l->attention_bytes + l->kv_bytes * options->n_ctx : 0);
-    if (attention) to->attention += l->attention_bytes, to->kv += l->kv_bytes * options->n_ctx;
+             caches = l->kv_bytes * options->n_ctx + (kind == HTH_PLAN_DEVICE ? l->state_bytes : 0),
+             all = clusters + (attention ? l->attention_bytes + caches : 0);
+    if (attention) to->attention += l->attention_bytes, to->kv += caches;
     to->clusters += clusters;
     to->total += kind == HTH_PLAN_DEVICE ? hth_plan_units(all, HTH_PLAN_UNIT) * HTH_PLAN_UNIT : all;
 }

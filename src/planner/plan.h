@@ -51,6 +51,7 @@ typedef struct hth_plan_machine {
 typedef struct hth_plan_layer {
     uint64_t attention_bytes; /* of all that is not divided: weights of attention, norms, predictor, experts */
     uint64_t idle_bytes;      /* of these: experts that a token does not use, and does not read */
+    uint64_t state_bytes;     /* on a device: copies of recurrent states, of which a token reads none */
     uint64_t kv_bytes;        /* keys and values of one position */
     uint64_t cluster_bytes[HTH_PLAN_N_KIND]; /* rows of gate, up and down of a cluster, in the layout of each kind */
     uint32_t n_cluster;      /* clusters of HTH_CLUSTER_NEURONS neurons, or experts */

@@ -65,7 +65,8 @@ static hearth_status check_layer(const hth_plan_layer *l, uint32_t i, const hth_
                         "plan: layer %u: %u clusters, %u and %u dispatches; at most %d are allowed", i,
                         l->n_cluster, l->n_dispatch, l->n_dispatch_hot, MAX_CLUSTERS);
     bool fits =
-        hth_mul_u64(l->kv_bytes, options->n_ctx, &kv) && kv <= max_bytes && l->attention_bytes <= max_bytes;
+        hth_mul_u64(l->kv_bytes, options->n_ctx, &kv) && kv <= max_bytes && l->attention_bytes <= max_bytes &&
+        l->state_bytes <= max_bytes;
     for (int kind = 0; kind < HTH_PLAN_N_KIND; kind++)
         fits = fits && hth_mul_u64(l->cluster_bytes[kind], l->n_cluster, &clusters) && clusters <= max_bytes;
     if (!fits)

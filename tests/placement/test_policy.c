@@ -568,8 +568,8 @@ static void check_states(const char *path)
         CHECK(hth_gpu_layer_bytes(model, max, &params, i, l->ffn.d_ff, &weights) &&
               hth_gpu_cache_bytes(model, max, &params, i, &cache));
         CHECK_INT(to->attention_bytes, weights + moved_by(l));
-        uint64_t all = to->attention_bytes + to->kv_bytes * params.n_position;
-        CHECK(all >= weights + cache && all < weights + cache + params.n_position);
+        uint64_t all = weights + to->state_bytes + to->kv_bytes * params.n_position;
+        CHECK(all <= weights + cache && all > weights + cache - params.n_position);
         CHECK(cache >= 3 * (uint64_t)HTH_N_STATE_COPY_ON_DEVICE * l->state_sizes[HTH_STATE_CHUNK]);
     }
     hth_plan_model_free(&plan);

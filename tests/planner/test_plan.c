@@ -119,7 +119,7 @@ static double layer_seconds(const small_case *c, int l, int k)
 static uint64_t layer_bytes(const small_case *c, int l, int k)
 {
     const hth_plan_layer *layer = &c->layers[l];
-    uint64_t bytes = layer->attention_bytes + layer->kv_bytes * c->options.n_ctx;
+    uint64_t bytes = layer->attention_bytes + layer->state_bytes + layer->kv_bytes * c->options.n_ctx;
     return k < 0 ? 0 : (bytes + (uint64_t)k * layer->cluster_bytes[HTH_PLAN_DEVICE] + 65535) / 65536 * 65536;
 }
 
@@ -164,6 +164,7 @@ static void make_mixture(small_case *c)
 {
     for (uint32_t l = 0; l < N_SMALL_LAYER; l++) {
         c->layers[l].has_experts = l < 2;
+        c->layers[l].state_bytes = l * 100000;
         c->layers[l].idle_bytes = c->layers[l].attention_bytes / (1 + l) / 2;
     }
 }
@@ -659,6 +660,7 @@ TEST(bad_numbers_are_refused_by_name)
     CHANGED(c.model.head_bytes = UINT64_MAX, "head");
     CHANGED(c.layers[3].cluster_bytes[HTH_PLAN_HOST] = UINT64_MAX / 2, "layer 3");
     CHANGED(c.layers[1].kv_bytes = UINT64_MAX, "layer 1");
+    CHANGED(c.layers[1].state_bytes = UINT64_MAX, "layer 1");
     CHANGED(c.layers[1].n_cluster = 1u << 20, "layer 1");
     CHANGED(c.machine.n_home = 0, "0 homes");
     CHANGED(c.machine.n_home = 1, "0 of its homes are hosts");

@@ -95,9 +95,12 @@ bool hth_gpu_layer_bytes(const hth_model *model, uint64_t max, const hth_offload
 uint64_t hth_gpu_idle_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params, uint32_t i_layer);
 bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
                          uint32_t i_layer, uint64_t *bytes);
-/* Bytes of the states of a layer that a step of one token reads and writes on a device. They are part of the bytes of its
- * cache, which has copies of them for all sessions. */
-uint64_t hth_gpu_state_traffic(const hth_model *model, const hth_offload_params *params, uint32_t i_layer);
+/* Bytes of the states of a layer on a device: those that are part of its cache, copies for all sessions, and those that a
+ * step of one token reads and writes. */
+typedef struct hth_gpu_state_use {
+    uint64_t held, moved;
+} hth_gpu_state_use;
+hth_gpu_state_use hth_gpu_states_of(const hth_model *model, const hth_offload_params *params, uint32_t i_layer);
 bool hth_gpu_head_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params, uint64_t *bytes);
 
 /* Reads rows [first, first + n) of a matrix in file format into `rows`. */

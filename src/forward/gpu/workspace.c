@@ -422,17 +422,18 @@ bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload
 
 /* A convolution reads some inputs and writes one. DeltaNet reads a state of chunks, and writes little of it until the chunk
  * ends. Others write all that they read. */
-uint64_t hth_gpu_state_traffic(const hth_model *m, const hth_offload_params *params, uint32_t i_layer)
+hth_gpu_state_use hth_gpu_states_of(const hth_model *m, const hth_offload_params *params, uint32_t i_layer)
 {
     const hth_program *p = m->program;
-    uint64_t words = 0;
+    hth_gpu_state_use all = {0};
     for (uint32_t i = p->first_of_layer[i_layer]; i < p->first_of_layer[i_layer + 1]; i++) {
         const hth_op *op = &p->ops[i];
         if (hth_gpu_op_lacks(m, params, op)) continue;
-        if (op->kind == HTH_OP_CONV) words += (uint64_t)op->conv.conv->d_conv * op->conv.conv->n_channel;
-        else words += (op->kind == HTH_OP_DELTA ? 1 : 2) * hth_gpu_state_words(m, op);
+        all.held += state_bytes(m, params, op);
+        if (op->kind == HTH_OP_CONV) all.moved += (uint64_t)op->conv.conv->d_conv * op->conv.conv->n_channel * sizeof(float);
+        else all.moved += (op->kind == HTH_OP_DELTA ? 1 : 2) * hth_gpu_state_words(m, op) * sizeof(float);
     }
-    return words * sizeof(float);
+    return all;
 }
 
 static hearth_status open_states(hth_gpu *g, hearth_error *err)
