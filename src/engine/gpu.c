@@ -285,11 +285,11 @@ static hearth_status choose(hearth_model *m, const hearth_gpu_options *o, hth_pl
 {
     hearth_error why = {0};
     bool plans = are_gpus(c);
-    uint64_t n_layer;
+    hth_placement_layers layers;
     if (hth_placement_arg_is_path(o->placement)) return hth_placement_builder_from_file(c, o->placement, err);
-    if (hth_placement_arg_layers(o->placement, &n_layer)) {
+    if (hth_placement_arg_layers(o->placement, &layers)) {
         for (uint32_t i = 0; i < c->n_part; i++) c->parts[i].params.crosses = strcmp(o->placement, "all") == 0;
-        return hth_placement_builder_layers(c, n_layer), HEARTH_OK;
+        return hth_placement_builder_layers(c, &layers), HEARTH_OK;
     }
     if (o->placement) plans = strcmp(o->placement, "plan") == 0;
     hearth_status st = HEARTH_OK;
@@ -440,11 +440,11 @@ static bool is_asked_for(const hearth_gpu_options *o)
 /* Warns if a requested placement is not used. */
 static void note_unused(const hearth_model *m, const char *placement)
 {
-    uint64_t n_layer;
+    hth_placement_layers layers;
     if (hth_placement_arg_is_path(placement))
         hth_log(HEARTH_LOG_WARN, "%s: the placement %s is not used: no GPU is in use", hth_gguf_path(m->file),
                 placement);
-    else if (hth_placement_arg_layers(placement, &n_layer) && n_layer > 0)
+    else if (hth_placement_arg_layers(placement, &layers) && layers.n > 0)
         hth_log(HEARTH_LOG_WARN, "%s: no GPU is in use: no layers go there", hth_gguf_path(m->file));
 }
 
@@ -459,8 +459,8 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *o
 {
     const hearth_gpu_options *o = &options->gpu;
     hearth_error why = {0};
-    uint64_t n_layer;
-    bool no_layer = hth_placement_arg_layers(o->placement, &n_layer) && n_layer == 0;
+    hth_placement_layers layers;
+    bool no_layer = hth_placement_arg_layers(o->placement, &layers) && layers.n == 0;
     if (!o->device || strcmp(o->device, "none") == 0 || no_layer) {
         note_unused(m, o->placement);
         return HEARTH_OK;

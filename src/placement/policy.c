@@ -74,9 +74,12 @@ static hth_placement_part whole_part(const hth_model *m, const hth_placement_par
 }
 
 /* Units of layer i in n of 4096 shares, rounded down to the split granularity. */
-static uint32_t share_of(const hth_model *m, uint32_t i, uint32_t n)
+static uint32_t share_of(const hth_placement_builder *c, uint32_t i, uint32_t n)
 {
+    const hth_model *m = c->model;
+    bool is_host = i < c->parts[0].params.n_cpu_experts && hth_layer_divides_experts(&m->layers[i]);
     uint32_t n_unit = hth_layer_n_unit(&m->layers[i]), grain = hth_gpu_split_granularity(m, i);
+    if (is_host) return 0;
     if (n == ALL || grain == 0) return n_unit;
     return (uint32_t)((uint64_t)n_unit * n / ALL) / grain * grain;
 }
@@ -111,7 +114,7 @@ static uint64_t bytes_with_share(const hth_placement_builder *c, uint32_t n)
     const hth_placement_part all = whole_part(c->model, &c->parts[0]);
     uint64_t bytes = plus(workspace_bytes(c->model, &all), head_bytes(c->model, &all));
     for (uint32_t i = 0; i < all.params.end_layer; i++)
-        bytes = plus(bytes, layer_bytes(c->model, &all, i, share_of(c->model, i, n)));
+        bytes = plus(bytes, layer_bytes(c->model, &all, i, share_of(c, i, n)));
     return bytes;
 }
 
@@ -124,7 +127,7 @@ uint64_t hth_placement_builder_least_bytes(const hth_placement_builder *c)
 {
     const hth_placement_part first = whole_part(c->model, &c->parts[0]);
     uint64_t one = plus(workspace_bytes(c->model, &first),
-                        layer_bytes(c->model, &first, 0, share_of(c->model, 0, ALL)));
+                        layer_bytes(c->model, &first, 0, share_of(c, 0, ALL)));
     uint64_t none_hot = divides_any(c->model) ? bytes_with_share(c, 0) : one;
     return none_hot < one ? none_hot : one;
 }
@@ -255,7 +258,7 @@ static bool fill_part(hth_placement_builder *c, hth_placement_part *p, uint32_t 
     bool is_last = p == &c->parts[c->n_part - 1];
     p->params.first_layer = *next, p->params.head = false;
     for (; *next < end; ++*next) {
-        c->n_hot[*next] = share_of(m, *next, share);
+        c->n_hot[*next] = share_of(c, *next, share);
         c->unsupported_reason = hth_gpu_unsupported_reason(m, &p->params, *next);
         uint64_t size = layer_bytes(m, p, *next, c->n_hot[*next]);
         if (c->unsupported_reason || plus(used, size) > p->budget) break;
@@ -355,37 +358,44 @@ void hth_placement_builder_keep_sharing(hth_placement_builder *c)
 
 /* ---- placement by number of layers --------------------------------------------------------------------- */
 
-bool hth_placement_arg_layers(const char *placement, uint64_t *n)
+/* The number behind a word at the beginning of a text, clamped. Returns what is behind it; NULL: there is none. */
+static const char *number_behind(const char *text, const char *word, uint64_t *n)
 {
-    static const char word[] = "layers:";
-    *n = UINT32_MAX;
-    if (placement && strcmp(placement, "all") == 0) return true;
-    if (!placement || strncmp(placement, word, sizeof word - 1) != 0) return false;
+    size_t size = strlen(word);
+    if (strncmp(text, word, size) != 0 || text[size] < '0' || text[size] > '9') return NULL;
     *n = 0;
-    for (const char *p = placement + sizeof word - 1; *p; p++) {
-        if (*p < '0' || *p > '9') return false;
-        *n = *n < UINT32_MAX ? *n * 10 + (uint64_t)(*p - '0') : UINT32_MAX;
-    }
-    return placement[sizeof word - 1] != '\0';
+    for (text += size; *text >= '0' && *text <= '9'; text++)
+        *n = *n < UINT32_MAX ? *n * 10 + (uint64_t)(*text - '0') : UINT32_MAX;
+    return text;
 }
 
-void hth_placement_builder_layers(hth_placement_builder *c, uint64_t n)
+bool hth_placement_arg_layers(const char *placement, hth_placement_layers *out)
+{
+    *out = (hth_placement_layers){.n = UINT32_MAX};
+    if (placement && strcmp(placement, "all") == 0) return true;
+    const char *end = placement ? number_behind(placement, "layers:", &out->n) : NULL;
+    if (end && *end) end = number_behind(end, ",cpu-experts:", &out->n_cpu_experts);
+    return end && !*end;
+}
+
+void hth_placement_builder_layers(hth_placement_builder *c, const hth_placement_layers *layers)
 {
     for (uint32_t i = 0; i < c->n_part; i++) {
         hth_offload_params *p = &c->parts[i].params;
-        p->max_layer = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+        p->max_layer = layers->n < UINT32_MAX ? (uint32_t)layers->n : UINT32_MAX;
+        p->n_cpu_experts = layers->n_cpu_experts < UINT32_MAX ? (uint32_t)layers->n_cpu_experts : UINT32_MAX;
         p->first_layer = p->end_layer = 0, p->head = false;
     }
-    if (n > 0) hth_placement_uniform(c);
+    if (layers->n > 0) hth_placement_uniform(c);
 }
 
 /* ---- placement from a file ----------------------------------------------------------------------------- */
 
 bool hth_placement_arg_is_path(const char *placement)
 {
-    uint64_t n;
+    hth_placement_layers layers;
     return placement && strcmp(placement, "plan") != 0 && strcmp(placement, "even") != 0 &&
-           !hth_placement_arg_layers(placement, &n);
+           !hth_placement_arg_layers(placement, &layers);
 }
 
 hearth_status hth_placement_arg_check(const char *placement, hearth_error *err)

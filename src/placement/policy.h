@@ -67,11 +67,15 @@ void hth_placement_builder_keep_sharing(hth_placement_builder *c);
 hearth_status hth_placement_builder_plan(hth_placement_builder *c, const hth_kernels *kernels,
                                          uint32_t n_thread, hearth_error *err);
 
-/* Whether --placement is "layers:N", and N, or "all", which is the largest N. hth_placement_builder_layers applies it: params.max_layer is N from
- * then on, also for later choices: the first N layers whole, as many of them as fit, and the head if N is larger
- * than their number. */
-bool hth_placement_arg_layers(const char *placement, uint64_t *n);
-void hth_placement_builder_layers(hth_placement_builder *c, uint64_t n);
+/* "layers:N" or "layers:N,cpu-experts:M", or "all", which is the largest N: the first N layers whole, as many of them as
+ * fit, and the head if N is larger than their number; the experts of the first M layers stay on the host. */
+typedef struct hth_placement_layers {
+    uint64_t n, n_cpu_experts;
+} hth_placement_layers;
+/* Whether --placement is that. */
+bool hth_placement_arg_layers(const char *placement, hth_placement_layers *out);
+/* Applies it, also for later choices. */
+void hth_placement_builder_layers(hth_placement_builder *c, const hth_placement_layers *layers);
 
 /* Whether --placement is a file: none of NULL, "plan", "even", "all" and "layers:N". */
 bool hth_placement_arg_is_path(const char *placement);

@@ -225,5 +225,21 @@ def experts_are_divided_by_plan():
     check(b"| layers | experts there |" in plain and b"hearth pack" not in plain, plain)
 
 
+@case
+def experts_of_layers_are_kept_on_the_cpu():
+    model = data("golden/quant/mixture-Q4_K_M.gguf")
+    text = ["run", model, "-p", "a", "-n", "12", "--greedy", "-c", "128"]
+    wanted = json.loads(good(*text, "--gpu", "none", "--json").stdout)["text"]
+    shares = {}
+    for words in [[], ["-ncmoe", "0"], ["--n-cpu-moe", "1"], ["-ncmoe", "2"], ["--cpu-moe"], ["-ngl", "99", "-cmoe"], ["-ncmoe", "all"]]:
+        done = json.loads(good(*text, "--gpu", "null", *words, "--json").stdout)
+        check(done["text"] == wanted and done["gpu"]["layers"] == 2 and done["gpu"]["head"], words, done)
+        shares[" ".join(words)] = done["gpu"]["product_share"]
+    check(shares[""] == shares["-ncmoe 0"] == 1 and shares["--n-cpu-moe 1"] > shares["-ncmoe 2"] > 0, shares)
+    check(shares["-ncmoe 2"] == shares["--cpu-moe"] == shares["-ngl 99 -cmoe"] == shares["-ncmoe all"], shares)
+    bad(2, "--n-cpu-moe and --placement contradict", *text, "-ncmoe", "1", "--placement", "even")
+    bad(2, "--cpu-moe and --n-cpu-moe contradict", *text, "-cmoe", "-ncmoe", "1")
+
+
 if __name__ == "__main__":
     cases.run_cases(__file__)

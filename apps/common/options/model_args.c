@@ -64,6 +64,9 @@ const option_spec gpu_options[] = {
     DEVICE_OPTIONS,
     OPT_UINT("gpu-layers", 0, "N|all", 0, 1e6, "layers on the GPU; auto, -1: as is fastest",
              .choices = "auto|all", .flags = OPTION_OPEN),
+    OPT_UINT("n-cpu-moe", 0, "N|all", 0, 1e6, "the CPU computes the experts of the first N layers",
+             .choices = "all", .flags = OPTION_OPEN | OPTION_ADVANCED),
+    OPT_FLAG("cpu-moe", 0, "the CPU computes all experts: --n-cpu-moe all", ADVANCED),
     OPT_FILE("placement", 0, "FILE", "a file of hearth plan; or plan, even, or all", .choices = "plan|even|all", ADVANCED),
     OPT_FLAG("gpu-strict", 0, "refuse a GPU that does not give the CPU's bits", ADVANCED),
     {0},
@@ -132,13 +135,17 @@ bool wants_mapping(const args *a)
     return io && strcmp(io, "mmap") == 0;
 }
 
-/* --gpu-layers as a placement; NULL: not given. */
+/* --gpu-layers and --n-cpu-moe as a placement; NULL: not given. */
 static const char *placement_by_layers(const args *a)
 {
-    static char words[32];
-    uint64_t n = args_uint(a, "gpu-layers", UINT64_MAX);
-    if (n == UINT64_MAX) return NULL;
-    snprintf(words, sizeof words, "layers:%llu", (unsigned long long)n);
+    static char words[64];
+    const uint64_t most = UINT32_MAX;
+    uint64_t n = args_uint(a, "gpu-layers", UINT64_MAX), n_host = args_uint(a, "n-cpu-moe", args_has(a, "cpu-moe") ? most : 0);
+    if (n == UINT64_MAX && n_host == 0) return NULL;
+    int n_char = snprintf(words, sizeof words, "layers:%llu", (unsigned long long)(n < most ? n : most));
+    if (n_host > 0)
+        snprintf(words + n_char, sizeof words - (size_t)n_char, ",cpu-experts:%llu",
+                 (unsigned long long)(n_host < most ? n_host : most));
     return words;
 }
 

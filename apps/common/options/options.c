@@ -482,7 +482,10 @@ static int parse(args *a, int argc, char **argv)
 }
 
 /* Options that exclude each other. */
-static const char *const exclusive[][2] = {{"gpu-layers", "placement"},
+static const char *const exclusive[][2] = {{"cpu-moe", "n-cpu-moe"},
+                                           {"cpu-moe", "placement"},
+                                           {"gpu-layers", "placement"},
+                                           {"n-cpu-moe", "placement"},
                                            {"greedy", "temperature"},
                                            {"ids", "pieces"},
                                            {"io", "mmap"},
