@@ -13,7 +13,7 @@ KERNELS = [
     Fault("q3_k_third_bit", "src/kernels/quant/q3_k/ref.c",
           "high[c] >> (4 * a + b) & 1", "high[c] >> (2 * b + a) & 1",
           "kernels/patterns", "every_value_of_every_byte_of_a_block_is_decoded"),
-    Fault("iq2_xs_mask_of_the_index", "src/kernels/quant/iq2_xs/type.h",
+    Fault("iq2_xs_mask_of_the_index", "src/kernels/quant/grid_parts.h",
           "k->index[g] = both & 511;", "k->index[g] = both & 255;",
           "kernels/codec", "iq2_xs_blocks_have_llamas_bits"),
     Fault("q6_k_avx2_shift", "src/kernels/quant/q6_k/avx2.c",
