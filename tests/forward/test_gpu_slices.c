@@ -214,7 +214,7 @@ TEST(rows_of_chosen_slices_have_the_bits_of_the_cpu)
     for (size_t i = 0; i < N_DEVICE; i++) {
         test_random r = proof_random();
         hth_device *d = shaders_open(devices[i]);
-        for (size_t t = 0; d && t < ROWS_N_FULL; t++)
+        for (size_t t = 0; d && t < ROWS_N_SHADER; t++)
             for (uint32_t n = 0; n < 8 && rows_quantised(rows_types[t]); n++) {
                 shape s = random_shape(&r, rows_types[t], n);
                 if (shaders_are_few(devices[i]) && s.of == 1) s.lanes = t % 2 ? 8 : 32;

@@ -14,15 +14,6 @@ static const char *fused_lacks(const hth_gpu_fused_src *source)
     for (uint32_t i = 0; i < source->n; i++) {
         if (source->n_row[i] == 0) continue;
         switch (source->matrix[i]->type) {
-            WITHOUT_SHADER(IQ1_S)
-            WITHOUT_SHADER(IQ1_M)
-            WITHOUT_SHADER(IQ2_XXS)
-            WITHOUT_SHADER(IQ2_XS)
-            WITHOUT_SHADER(IQ2_S)
-            WITHOUT_SHADER(IQ3_XXS)
-            WITHOUT_SHADER(IQ3_S)
-            WITHOUT_SHADER(TQ1_0)
-            WITHOUT_SHADER(TQ2_0)
             WITHOUT_SHADER(NVFP4)
         default: break;
         }

@@ -179,7 +179,7 @@ static void float_rules(hth_gpu_testcase *t)
     bind_output(t, 3 * N, 4);
 }
 
-/* Rows in the structure-of-arrays layout, of the type with this quantisation descriptor. */
+/* Rows in the structure-of-arrays layout, of the last type with this quantisation descriptor. */
 static void set_planes(hth_gpu_testcase *t, const uint32_t *form, uint32_t n_row, uint32_t n_block)
 {
     hth_quant_desc other;

@@ -9,7 +9,7 @@ layout(constant_id = 8) const uint OFFSET = 8;
 layout(constant_id = 9) const uint TABLE = 0;
 layout(constant_id = 10) const uint PART = 0;
 layout(constant_id = 11) const uint MINIMA = 0;
-layout(constant_id = 12) const uint E8M0 = 0;
+layout(constant_id = 12) const uint SCALE = 0;
 
 layout(binding = 1) readonly buffer Planes { uint planes[]; };
 layout(binding = 1) readonly buffer Pieces { uvec4 pieces[]; }; /* the same */
