@@ -43,6 +43,7 @@ static void add_rows(list *l, hth_type type)
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         consts[HTH_ROWS_COLS] = cuts[i][0], consts[HTH_ROWS_ROWS] = cuts[i][1],
         consts[HTH_ROWS_LANES] = cuts[i][2], consts[HTH_ROWS_WANT] = i == 1;
+        if (desc.block == 16 && consts[HTH_ROWS_LANES] > 8) continue;
         add(l, i == 2 ? HTH_SHADER_mul_mat_vec_q_acc : HTH_SHADER_mul_mat_vec_q, consts);
         if (i == 2) continue;
         consts[HTH_ROWS_WANT] = 0;
@@ -171,9 +172,9 @@ static void add_tiles(list *l, hth_type type, const hth_device_info *info)
 static list *shaders_of(const hth_device_info *info)
 {
     list *l = calloc(1, sizeof *l);
-    for (size_t i = 0; i < ROWS_N_SHADER; i++) add_rows(l, rows_types[i]);
+    for (size_t i = 0; i < ROWS_N_TYPE; i++) add_rows(l, rows_types[i]);
     for (size_t i = 0; i < ROWS_N_FULL; i++) add_down(l, rows_types[i]);
-    for (size_t i = 0; i < ROWS_N_SHADER; i++) add_tiles(l, rows_types[i], info);
+    for (size_t i = 0; i < ROWS_N_TYPE; i++) add_tiles(l, rows_types[i], info);
     add_attention(l, 64, HEARTH_KV_F16, 4);
     add_attention(l, 80, HEARTH_KV_F32, 1);
     add_attention(l, 128, HEARTH_KV_Q8_0, 8);
@@ -459,7 +460,7 @@ static hth_type last_of_desc(hth_type type)
 
 TEST(a_matrix_vector_shader_is_named_with_its_type)
 {
-    for (size_t i = 0; i < ROWS_N_SHADER; i++) {
+    for (size_t i = 0; i < ROWS_N_TYPE; i++) {
         list l = {.n = 0};
         char expected[HTH_GPU_MESSAGE_MAX];
         add_rows(&l, rows_types[i]);

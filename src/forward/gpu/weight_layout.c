@@ -69,6 +69,17 @@ static void read_mxfp4(const uint8_t *p, hth_soa_decoded *k)
     read_nibbles(p + 1, k->raw);
 }
 
+/* 64 weights, and the four bytes of scales as `part`. */
+static void read_nvfp4(const uint8_t *p, hth_soa_decoded *k)
+{
+    memcpy(k->part, p, 4);
+    memset(k->raw, 0, 64);
+    for (unsigned i = 0; i < 4; i++) {
+        add_bits(p + 4 + 8 * i, 8, 0, 15, 0, k->raw + 16 * i);
+        add_bits(p + 4 + 8 * i, 8, 4, 15, 0, k->raw + 16 * i + 8);
+    }
+}
+
 /* ---- blocks of 256 ------------------------------------------------------------------------------ */
 
 static void read_q2_k(const uint8_t *p, hth_soa_decoded *k)
@@ -170,6 +181,7 @@ static const quantised types[HTH_TYPE_LIMIT] = {
     [HTH_TYPE_Q8_0] = {{32, 8, 0, 0, 0, 0, 0, 0}, read_q8_0, 2},
     [HTH_TYPE_IQ4_NL] = {{32, 4, 0, 0, 1, 0, 0, 0}, read_q4_0, 2},
     [HTH_TYPE_MXFP4] = {{32, 4, 0, 0, 2, 0, 0, 1}, read_mxfp4, 1},
+    [HTH_TYPE_NVFP4] = {{16, 4, 0, 0, 2, 0, 0, 0}, read_nvfp4, 0},
     [HTH_TYPE_Q2_K] = {{256, 2, 0, 0, 0, 16, 1, 0}, read_q2_k, 0},
     [HTH_TYPE_Q3_K] = {{256, 2, 1, 4, 0, 16, 0, 0}, read_q3_k, 0},
     [HTH_TYPE_Q4_K] = {{256, 4, 0, 0, 0, 32, 1, 0}, read_q4_k, 0},
@@ -338,6 +350,18 @@ static void move_block(const hth_quant_desc *f, const uint8_t *p, size_t quants,
     if (f->minima) memcpy(to->minimum + 2 * b, p + 2, 2);
 }
 
+/* A row of NVFP4, whose file blocks are four of the layout's. Its scales are halves exactly. */
+static void fill_nvfp4(const uint8_t *row, size_t n_block, const row_arrays *to)
+{
+    hth_soa_decoded k;
+    for (size_t b = 0; b < n_block; b += 4, row += 36) {
+        read_nvfp4(row, &k);
+        for (size_t i = 0; i < 4; i++)
+            hth_store_u16(to->scale + 2 * (b + i), hth_f32_to_f16(hth_nvfp4_scale((uint8_t)k.part[i])));
+        write_pieces(k.raw, 64, 4, 0, to->low + 8 * b, PIECE);
+    }
+}
+
 static void fill_floats(hth_type type, size_t n_col, const uint8_t *rows, size_t row_size, uint64_t first,
                         uint64_t n, uint8_t *to)
 {
@@ -374,6 +398,10 @@ void hth_soa_layout_pack(hth_type type, uint64_t n_row, uint64_t n_col, const ui
             .sub_min = to + 4 * (uint64_t)layout.offsets.sub_min + i * row.sub_min,
             .minimum = to + 4 * (uint64_t)layout.offsets.minimum + i * row.minimum,
         };
+        if (type == HTH_TYPE_NVFP4) {
+            fill_nvfp4(rows, n_block, &arrays_of_row);
+            continue;
+        }
         for (size_t b = 0; b < n_block && q->quants; b++)
             move_block(f, rows + b * block_size, q->quants, b, n_block, &arrays_of_row);
         for (size_t b = 0; b < n_block && !q->quants; b++) {

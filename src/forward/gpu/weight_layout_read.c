@@ -48,7 +48,8 @@ static void read_integers(const block_pos *a, const uint8_t *low, const uint8_t 
     const hth_quant_desc *f = a->desc;
     uint8_t *raw = (uint8_t *)w;
     memset(raw, 0, f->block);
-    add_pieces(a, low, f->low_bits, 0, raw);
+    if (f->block == 16) add_bits(low + (a->row * a->n_block + a->b) / 2 * 16, 16, 4 * (a->b % 2), 15, 0, raw);
+    else add_pieces(a, low, f->low_bits, 0, raw);
     if (f->high_bits && f->block == 32) add_word(high + 4 * (a->row * a->n_block + a->b), f->low_bits, raw);
     else if (f->high_bits) add_pieces(a, high, f->high_bits, f->low_bits, raw);
     for (size_t i = 0; f->table && i < f->block; i++) w[i] = hth_soa_values[f->table - 1][raw[i]];

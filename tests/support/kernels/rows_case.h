@@ -7,9 +7,9 @@
 #include "support/guard.h"
 #include "support/kernels/proof.h"
 
-/* The supported types, in the order in which proofs take them. ROWS_N_FULL have panels and neuron-major down too,
- * ROWS_N_SHADER have shaders. */
-enum { ROWS_N_TYPE = 26, ROWS_N_FULL = 16, ROWS_N_SHADER = 25 };
+/* The supported types, in the order in which proofs take them. The first ones also have panels and neuron-major down.
+ */
+enum { ROWS_N_TYPE = 26, ROWS_N_FULL = 16 };
 extern const hth_type rows_types[ROWS_N_TYPE];
 const char *rows_type_name(hth_type type);
 size_t rows_bytes(hth_type type, size_t n_col);

@@ -2,8 +2,9 @@
  * the form, n_block, the places of the planes, planes[] and pieces[]; f16.glsl is included before.
  *
  * Weights are taken by sixteens ("parts"), four words of four bytes. */
-const uint N_PART = BLOCK / 16, LOW_PIECES = BLOCK * LOW_BITS / 128, HIGH_PIECES = BLOCK * HIGH_BITS / 128;
-const uint PARTS_OF_PIECE = 8 / LOW_BITS;
+const uint N_PART = BLOCK / 16, HIGH_PIECES = BLOCK * HIGH_BITS / 128;
+const uint LOW_PIECES = BLOCK == 16 ? 1 : BLOCK * LOW_BITS / 128; /* two blocks of 16 share one */
+const uint PARTS_OF_PIECE = BLOCK == 16 ? 1 : 8 / LOW_BITS; /* of its block */
 const uint SUB_SHIFT = PART == 32 ? 1 : 0; /* parts of a sub-block, as a power of two */
 const uint N_SUB = N_PART >> SUB_SHIFT;
 const uint BYTES = 0x01010101u;

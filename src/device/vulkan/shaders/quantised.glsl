@@ -38,6 +38,13 @@ layout(push_constant) uniform Push
 #include "f16.glsl"
 #include "quant_format.glsl"
 
+/* Number of the inputs' block around block b: of 32 inputs where the weights' are of 16. */
+uint input_at(uint token, uint b)
+{
+    uint at = token * n_block + b;
+    return BLOCK == 16 ? at / 2 : at;
+}
+
 /* Rounded to nearest even. Blocks of 256 pass 2^24, where the driver's conversion is not to be trusted:
  * two exact halves and one sum. */
 float to_float(int i)
