@@ -118,7 +118,7 @@ static void expect(data *a, const hth_kernels *k)
 
 static data make(test_random *r, const product *s, const hth_kernels *k)
 {
-    const size_t n_x = s->n_tok * s->n_col, block = rows_block(s->type);
+    const size_t n_x = s->n_tok * s->n_col, block = rows_act_block(s->type);
     data a = {.shape = *s, .row_size = rows_bytes(s->type, s->n_col), .n_block = s->n_col / block};
     const rows_shape row = {.type = s->type, .n_col = s->n_col, .kind = s->weights};
     a.y_stride = s->y_first + s->n_row + s->y_gap, a.n_y = s->n_class * a.y_stride;
@@ -167,7 +167,7 @@ static bool compute_quantised(hth_device *d, data *a)
     memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
     consts[HTH_TILE_M] = s->matrix.m, consts[HTH_TILE_N] = s->matrix.n, consts[HTH_TILE_K] = s->matrix.k;
     consts[HTH_TILE_SPLIT] = s->split;
-    const hth_push_mul_mat_vec_q_sparse push = {{(uint32_t)s->n_row, (uint32_t)a->n_block,
+    const hth_push_mul_mat_vec_q_sparse push = {{(uint32_t)s->n_row, (uint32_t)s->n_col / desc.block,
                                                  (uint32_t)a->y_stride, (uint32_t)s->y_first, s->has_bias,
                                                  a->places.offsets},
                                                 {(uint32_t)s->row_first, (uint32_t)s->mask_first}};
@@ -185,7 +185,7 @@ static bool compute_quantised(hth_device *d, data *a)
                                  {a->planes, (size_t)a->places.size},
                                  {a->q, n_x},
                                  {a->d, s->n_tok * a->n_block * 4},
-                                 {a->sum, n_x / (rows_block(s->type) == 32 ? 32 : 16) * 4},
+                                 {a->sum, n_x / (rows_act_block(s->type) == 32 ? 32 : 16) * 4},
                                  {a->bias, s->has_bias ? n_row * 4 : 0},
                                  {a->y, a->n_y * 4},
                                  {a->mask_bits, mask_bytes(s)}}};
@@ -287,7 +287,7 @@ static void all_types(hth_device *d, const char *name, const hth_kernels *k, tes
 {
     static const cut cuts[] = {{64, 1, 1}, {24, 3, 2}};
     enum { N_SHAPE = 20 };
-    for (size_t t = 0; t < ROWS_N_FULL; t++)
+    for (size_t t = 0; t < ROWS_N_TYPE; t++)
         for (size_t c = 0; c < sizeof cuts / sizeof *cuts && rows_quantised(rows_types[t]); c++)
             for (size_t i = 0; i < N_SHAPE && !(shaders_are_few(name) && c != t % 2); i++) {
                 product s = random_shape(r, rows_types[t], cuts[c]);
@@ -300,9 +300,9 @@ TEST(quantised_rows_have_the_bits_of_the_cpu) { on_each(all_types); }
 static void many_lanes(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {
     enum { N_SHAPE = 24 };
-    for (size_t t = 0; t < ROWS_N_FULL; t++)
+    for (size_t t = 0; t < ROWS_N_TYPE; t++)
         for (size_t i = 0; i < N_SHAPE && rows_quantised(rows_types[t]); i++) {
-            if (shaders_are_few(name) && (i + t) % 4 != 0) continue;
+            if (rows_types[t] == HTH_TYPE_NVFP4 || (shaders_are_few(name) && (i + t) % 4 != 0)) continue;
             const cut one = {i % 4 < 2 ? 64 : 32, 1, 1};
             const size_t block = rows_block(rows_types[t]);
             product s = random_shape(r, rows_types[t], one);
@@ -329,7 +329,7 @@ TEST(how_outputs_are_shared_does_not_change_bits) { on_each(large_cuts); }
 /* Weights of a block that are all large add up. */
 static void large_sums(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {
-    static const hth_type types[] = {HTH_TYPE_Q4_K, HTH_TYPE_Q5_K, HTH_TYPE_Q6_K};
+    static const hth_type types[] = {HTH_TYPE_Q4_K, HTH_TYPE_Q5_K, HTH_TYPE_Q6_K, HTH_TYPE_IQ3_XXS, HTH_TYPE_IQ2_S};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         product s = {types[i], 60, 256 * 5, 1, PROOF_LARGEST, PROOF_PLAIN, {64, 1, 1}, .n_class = 1};
         s.one_sign = true;
@@ -366,7 +366,7 @@ TEST(the_head_computes_requested_rows_only) { on_each(wanted); }
 static void live(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {
     static const cut cuts[] = {{64, 1, 1}, {64, 8, 1}, {24, 3, 2}, {256, 2, 4}};
-    for (size_t t = 0; t < ROWS_N_FULL; t++)
+    for (size_t t = 0; t < ROWS_N_TYPE; t++)
         for (int m = MASK_FULL; m <= MASK_ANY && rows_quantised(rows_types[t]); m++)
             for (size_t i = 0; i < 4; i++) {
                 if (shaders_are_few(name) && i != t % 4) continue;
@@ -475,8 +475,8 @@ static void all_types_tiled(hth_device *d, const char *name, const hth_kernels *
     enum { N_SHAPE = 12 };
     cut cuts[4];
     size_t n_cut = tile_cuts(of, cuts);
-    for (size_t t = 0; t < ROWS_N_FULL; t++)
-        for (size_t c = 0; c < n_cut && rows_quantised(rows_types[t]); c++)
+    for (size_t t = 0; t < ROWS_N_TYPE; t++)
+        for (size_t c = 0; c < n_cut && rows_quantised(rows_types[t]) && rows_types[t] != HTH_TYPE_NVFP4; c++)
             for (size_t i = 0; i < N_SHAPE; i++) {
                 product s = random_shape(r, rows_types[t], cuts[c]);
                 set_units(&s, of);
@@ -625,10 +625,27 @@ TEST(all_halves_are_widened_exactly)
 /* ---- structure-of-arrays parts
  * -------------------------------------------------------------------------------------------- */
 
+/* Sixteenths of a bit of a weight whose layout is larger than the file: indices of values or digits, scales of
+ * sub-blocks, and the block's. */
+static size_t device_bits(hth_type type)
+{
+    switch (type) {
+    case HTH_TYPE_IQ3_XXS:
+    case HTH_TYPE_IQ3_S: return 64 + 4 + 1;
+    case HTH_TYPE_IQ2_XXS:
+    case HTH_TYPE_IQ1_S: return 48 + 4 + 1;
+    case HTH_TYPE_IQ2_XS:
+    case HTH_TYPE_IQ2_S:
+    case HTH_TYPE_IQ1_M: return 48 + 8 + 1;
+    case HTH_TYPE_NVFP4: return 64 + 16;
+    default: return 32 + 1;
+    }
+}
+
 TEST(repacked_weights_filled_in_pieces_equal_those_filled_at_once)
 {
     test_random r = proof_random();
-    for (size_t t = 0; t < ROWS_N_FULL; t++) {
+    for (size_t t = 0; t < ROWS_N_TYPE; t++) {
         const size_t n_row = 7, n_col = rows_quantised(rows_types[t]) ? 11 * rows_block(rows_types[t]) : 37;
         const size_t size = rows_bytes(rows_types[t], n_col), stride = size + 3;
         const rows_shape row = {.type = rows_types[t], .n_col = n_col, .kind = PROOF_BITS};
@@ -637,7 +654,8 @@ TEST(repacked_weights_filled_in_pieces_equal_those_filled_at_once)
         for (size_t i = 0; i < n_row; i++) rows_fill_row(&r, &row, w + i * stride);
         if (!CHECK(hth_soa_layout_init(rows_types[t], n_row, n_col, &places))) continue;
         CHECK_INT(places.size % 256, 0);
-        CHECK(places.size >= n_row * size && places.size < n_row * (size + 50) + 6 * 256);
+        const size_t packed = t < ROWS_N_FULL ? size : n_col * device_bits(rows_types[t]) / 128;
+        CHECK(places.size >= n_row * packed && places.size < n_row * (packed + 50) + 6 * 256);
         once = get(1, (size_t)places.size), pieces = get(1, (size_t)places.size);
         hth_soa_layout_pack(rows_types[t], n_row, n_col, w, stride, 0, n_row, once);
         for (size_t first = n_row; first > 0; first -= first > 2 ? 3 : 1) {

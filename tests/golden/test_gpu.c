@@ -18,7 +18,9 @@ static bool is_brief(void) { return getenv("HEARTH_GPU_BRIEF") != NULL; }
 static int first_device(void) { return is_brief() ? 1 : 0; }
 
 static const char *const quants[] = {"Q8_0", "Q4_0", "Q4_1", "Q5_0",   "Q5_1",   "Q2_K", "Q3_K",
-                                     "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"};
+                                     "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4",
+                                     "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M",
+                                     "TQ1_0", "TQ2_0", "NVFP4"};
 enum { N_QUANT = sizeof quants / sizeof *quants };
 
 static const char *kv_name(hearth_kv_type kv)
@@ -121,7 +123,7 @@ static bool has_blocks(const golden *g, hearth_kv_type kv)
 /* A driver on the CPU compiles for seconds a type. forward/gpu_rows proves the shaders of all types there. */
 static bool is_type_for_vulkan(const char *quant)
 {
-    static const char *const names[] = {"Q4_0", "Q5_1", "Q3_K", "Q4_K", "IQ4_XS"};
+    static const char *const names[] = {"Q4_0", "Q5_1", "Q3_K", "Q4_K", "IQ4_XS", "IQ2_S"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], quant) == 0) return true;
     return test_is_long() || is_brief();
@@ -593,7 +595,7 @@ TEST(any_number_of_layers_on_a_device_gives_the_bits_of_the_cpu)
     golden g;
     for (int d = 0; d < N_DEVICE; d++) {
         for (int i = 0; i < N_QUANT; i++) {
-            bool some = d == 0 ? i % 4 == 0 : i == 8; /* Q8_0, Q5_1, Q5_K, MXFP4; Q5_K */
+            bool some = d == 0 ? i % 4 == 0 : i == 8; /* Q8_0, Q5_1, Q5_K, MXFP4, IQ3_XXS, TQ1_0; Q5_K */
             if (!some && !test_is_long()) continue;
             if (golden_open_quant(&g, quants[i])) check_parts(&g, devices[d], (hearth_kv_type)(i % 2));
             golden_close(&g);

@@ -517,28 +517,6 @@ TEST(a_plan_has_a_range_around_what_it_expects)
     close_inputs(&in);
 }
 
-/* ---- types without shaders -------------------------------------------------------------------------- */
-
-static void expect_named(const char *type)
-{
-    char name[80];
-    hth_gguf *file = NULL;
-    hth_model *model = NULL;
-    hth_offload_params place = {.n_row = 8, .n_position = 32};
-    snprintf(name, sizeof name, "golden/quant/llama-%s.gguf", type);
-    const char *path = test_data(name);
-    if (!path) return;
-    CHECK_OK(hth_gguf_open(path, &file, err));
-    if (file) CHECK_OK(hth_model_open(file, &(hth_model_overrides){0}, &model, err));
-    for (uint32_t i = 0; model && i <= model->hparams.n_layer; i++) {
-        const char *reason = hth_gpu_unsupported_reason(model, &place, i);
-        snprintf(name, sizeof name, "no shader supports %s", type);
-        CHECK(reason && strcmp(reason, name) == 0);
-    }
-    hth_model_close(model);
-    hth_gguf_close(file);
-}
-
 /* Bytes of states that a step of one token moves in a layer: DeltaNet's are read, those of state spaces are written too. */
 static uint64_t moved_by(const hth_layer *l)
 {
@@ -608,11 +586,4 @@ TEST(a_device_has_states_for_no_more_sessions_than_a_binding_holds)
     }
     hth_model_close(model);
     hth_gguf_close(file);
-}
-
-TEST(types_that_no_shader_has_are_named)
-{
-    static const char *const types[] = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S",
-                                        "IQ1_S",   "IQ1_M",  "TQ1_0", "TQ2_0",   "NVFP4"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) expect_named(types[i]);
 }

@@ -137,6 +137,7 @@ hth_coopmat_level hth_gpu_choose_tile(const hth_device_info *info, const hth_qua
                                       hth_coopmat_level most, uint32_t n_tok,
                                       uint32_t consts[HTH_TILE_N_CONST])
 {
+    if (desc->block == 16) return HTH_COOPMAT_NONE; /* no step of a tile is half a piece */
     if (most >= HTH_COOPMAT_CM2 && find_coopmat_tile(info, desc, n_tok, consts)) return HTH_COOPMAT_CM2;
     if (most >= HTH_COOPMAT_KHR && find_tile(info, desc, consts)) return HTH_COOPMAT_KHR;
     return HTH_COOPMAT_NONE;

@@ -4,30 +4,10 @@
 
 /* ---- weights ------------------------------------------------------------------------------------------ */
 
-#define WITHOUT_SHADER(TYPE)                                                                                 \
-    case HTH_TYPE_##TYPE: return "no shader supports " #TYPE;
-
 static const char *fused_lacks(const hth_gpu_fused_src *source)
 {
     uint64_t bytes;
-    if (hth_gpu_fused_matrix_bytes(source, UINT32_MAX, &bytes)) return NULL;
-    for (uint32_t i = 0; i < source->n; i++) {
-        if (source->n_row[i] == 0) continue;
-        switch (source->matrix[i]->type) {
-            WITHOUT_SHADER(IQ1_S)
-            WITHOUT_SHADER(IQ1_M)
-            WITHOUT_SHADER(IQ2_XXS)
-            WITHOUT_SHADER(IQ2_XS)
-            WITHOUT_SHADER(IQ2_S)
-            WITHOUT_SHADER(IQ3_XXS)
-            WITHOUT_SHADER(IQ3_S)
-            WITHOUT_SHADER(TQ1_0)
-            WITHOUT_SHADER(TQ2_0)
-            WITHOUT_SHADER(NVFP4)
-        default: break;
-        }
-    }
-    return "no shader supports a type of its weights";
+    return hth_gpu_fused_matrix_bytes(source, UINT32_MAX, &bytes) ? NULL : "no shader supports a type of its weights";
 }
 
 static const char *weights_lack(const hth_model *m, const hth_offload_params *params, const hth_op *op)

@@ -124,12 +124,12 @@ hth_gpu_matrix hth_rec_rows_of(const hth_gpu_matrix *p, uint64_t n_col, uint32_t
 
 /* Invocations of a row of one token: as many as let the rows occupy a large GPU (132 processors of 1024), as long as
  * each has a group of eight blocks of 32, or a piece of a block of 256. A driver that computes on the CPU pays for each
- * invocation that waits for others. */
+ * invocation that waits for others. A row of blocks of 16 has eight, as two blocks share a piece. */
 static uint32_t row_lanes(const hth_recorder *r, const hth_quant_desc *desc, uint32_t n_row, uint32_t n_block)
 {
     enum { BUSY = 132 * 1024, MAX = 32 };
     uint32_t units = desc->block == HTH_ACT_BLOCK_256 ? MAX / 8 : hth_div_ceil(n_block, 8), lanes = 8;
-    if (r->n_row > 1 || hth_device_get_info(r->g->device)->kind == HTH_DEVICE_CPU) return lanes;
+    if (r->n_row > 1 || desc->block == 16 || hth_device_get_info(r->g->device)->kind == HTH_DEVICE_CPU) return lanes;
     while (lanes < MAX && (uint64_t)n_row * 2 * lanes <= BUSY && 2 * lanes / 8 <= units) lanes *= 2;
     return lanes;
 }

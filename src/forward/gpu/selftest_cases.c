@@ -179,7 +179,7 @@ static void float_rules(hth_gpu_testcase *t)
     bind_output(t, 3 * N, 4);
 }
 
-/* Rows in the structure-of-arrays layout, of the type with this quantisation descriptor. */
+/* Rows in the structure-of-arrays layout, of the last type with this quantisation descriptor. */
 static void set_planes(hth_gpu_testcase *t, const uint32_t *form, uint32_t n_row, uint32_t n_block)
 {
     hth_quant_desc other;
@@ -193,14 +193,16 @@ static void set_planes(hth_gpu_testcase *t, const uint32_t *form, uint32_t n_row
     (void)fits;
 }
 
-/* A group of eight blocks and part of the next; a tile of rows (eight of them at least, so that ties are met), and
- * of tokens, and part of the next. With a mask: a tile of each kind (fill_mask) and some rows, starting inside the
- * weights and inside a mask word. */
+/* A group of eight blocks and part of the next. */
+static uint32_t blocks_of_row(uint32_t block) { return block == 16 ? 12 : block == 32 ? 11 : 9; }
+
+/* A tile of rows (eight of them at least, so that ties are met), and of tokens, and part of the next. With a mask: a
+ * tile of each kind (fill_mask) and some rows, starting inside the weights and inside a mask word. */
 static void mul_mat_vec_q(hth_gpu_testcase *t)
 {
     const uint32_t *c = t->consts, group = hth_rows_per_workgroup(c), tile = group < 8 ? 8 : group;
     const uint32_t cols = c[HTH_ROWS_COLS];
-    const uint32_t block = c[HTH_ROWS_FORMAT], n_block = block == 32 ? 11 : 9, n_col = n_block * block;
+    const uint32_t block = c[HTH_ROWS_FORMAT], n_block = blocks_of_row(block), n_col = n_block * block;
     bool sparse = t->id == HTH_SHADER_mul_mat_vec_q_sparse;
     const uint32_t n_row = (sparse ? MASK_KINDS * tile : tile) + 3, n_done = cols + 2, n_tok = cols + 3,
                    stride = n_row + 2, first = sparse ? 2 : 0;
@@ -212,8 +214,8 @@ static void mul_mat_vec_q(hth_gpu_testcase *t)
     bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
     bind_input(t, HTH_FILL_Q, (uint64_t)n_tok * n_col, 1)->width = n_col;
     bind_input(t, HTH_FILL_Q_SCALES, (uint64_t)n_tok * n_block, 4);
-    bind_input(t, HTH_FILL_Q_SUMS, (uint64_t)n_tok * n_col / (block == 32 ? 32 : 16), 4)->width =
-        block == 32 ? 32 : 16;
+    bind_input(t, HTH_FILL_Q_SUMS, (uint64_t)n_tok * n_col / (block == 256 ? 16 : 32), 4)->width =
+        block == 256 ? 16 : 32;
     bind_floats(t, n_row + first, 4);
     if (strchr(hth_shader_infos[t->id].bindings, 'x')) /* _acc: y is read too */
         bind_floats(t, (uint64_t)n_tok * stride, 6);
@@ -242,7 +244,7 @@ static void mul_mat_vec_q_sliced(hth_gpu_testcase *t)
     enum { N_SLICE = 3, N_USED = 2, FIRST = 1 };
     const uint32_t *c = t->consts, group = hth_rows_per_workgroup(c), of = c[HTH_ROWS_COLS], n_row = group + (of > 1 ? 3 : 27),
                    n_all = n_row + FIRST, n_tok = of > 1 ? of / 2 + N_SLICE : 4, n_done = n_tok - 1;
-    const uint32_t block = c[HTH_ROWS_FORMAT], n_block = block == 32 ? 11 : 9, n_col = n_block * block,
+    const uint32_t block = c[HTH_ROWS_FORMAT], n_block = blocks_of_row(block), n_col = n_block * block,
                    stride = N_USED * n_row + 2;
     set_planes(t, c + HTH_ROWS_FORMAT, N_SLICE * n_all, n_block);
     const hth_push_mul_mat_vec_q_sliced push = {{n_row, n_block, stride, 1, 1, t->layout.offsets},
@@ -252,8 +254,8 @@ static void mul_mat_vec_q_sliced(hth_gpu_testcase *t)
     bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
     bind_input(t, HTH_FILL_Q, (uint64_t)n_tok * n_col, 1)->width = n_col;
     bind_input(t, HTH_FILL_Q_SCALES, (uint64_t)n_tok * n_block, 4);
-    bind_input(t, HTH_FILL_Q_SUMS, (uint64_t)n_tok * n_col / (block == 32 ? 32 : 16), 4)->width =
-        block == 32 ? 32 : 16;
+    bind_input(t, HTH_FILL_Q_SUMS, (uint64_t)n_tok * n_col / (block == 256 ? 16 : 32), 4)->width =
+        block == 256 ? 16 : 32;
     bind_floats(t, N_SLICE * n_all, 4);
     bind_output(t, (uint64_t)n_tok * stride, 4);
     if (of > 1) bind_groups(t, of, N_SLICE);

@@ -185,7 +185,7 @@ static void fill_neurons(generator *r, const hth_gpu_testcase *t, const hth_gpu_
 
 /* One token in three has only large values, so that its sums exceed 2^24 where weights are large too; one
  * makes ties with rows of a single weight (is_tie_row): sums of 2^24 and more that are 1 above a multiple of
- * 4. */
+ * 4, or of 2^25 and more that are 2 above a multiple of 8. */
 static void fill_q(generator *r, const hth_gpu_test_input *g, int8_t *q)
 {
     for (size_t i = 0; i < g->size; i++) {
@@ -194,14 +194,19 @@ static void fill_q(generator *r, const hth_gpu_test_input *g, int8_t *q)
     }
 }
 
-/* Rows whose blocks of 256 have one weight and one scale, if their sums can exceed 2^24: (255 127 + 124)
- * times weight and scale, 15 times 63 or 25 times 29. */
+/* By table, the index of a weight and a scale whose product, times 255 127 + 124, lies halfway between two floats, the
+ * smaller of which is even. Sums of the other tables are exact. */
+static const struct {
+    uint8_t weight, scale;
+} ties[1 + HTH_SOA_N_TABLE] = {{15, 63}, {10, 29}, {0, 0}, {7, 19}, {7, 35}, {1, 21}, {0, 0}};
+
+/* Rows whose blocks of 256 have one weight and one scale, if their sums can exceed 2^24. */
 static bool is_tie_row(const hth_quant_desc *f, uint32_t i)
 {
-    return f->block == 256 && f->low_bits == 4 && i % 4 == 3;
+    return f->block == 256 && ties[f->table].scale > 0 && (f->table > 0 || f->low_bits == 4) && i % 4 == 3;
 }
-static uint32_t tie_weight(const hth_quant_desc *f) { return f->table ? 10 : f->offset + 15; }
-static uint8_t tie_scale(const hth_quant_desc *f) { return f->table ? 29 : 63; }
+static uint32_t tie_weight(const hth_quant_desc *f) { return f->offset + ties[f->table].weight; }
+static uint8_t tie_scale(const hth_quant_desc *f) { return ties[f->table].scale; }
 
 static void fill_scales(generator *r, size_t n, float *d)
 {
@@ -272,11 +277,14 @@ static void fill_parts(generator *r, const hth_gpu_testcase *t, uint8_t *part)
         }
 }
 
-/* Weights are powers of two, so that ties stay. */
+/* The first choice of a token is not the last slice, which may be elsewhere. Weights are powers of two, so that ties
+ * stay. */
 static void fill_pairs(generator *r, const hth_gpu_test_input *g, uint32_t *words)
 {
-    for (uint32_t i = 0; i < g->size / 4; i++)
-        words[i] = i % 4 < 2 ? next(r) % g->width : (127 - next(r) % (uint32_t)(1 - g->min_exponent)) << 23;
+    for (uint32_t i = 0; i < g->size / 4; i++) {
+        uint32_t any = next(r), n_slice = g->width > 1 && i % 4 == 0 ? g->width - 1 : g->width;
+        words[i] = i % 4 < 2 ? any % n_slice : (127 - any % (uint32_t)(1 - g->min_exponent)) << 23;
+    }
 }
 
 static void fill_groups(generator *r, const hth_gpu_test_input *g, uint32_t *words)
@@ -311,13 +319,14 @@ static void fill_mask(generator *r, const hth_gpu_test_input *g, uint32_t *words
     }
 }
 
-/* Scales of tie rows are 2^-4, which makes neurons ties too (fill_neurons). */
+/* Scales of tie rows are 2^-4, which makes neurons ties too (fill_neurons). One block of a row, another one of each, is
+ * left out, so that rows have different sums: later roundings may hide how one was rounded. */
 static void fill_tie_scales(const hth_gpu_testcase *t, uint8_t *scale)
 {
     size_t row = (t->n_block + 1) / 2 * 4;
     for (uint32_t i = 0; i < t->n_weight_row; i++)
         for (uint32_t b = 0; is_tie_row(&t->desc, i) && b < t->n_block; b++)
-            hth_store_u16(scale + i * row + 2 * b, 0x2c00);
+            hth_store_u16(scale + i * row + 2 * b, t->n_block > 1 && b == i / 4 % t->n_block ? 0 : 0x2c00);
 }
 
 static void fill_planes(generator *r, const hth_gpu_testcase *t, uint8_t *to)
@@ -327,9 +336,10 @@ static void fill_planes(generator *r, const hth_gpu_testcase *t, uint8_t *to)
     size_t n_scale = plane_size(p, p->offsets.scale);
     fill_quants(r, t, t->desc.low_bits, to);
     if (p->offsets.high) fill_quants(r, t, t->desc.high_bits, to + (size_t)p->offsets.high * 4);
-    if (!t->desc.scale) fill_halves(r, (uint16_t *)(void *)scale, n_scale / 2);
-    if (!t->desc.scale) fill_tie_scales(t, scale);
-    for (size_t i = 0; t->desc.scale && i < n_scale; i++) scale[i] = (uint8_t)(114 + below(r, 16)); /* up to 2 */
+    bool is_e8m0 = t->desc.scale == HTH_SCALE_E8M0;
+    if (!is_e8m0) fill_halves(r, (uint16_t *)(void *)scale, n_scale / 2);
+    if (!is_e8m0) fill_tie_scales(t, scale);
+    for (size_t i = 0; is_e8m0 && i < n_scale; i++) scale[i] = (uint8_t)(114 + below(r, 16)); /* up to 2 */
     if (p->offsets.sub_scale) fill_parts(r, t, to + (size_t)p->offsets.sub_scale * 4);
     for (size_t i = 0; p->offsets.sub_min && i < plane_size(p, p->offsets.sub_min); i++)
         sub_min[i] = (uint8_t)below(r, 64);

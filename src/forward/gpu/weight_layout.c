@@ -10,25 +10,7 @@
 
 #include <string.h>
 
-enum { MAX_WEIGHTS = 256, MAX_PARTS = 16, GROUP = 8, PIECE = 16 /* bytes */ };
-
-/* A decoded block. Fields that its descriptor lacks keep their old values. */
-typedef struct block {
-    uint8_t raw[MAX_WEIGHTS];
-    uint16_t d, m;
-    uint8_t exponent;
-    int8_t part[MAX_PARTS];
-    uint8_t sub_min[MAX_PARTS];
-} block;
-
-/* ---- eight bytes at a time --------------------------------------------------------------------- */
-
-/* Byte k of the result is bit k. */
-static uint64_t spread(uint64_t bits)
-{
-    uint64_t alone = bits * BYTES & 0x8040201008040201u; /* bit k of byte k */
-    return (alone + 0x00406070787c7e7fu) >> 7 & BYTES;   /* nonzero bytes become 0x80 */
-}
+enum { GROUP = 8, PIECE = 16 /* bytes */ };
 
 /* ---- blocks of 32 ----------------------------------------------------------------------------- */
 
@@ -49,47 +31,58 @@ static void add_fifths(uint32_t bits, uint8_t *raw)
 }
 
 /* Q4_0 and IQ4_NL. */
-static void read_q4_0(const uint8_t *p, block *k)
+static void read_q4_0(const uint8_t *p, hth_soa_decoded *k)
 {
     k->d = hth_load_u16(p);
     read_nibbles(p + 2, k->raw);
 }
 
-static void read_q4_1(const uint8_t *p, block *k)
+static void read_q4_1(const uint8_t *p, hth_soa_decoded *k)
 {
     k->d = hth_load_u16(p), k->m = hth_load_u16(p + 2);
     read_nibbles(p + 4, k->raw);
 }
 
-static void read_q5_0(const uint8_t *p, block *k)
+static void read_q5_0(const uint8_t *p, hth_soa_decoded *k)
 {
     k->d = hth_load_u16(p);
     read_nibbles(p + 6, k->raw);
     add_fifths(hth_load_u32(p + 2), k->raw);
 }
 
-static void read_q5_1(const uint8_t *p, block *k)
+static void read_q5_1(const uint8_t *p, hth_soa_decoded *k)
 {
     k->d = hth_load_u16(p), k->m = hth_load_u16(p + 2);
     read_nibbles(p + 8, k->raw);
     add_fifths(hth_load_u32(p + 4), k->raw);
 }
 
-static void read_q8_0(const uint8_t *p, block *k)
+static void read_q8_0(const uint8_t *p, hth_soa_decoded *k)
 {
     k->d = hth_load_u16(p);
     memcpy(k->raw, p + 2, 32);
 }
 
-static void read_mxfp4(const uint8_t *p, block *k)
+static void read_mxfp4(const uint8_t *p, hth_soa_decoded *k)
 {
     k->exponent = *p;
     read_nibbles(p + 1, k->raw);
 }
 
+/* 64 weights, and the four bytes of scales as `part`. */
+static void read_nvfp4(const uint8_t *p, hth_soa_decoded *k)
+{
+    memcpy(k->part, p, 4);
+    memset(k->raw, 0, 64);
+    for (unsigned i = 0; i < 4; i++) {
+        add_bits(p + 4 + 8 * i, 8, 0, 15, 0, k->raw + 16 * i);
+        add_bits(p + 4 + 8 * i, 8, 4, 15, 0, k->raw + 16 * i + 8);
+    }
+}
+
 /* ---- blocks of 256 ------------------------------------------------------------------------------ */
 
-static void read_q2_k(const uint8_t *p, block *k)
+static void read_q2_k(const uint8_t *p, hth_soa_decoded *k)
 {
     k->d = hth_load_u16(p + 80), k->m = hth_load_u16(p + 82);
     for (int i = 0; i < 16; i++) k->part[i] = (int8_t)(p[i] & 15), k->sub_min[i] = p[i] >> 4;
@@ -97,12 +90,7 @@ static void read_q2_k(const uint8_t *p, block *k)
     for (unsigned s = 0; s < 8; s++) add_bits(p + 16 + 32 * (s / 4), 32, 2 * (s % 4), 3, 0, k->raw + 32 * s);
 }
 
-static void narrow(const int16_t wide[16], size_t step, int8_t *part)
-{
-    for (size_t i = 0; i * step < 16; i++) part[i] = (int8_t)wide[i * step];
-}
-
-static void read_q3_k(const uint8_t *p, block *k)
+static void read_q3_k(const uint8_t *p, hth_soa_decoded *k)
 {
     int16_t scale[16];
     k->d = hth_load_u16(p + 108);
@@ -115,7 +103,7 @@ static void read_q3_k(const uint8_t *p, block *k)
     }
 }
 
-static void read_k_head(const uint8_t *p, block *k)
+static void read_k_head(const uint8_t *p, hth_soa_decoded *k)
 {
     uint8_t scale[8];
     k->d = hth_load_u16(p), k->m = hth_load_u16(p + 2);
@@ -124,13 +112,13 @@ static void read_k_head(const uint8_t *p, block *k)
     memset(k->raw, 0, sizeof k->raw);
 }
 
-static void read_q4_k(const uint8_t *p, block *k)
+static void read_q4_k(const uint8_t *p, hth_soa_decoded *k)
 {
     read_k_head(p, k);
     for (unsigned s = 0; s < 8; s++) add_bits(p + 16 + 32 * (s / 2), 32, 4 * (s % 2), 15, 0, k->raw + 32 * s);
 }
 
-static void read_q5_k(const uint8_t *p, block *k)
+static void read_q5_k(const uint8_t *p, hth_soa_decoded *k)
 {
     read_k_head(p, k);
     for (unsigned s = 0; s < 8; s++) {
@@ -139,7 +127,7 @@ static void read_q5_k(const uint8_t *p, block *k)
     }
 }
 
-static void read_q6_k(const uint8_t *p, block *k)
+static void read_q6_k(const uint8_t *p, hth_soa_decoded *k)
 {
     k->d = hth_load_u16(p + 208);
     memcpy(k->part, p + 192, 16);
@@ -150,7 +138,7 @@ static void read_q6_k(const uint8_t *p, block *k)
     }
 }
 
-static void read_iq4_xs(const uint8_t *p, block *k)
+static void read_iq4_xs(const uint8_t *p, hth_soa_decoded *k)
 {
     int16_t scale[16];
     k->d = hth_load_u16(p);
@@ -159,11 +147,27 @@ static void read_iq4_xs(const uint8_t *p, block *k)
     for (int s = 0; s < 8; s++) read_nibbles(p + 8 + 16 * s, k->raw + 32 * s);
 }
 
+/* Base-3 digits: those of 32 bytes in turn, then those of sixteen bytes and of four. */
+static void read_tq1_0(const uint8_t *p, hth_soa_decoded *k)
+{
+    k->d = hth_load_u16(p + 52);
+    for (int i = 0; i < 160; i++) k->raw[i] = hth_tq1_digit(p[i % 32], i / 32);
+    for (int i = 0; i < 80; i++) k->raw[160 + i] = hth_tq1_digit(p[32 + i % 16], i / 16);
+    for (int i = 0; i < 16; i++) k->raw[240 + i] = hth_tq1_digit(p[48 + i % 4], i / 4);
+}
+
+static void read_tq2_0(const uint8_t *p, hth_soa_decoded *k)
+{
+    k->d = hth_load_u16(p + 64);
+    memset(k->raw, 0, sizeof k->raw);
+    for (unsigned s = 0; s < 8; s++) add_bits(p + 32 * (s / 4), 32, 2 * (s % 4), 3, 0, k->raw + 32 * s);
+}
+
 /* ---- types ------------------------------------------------------------------------------------------ */
 
 typedef struct quantised {
     hth_quant_desc desc;
-    void (*read)(const uint8_t *p, block *k);
+    void (*read)(const uint8_t *p, hth_soa_decoded *k);
     /* byte offset of the quants in a block whose quants are already in device order, without high bits; 0: not so */
     size_t quants;
 } quantised;
@@ -177,12 +181,22 @@ static const quantised types[HTH_TYPE_LIMIT] = {
     [HTH_TYPE_Q8_0] = {{32, 8, 0, 0, 0, 0, 0, 0}, read_q8_0, 2},
     [HTH_TYPE_IQ4_NL] = {{32, 4, 0, 0, 1, 0, 0, 0}, read_q4_0, 2},
     [HTH_TYPE_MXFP4] = {{32, 4, 0, 0, 2, 0, 0, 1}, read_mxfp4, 1},
+    [HTH_TYPE_NVFP4] = {{16, 4, 0, 0, 2, 0, 0, 0}, read_nvfp4, 0},
     [HTH_TYPE_Q2_K] = {{256, 2, 0, 0, 0, 16, 1, 0}, read_q2_k, 0},
     [HTH_TYPE_Q3_K] = {{256, 2, 1, 4, 0, 16, 0, 0}, read_q3_k, 0},
     [HTH_TYPE_Q4_K] = {{256, 4, 0, 0, 0, 32, 1, 0}, read_q4_k, 0},
     [HTH_TYPE_Q5_K] = {{256, 4, 1, 0, 0, 32, 1, 0}, read_q5_k, 0},
     [HTH_TYPE_Q6_K] = {{256, 4, 2, 32, 0, 16, 0, 0}, read_q6_k, 0},
     [HTH_TYPE_IQ4_XS] = {{256, 4, 0, 0, 1, 32, 0, 0}, read_iq4_xs, 0},
+    [HTH_TYPE_IQ3_XXS] = {{256, 4, 0, 0, 3, 32, 0, 2}, hth_soa_read_iq3_xxs, 0},
+    [HTH_TYPE_IQ3_S] = {{256, 4, 0, 0, 4, 32, 0, 0}, hth_soa_read_iq3_s, 0},
+    [HTH_TYPE_IQ2_XXS] = {{256, 2, 1, 0, 5, 32, 0, 3}, hth_soa_read_iq2_xxs, 0},
+    [HTH_TYPE_IQ2_XS] = {{256, 2, 1, 0, 5, 16, 0, 3}, hth_soa_read_iq2_xs, 0},
+    [HTH_TYPE_IQ2_S] = {{256, 2, 1, 0, 5, 16, 0, 3}, hth_soa_read_iq2_s, 0},
+    [HTH_TYPE_IQ1_S] = {{256, 2, 1, 0, 6, 32, 0, 3}, hth_soa_read_iq1_s, 0},
+    [HTH_TYPE_IQ1_M] = {{256, 2, 1, 0, 6, 16, 0, 3}, hth_soa_read_iq1_m, 0},
+    [HTH_TYPE_TQ1_0] = {{256, 2, 0, 1, 0, 0, 0, 0}, read_tq1_0, 0},
+    [HTH_TYPE_TQ2_0] = {{256, 2, 0, 1, 0, 0, 0, 0}, read_tq2_0, 0},
 };
 
 static const quantised *find(hth_type type)
@@ -213,7 +227,7 @@ static row_bytes bytes_of_row(const hth_quant_desc *f, uint64_t n_block)
     return (row_bytes){
         .low = n_block * (f->block * f->low_bits / 8),
         .high = n_block * (f->block * f->high_bits / 8),
-        .scale = to_words(f->scale ? n_block : 2 * n_block),
+        .scale = to_words(f->scale == HTH_SCALE_E8M0 ? n_block : 2 * n_block),
         .part = n_part,
         .sub_min = f->minima ? n_part : 0,
         .minimum = f->minima ? to_words(2 * n_block) : 0,
@@ -305,7 +319,7 @@ typedef struct row_arrays {
     uint8_t *low, *high, *scale, *part, *sub_min, *minimum;
 } row_arrays;
 
-static void write_block(const hth_quant_desc *f, const block *k, size_t b, size_t n_block,
+static void write_block(const hth_quant_desc *f, const hth_soa_decoded *k, size_t b, size_t n_block,
                         const row_arrays *to)
 {
     size_t first = b / GROUP * GROUP, n_part = f->part ? f->block / f->part : 0;
@@ -315,7 +329,7 @@ static void write_block(const hth_quant_desc *f, const block *k, size_t b, size_
     if (high == 4) write_word(k->raw, f->low_bits, to->high + b * high);
     else if (high)
         write_pieces(k->raw, f->block, f->high_bits, f->low_bits, to->high + first * high + place, step);
-    if (f->scale) to->scale[b] = k->exponent;
+    if (f->scale == HTH_SCALE_E8M0) to->scale[b] = k->exponent;
     else hth_store_u16(to->scale + 2 * b, k->d);
     memcpy(to->part + b * n_part, k->part, n_part);
     if (!f->minima) return;
@@ -331,9 +345,21 @@ static void move_block(const hth_quant_desc *f, const uint8_t *p, size_t quants,
     size_t step = PIECE * (n_block - first < GROUP ? n_block - first : GROUP);
     uint8_t *low = to->low + first * size + PIECE * (b - first);
     for (size_t at = 0; at < size; at += PIECE, low += step) memcpy(low, p + quants + at, PIECE);
-    if (f->scale) to->scale[b] = *p;
+    if (f->scale == HTH_SCALE_E8M0) to->scale[b] = *p;
     else memcpy(to->scale + 2 * b, p, 2);
     if (f->minima) memcpy(to->minimum + 2 * b, p + 2, 2);
+}
+
+/* A row of NVFP4, whose file blocks are four of the layout's. Its scales are halves exactly. */
+static void fill_nvfp4(const uint8_t *row, size_t n_block, const row_arrays *to)
+{
+    hth_soa_decoded k;
+    for (size_t b = 0; b < n_block; b += 4, row += 36) {
+        read_nvfp4(row, &k);
+        for (size_t i = 0; i < 4; i++)
+            hth_store_u16(to->scale + 2 * (b + i), hth_f32_to_f16(hth_nvfp4_scale((uint8_t)k.part[i])));
+        write_pieces(k.raw, 64, 4, 0, to->low + 8 * b, PIECE);
+    }
 }
 
 static void fill_floats(hth_type type, size_t n_col, const uint8_t *rows, size_t row_size, uint64_t first,
@@ -354,7 +380,7 @@ void hth_soa_layout_pack(hth_type type, uint64_t n_row, uint64_t n_col, const ui
     const quantised *q = find(type);
     const size_t size = hth_type_row_size(type, (size_t)n_col);
     hth_soa_layout layout;
-    block k = {0};
+    hth_soa_decoded k = {0};
     if (!hth_soa_layout_init(type, n_row, n_col, &layout)) return;
     if (!q) {
         fill_floats(type, (size_t)n_col, rows, row_size, first, n, to);
@@ -372,6 +398,10 @@ void hth_soa_layout_pack(hth_type type, uint64_t n_row, uint64_t n_col, const ui
             .sub_min = to + 4 * (uint64_t)layout.offsets.sub_min + i * row.sub_min,
             .minimum = to + 4 * (uint64_t)layout.offsets.minimum + i * row.minimum,
         };
+        if (type == HTH_TYPE_NVFP4) {
+            fill_nvfp4(rows, n_block, &arrays_of_row);
+            continue;
+        }
         for (size_t b = 0; b < n_block && q->quants; b++)
             move_block(f, rows + b * block_size, q->quants, b, n_block, &arrays_of_row);
         for (size_t b = 0; b < n_block && !q->quants; b++) {

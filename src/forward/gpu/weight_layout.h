@@ -1,11 +1,13 @@
 /* The layout of a matrix on a device: structure of arrays. The parts of its blocks (quants, high bits, scales,
  * sub-block scales) are separate arrays of words, so that neighbouring invocations read neighbouring 16 bytes.
- * Lossless: the weights are the file's, reordered.
+ * Lossless: the weights are the file's, reordered; entries of a grid (IQ1 to IQ3) are indices of their values, digits
+ * of base 3 (TQ1_0) are two bits.
  *
  * Quants of a row, by groups of eight blocks (fewer at the end): [piece][block of the group][16 bytes]. A piece of
  * b bits holds 128 / b weights: weight 16 i + j is the bits from b i on of byte j, so a shift and a mask of whole
  * words give four consecutive weights, one per byte. High bits use the same layout; those of blocks of 32 are one
  * word per block, [row][block], and weight 4 i + j is bit i of byte j.
+ * Blocks of 16 (NVFP4) are those of 32 with two scales: block b is bits 4 (b mod 2) and on of piece b / 2.
  * Scales and minima: halves (bytes for e8m0), each row starting at a word. Those of sub-blocks: bytes,
  * [row][block][sub-block].
  *
@@ -23,15 +25,23 @@
 /* The quantisation descriptor of a type: constants of mul_mat_vec_q, in this order (HTH_ROWS_FORMAT). wq of
  * docs/arithmetic.md 2 is raw - offset, or table[raw]; raw = low + (high << low_bits). */
 typedef struct hth_quant_desc {
-    uint32_t block;    /* 32 or 256 */
+    uint32_t block;    /* 32 or 256; 16: half of 32 (NVFP4) */
     uint32_t low_bits; /* 2, 4 or 8 (then signed) */
     uint32_t high_bits;
     uint32_t offset;
-    uint32_t table;  /* 0: none, 1: IQ4_NL and IQ4_XS, 2: MXFP4 */
+    uint32_t table;  /* 0: none; else hth_soa_values[table - 1] */
     uint32_t part;   /* weights that share a scale within a block, a signed byte: 16 or 32; 0: the whole block */
     uint32_t minima; /* 1: blocks of 32 have m (f16); sub-blocks have mn (a byte), their block dmin (f16) */
-    uint32_t scale;  /* 0: f16, 1: e8m0 (MXFP4) */
+    uint32_t scale;  /* of blocks: hth_scale_form */
 } hth_quant_desc;
+
+/* n > 1: f16 times 2^-n. */
+typedef enum hth_scale_form { HTH_SCALE_F16 = 0, HTH_SCALE_E8M0 = 1 } hth_scale_form;
+
+/* Values of the tables: IQ4_NL and IQ4_XS; MXFP4 and NVFP4; IQ3_XXS; IQ3_S; IQ2; IQ1. Indices of the last two have
+ * three bits. */
+enum { HTH_SOA_N_TABLE = 6 };
+extern const int8_t hth_soa_values[HTH_SOA_N_TABLE][16];
 
 /* false: the type has no quantisation descriptor (floats, among others). */
 bool hth_quant_desc_of(hth_type type, hth_quant_desc *desc);

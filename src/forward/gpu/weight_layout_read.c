@@ -10,6 +10,15 @@
 
 enum { GROUP = 8 };
 
+const int8_t hth_soa_values[HTH_SOA_N_TABLE][16] = {
+    {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113},
+    {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12},
+    {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62},
+    {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15},
+    {8, 25, 43, 0, -8, -25, -43},
+    {-7, 1, 9, 0, -9, -1, 7},
+};
+
 /* The position of a block. */
 typedef struct block_pos {
     const hth_quant_desc *desc;
@@ -37,19 +46,26 @@ static void add_word(const uint8_t *p, uint32_t up, uint8_t *raw)
 static void read_integers(const block_pos *a, const uint8_t *low, const uint8_t *high, int8_t *w)
 {
     const hth_quant_desc *f = a->desc;
-    const int8_t *table = f->table == 1 ? hth_iq4_values : hth_mxfp4_values;
     uint8_t *raw = (uint8_t *)w;
     memset(raw, 0, f->block);
-    add_pieces(a, low, f->low_bits, 0, raw);
+    if (f->block == 16) add_bits(low + (a->row * a->n_block + a->b) / 2 * 16, 16, 4 * (a->b % 2), 15, 0, raw);
+    else add_pieces(a, low, f->low_bits, 0, raw);
     if (f->high_bits && f->block == 32) add_word(high + 4 * (a->row * a->n_block + a->b), f->low_bits, raw);
     else if (f->high_bits) add_pieces(a, high, f->high_bits, f->low_bits, raw);
-    for (size_t i = 0; f->table && i < f->block; i++) w[i] = table[raw[i]];
+    for (size_t i = 0; f->table && i < f->block; i++) w[i] = hth_soa_values[f->table - 1][raw[i]];
     for (size_t i = 0; f->offset && i < f->block; i++) w[i] = (int8_t)(raw[i] - f->offset);
 }
 
 static float half_of(const uint8_t *plane, const block_pos *a)
 {
     return hth_f16_to_f32(hth_load_u16(plane + (a->row * ((a->n_block + 1) / 2) * 2 + a->b) * 2));
+}
+
+/* Powers of two are exact. */
+static float scale_of(const uint8_t *plane, const block_pos *a)
+{
+    if (a->desc->scale == HTH_SCALE_E8M0) return hth_mxfp4_scale(plane[a->row * ((a->n_block + 3) / 4) * 4 + a->b]);
+    return half_of(plane, a) / (float)(a->desc->scale > 1 ? 1u << a->desc->scale : 1u);
 }
 
 void hth_soa_layout_unpack(const hth_quant_desc *desc, const hth_soa_offsets *at, const uint8_t *planes, size_t n_block,
@@ -59,8 +75,7 @@ void hth_soa_layout_unpack(const hth_quant_desc *desc, const hth_soa_offsets *at
     const uint8_t *scale = planes + (size_t)at->scale * 4, *part = planes + (size_t)at->sub_scale * 4;
     const uint8_t *sub_min = planes + (size_t)at->sub_min * 4;
     read_integers(&a, planes, planes + (size_t)at->high * 4, out->w);
-    if (desc->scale) out->d = hth_mxfp4_scale(scale[row * ((n_block + 3) / 4) * 4 + b]);
-    else out->d = half_of(scale, &a);
+    out->d = scale_of(scale, &a);
     if (desc->minima) out->m = half_of(planes + (size_t)at->minimum * 4, &a);
     for (size_t i = 0; i < desc->block / 16; i++) {
         out->sub_scale[i] = 1, out->sub_min[i] = 1;

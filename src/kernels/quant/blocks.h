@@ -26,6 +26,14 @@ static inline float hth_nvfp4_scale(uint8_t e)
     return e == 127 ? 0.0f : hth_float_of((e & 127u) << 20) * 0x1p119f;
 }
 
+/* Digit n to the base 3 of the fraction byte / 256 (TQ1_0). Digits before it are the whole part of a product, which is
+ * dropped. */
+static inline uint8_t hth_tq1_digit(uint8_t byte, int n)
+{
+    static const uint8_t power[5] = {1, 3, 9, 27, 81};
+    return (uint8_t)((uint8_t)(byte * power[n]) * 3 >> 8);
+}
+
 /* Rounds to the nearest integer, ties to even, for |x| below 2^22. */
 static inline int32_t hth_round_even(float x) { return (int32_t)(hth_bits_of(x + 0x1.8p23f) - 0x4b400000u); }
 

@@ -5,7 +5,7 @@
  *   HAS_SIGNS            0: IQ1, whose grid has signed weights: its bytes are too large by 16
  *   N_SCALE              scales of a block that may differ: 8 or 16
  *   BLOCK_HALF(p)        the F16 scale of the block at p, where it is not the first field
- *   read_parts(p, k)     the rest of the block
+ *   READ_PARTS(p, k)     the rest of the block (grid_parts.h)
  *   unpack(p)            the same for x86 (grid_x86.h)
  *   INDEX(k, g)          index g of a block of x86, where it is not k->high.index[g]
  *   VALUES               IQ2, IQ3: the values of the grid, from a digit to a byte, to fill eight bytes (AVX-512) */
@@ -14,8 +14,8 @@
 
 static void read_block(const uint8_t *p, block *k)
 {
-    grid_parts parts;
-    read_parts(p, &parts);
+    hth_grid_parts parts;
+    READ_PARTS(p, &parts);
     k->d = UNIT * hth_f16_to_f32(BLOCK_HALF(p));
     memcpy(k->scale, parts.scale, sizeof k->scale);
     for (int i = 0; i < HTH_ACT_BLOCK_256; i++) {

@@ -2,12 +2,12 @@
  * weights of two or four entries at a time. */
 #include "kernels/quant/arm.h"
 
-typedef grid_parts block;
+typedef hth_grid_parts block;
 
 HTH_INLINE block unpack(const uint8_t *p)
 {
     block k;
-    read_parts(p, &k);
+    READ_PARTS(p, &k);
     return k;
 }
 

@@ -7,8 +7,8 @@
 #include "support/guard.h"
 #include "support/kernels/proof.h"
 
-/* The supported types, in the order in which proofs take them. The first ones also have panels, neuron-major down and
- * shaders. */
+/* The supported types, in the order in which proofs take them. The first ones also have panels and neuron-major down.
+ */
 enum { ROWS_N_TYPE = 26, ROWS_N_FULL = 16 };
 extern const hth_type rows_types[ROWS_N_TYPE];
 const char *rows_type_name(hth_type type);

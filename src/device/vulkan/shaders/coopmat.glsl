@@ -194,7 +194,7 @@ float float_of(int i)
 int add_piece(const in uint row, const in uint col, const in int all, const in int product, const in uint m,
               const in uint part)
 {
-    return all + bitfieldExtract(row_part[m + row], int(8 * part), 8) * product;
+    return all + (PART > 0 ? bitfieldExtract(row_part[m + row], int(8 * part), 8) * product : product);
 }
 
 /* A block's integer to a partial sum. */

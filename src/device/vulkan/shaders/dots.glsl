@@ -40,7 +40,7 @@ void add_part(uint b, uint part)
         if (BLOCK != 32 && (OFFSET > 0 || MINIMA > 0)) x_sum[c] = sum[at];
     }
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        uvec4 w = weights_of(low[r], high[r], part);
+        uvec4 w = weights_of(low[r], high[r], BLOCK == 16 ? b % 2 : part);
         uint at = row_of[r] * n_block + b;
         int scale = PART > 0 ? sub_byte(at_part, at, part) : 1;
         int least = PART > 0 && MINIMA > 0 ? sub_byte(at_least, at, part) : 0;
@@ -58,7 +58,8 @@ void add_part(uint b, uint part)
 void load_low(uint i, uint first, uint j, uint n_group)
 {
     [[unroll]] for (uint r = 0; r < ROWS; r++)
-        low[r] = pieces[(row_of[r] * n_block + first) * LOW_PIECES + i * n_group + j];
+        low[r] = pieces[BLOCK == 16 ? (row_of[r] * n_block + first + j) / 2
+                                    : (row_of[r] * n_block + first) * LOW_PIECES + i * n_group + j];
 }
 
 /* The high bits of the parts from `part` on, which are those of one piece of low bits. */

@@ -30,7 +30,7 @@ void add_block(uint b)
     float dx[COLS];
     int x_sum[COLS];
     [[unroll]] for (uint c = 0; c < COLS; c++) {
-        uint at = token_of[c] * n_block + b;
+        uint at = input_at(token_of[c], b);
         dx[c] = d[at];
         if (BLOCK == 32 && (OFFSET > 0 || MINIMA > 0)) x_sum[c] = sum[at];
     }

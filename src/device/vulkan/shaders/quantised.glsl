@@ -9,7 +9,7 @@ layout(constant_id = 8) const uint OFFSET = 8;
 layout(constant_id = 9) const uint TABLE = 0;
 layout(constant_id = 10) const uint PART = 0;
 layout(constant_id = 11) const uint MINIMA = 0;
-layout(constant_id = 12) const uint E8M0 = 0;
+layout(constant_id = 12) const uint SCALE = 0;
 
 layout(binding = 1) readonly buffer Planes { uint planes[]; };
 layout(binding = 1) readonly buffer Pieces { uvec4 pieces[]; }; /* the same */
@@ -37,6 +37,13 @@ layout(push_constant) uniform Push
 #include "rows.glsl"
 #include "f16.glsl"
 #include "quant_format.glsl"
+
+/* Number of the inputs' block around block b: of 32 inputs where the weights' are of 16. */
+uint input_at(uint token, uint b)
+{
+    uint at = token * n_block + b;
+    return BLOCK == 16 ? at / 2 : at;
+}
 
 /* Rounded to nearest even. Blocks of 256 pass 2^24, where the driver's conversion is not to be trusted:
  * two exact halves and one sum. */

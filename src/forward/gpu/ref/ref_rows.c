@@ -140,13 +140,16 @@ HTH_GPU_UNCHECKED static int32_t add_products(const int8_t w[16], const int8_t q
     return sum;
 }
 
+/* The block of inputs around block b. */
+static size_t input_of(const hth_quant_desc *f, size_t b) { return f->block == 16 ? b / 2 : b; }
+
 /* Adds block b to a token's partial sums. */
 static void add_block(const matrix *a, const hth_soa_block *k, const inputs *in, size_t b, float *p,
                       float *m)
 {
     const hth_quant_desc *f = &a->desc;
     const int8_t *q = in->q + b * f->block;
-    const int32_t *sum = in->sum + b * (f->block == 32 ? 1 : MAX_PARTS);
+    const int32_t *sum = in->sum + input_of(f, b) * (f->block == 256 ? MAX_PARTS : 1);
     int32_t isum = 0, msum = 0;
     for (size_t i = 0; i < f->block / 16; i++) {
         int8_t w[16], x[16];
@@ -155,7 +158,7 @@ static void add_block(const matrix *a, const hth_soa_block *k, const inputs *in,
         isum += k->sub_scale[i] * add_products(w, x);
         if (f->minima && f->block != 32) msum += k->sub_min[i] * sum[i];
     }
-    float t = k->d * in->d[b];
+    float t = k->d * in->d[input_of(f, b)];
     *p += t * hth_gpu_to_float(isum);
     if (!f->minima) return;
     float s = k->m * in->d[b];
@@ -170,11 +173,12 @@ static float end_row(const hth_quant_desc *f, const float p[8], const float m[8]
 
 static inputs inputs_of(const hth_dispatch_args *c, const matrix *a, size_t token)
 {
-    const size_t n_block = a->push.n_block, n_sum = a->desc.block == 32 ? 1 : MAX_PARTS;
+    const size_t n_block = a->push.n_block, n_input = input_of(&a->desc, n_block);
+    const size_t n_sum = a->desc.block == 256 ? MAX_PARTS : 1;
     return (inputs){
         .q = (const int8_t *)c->bind[2] + token * n_block * a->desc.block,
-        .d = (const float *)c->bind[3] + token * n_block,
-        .sum = (const int32_t *)c->bind[4] + token * n_block * n_sum,
+        .d = (const float *)c->bind[3] + token * n_input,
+        .sum = (const int32_t *)c->bind[4] + token * n_input * n_sum,
     };
 }
 

@@ -2,27 +2,14 @@
  * sign of the shift, which make it an index of hth_iq1_grid; four times two bytes of four scales of three bits and four
  * bits of the F16 scale). */
 #define UNIT 0.125f
-#define BLOCK_HALF(p) block_half(p)
+#define BLOCK_HALF(p) hth_iq1_m_half(p)
 #define N_INDEX 32
 #include "kernels/quant/grid.h"
 
 enum { BLOCK_SIZE = 56, HAS_SIGNS = 0, N_SCALE = 16 };
 #define GRID_WIDTH 8
 #define GRID hth_iq1_grid
-
-/* The high four bits of each of the four 16-bit words, the lowest first. */
-HTH_INLINE uint16_t block_half(const uint8_t *p)
-{
-    uint64_t high = hth_load_u64(p + 48) >> 12 & 0x000f000f000f000fu;
-    return (uint16_t)(high | high >> 12 | high >> 24 | high >> 36);
-}
-
-HTH_INLINE void read_parts(const uint8_t *p, grid_parts *k)
-{
-    for (int g = 0; g < 32; g++) k->index[g] = (uint16_t)(p[g] | nibble_at(p + 32, g) << 8);
-    for (int i = 0; i < 16; i++)
-        k->scale[i] = (int16_t)(2 * (hth_load_u16(p + 48 + 2 * (i / 4)) >> 3 * (i % 4) & 7) + 1);
-}
+#define READ_PARTS hth_iq1_m_parts
 
 #ifdef GRID_X86
 HTH_INLINE block unpack(const uint8_t *p)

@@ -8,15 +8,7 @@
 enum { BLOCK_SIZE = 50, HAS_SIGNS = 0, N_SCALE = 8 };
 #define GRID_WIDTH 8
 #define GRID hth_iq1_grid
-
-HTH_INLINE void read_parts(const uint8_t *p, grid_parts *k)
-{
-    for (int g = 0; g < 32; g++) {
-        uint16_t high = hth_load_u16(p + 34 + 2 * (g / 4));
-        k->index[g] = (uint16_t)(p[2 + g] | (high >> 3 * (g % 4) & 7) << 8 | high >> 15 << 11);
-        k->scale[g / 2] = (int16_t)(2 * (high >> 12 & 7) + 1);
-    }
-}
+#define READ_PARTS hth_iq1_s_parts
 
 #ifdef GRID_X86
 HTH_INLINE block unpack(const uint8_t *p)

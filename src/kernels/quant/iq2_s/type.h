@@ -7,15 +7,7 @@
 enum { BLOCK_SIZE = 82, HAS_SIGNS = 1, N_SCALE = 16 };
 #define GRID_WIDTH 8
 #define GRID hth_iq2_s_grid
-
-HTH_INLINE void read_parts(const uint8_t *p, grid_parts *k)
-{
-    for (int g = 0; g < 32; g++) {
-        k->index[g] = (uint16_t)(p[2 + g] | (p[66 + g / 4] >> 2 * (g % 4) & 3) << 8);
-        k->sign[g] = p[34 + g];
-    }
-    for (int i = 0; i < 16; i++) k->scale[i] = (int16_t)(2 * nibble_at(p + 74, i) + 1);
-}
+#define READ_PARTS hth_iq2_s_parts
 
 #ifdef GRID_X86
 #define VALUES IQ2_VALUES

@@ -7,16 +7,7 @@
 enum { BLOCK_SIZE = 74, HAS_SIGNS = 1, N_SCALE = 16 };
 #define GRID_WIDTH 8
 #define GRID hth_iq2_xs_grid
-
-HTH_INLINE void read_parts(const uint8_t *p, grid_parts *k)
-{
-    for (int g = 0; g < 32; g++) {
-        uint16_t both = hth_load_u16(p + 2 + 2 * g);
-        k->index[g] = both & 511;
-        k->sign[g] = even_signs(both >> 9);
-    }
-    for (int i = 0; i < 16; i++) k->scale[i] = (int16_t)(2 * nibble_at(p + 66, i) + 1);
-}
+#define READ_PARTS hth_iq2_xs_parts
 
 #ifdef GRID_X86
 #define VALUES IQ2_VALUES

@@ -7,13 +7,7 @@
 enum { BLOCK_SIZE = 110, HAS_SIGNS = 1, N_SCALE = 8 };
 #define GRID_WIDTH 4
 #define GRID hth_iq3_s_grid
-
-HTH_INLINE void read_parts(const uint8_t *p, grid_parts *k)
-{
-    for (int g = 0; g < 64; g++) k->index[g] = (uint16_t)(p[2 + g] | (p[66 + g / 8] >> g % 8 & 1) << 8);
-    for (int i = 0; i < 32; i++) k->sign[i] = p[74 + i];
-    for (int i = 0; i < 16; i++) k->scale[i] = (int16_t)(2 * nibble_at(p + 106, i / 2) + 1);
-}
+#define READ_PARTS hth_iq3_s_parts
 
 #ifdef GRID_X86
 #define VALUES 0x0f0d0b0907050301

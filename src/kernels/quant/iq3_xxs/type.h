@@ -7,12 +7,7 @@
 enum { BLOCK_SIZE = 98, HAS_SIGNS = 1, N_SCALE = 8 };
 #define GRID_WIDTH 4
 #define GRID hth_iq3_xxs_grid
-
-HTH_INLINE void read_parts(const uint8_t *p, grid_parts *k)
-{
-    for (int g = 0; g < 64; g++) k->index[g] = p[2 + g];
-    for (int s = 0; s < 8; s++) read_signs_and_scale(k, s, hth_load_u32(p + 66 + 4 * s));
-}
+#define READ_PARTS hth_iq3_xxs_parts
 
 #ifdef GRID_X86
 #define INDEX(k, g) (k)->p[2 + (g)]

@@ -7,12 +7,7 @@ enum { BLOCK_SIZE = 54, SCALE_AT = 52 };
 #ifdef HTH_LEVEL_REF
 #include "kernels/quant/ref_256.h"
 
-/* Digit n of the byte, minus 1; the digits before it are the whole part of a product, which is dropped. */
-static int8_t digit(uint8_t byte, int n)
-{
-    static const uint8_t power[5] = {1, 3, 9, 27, 81};
-    return (int8_t)(((uint8_t)(byte * power[n]) * 3 >> 8) - 1);
-}
+static int8_t digit(uint8_t byte, int n) { return (int8_t)(hth_tq1_digit(byte, n) - 1); }
 
 /* Digit n of 32 bytes after digit n - 1 of them all, then the same of sixteen bytes and of four. */
 static void read_block(const uint8_t *p, block *k)

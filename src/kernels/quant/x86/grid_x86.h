@@ -29,7 +29,7 @@ HTH_INLINE __m256i odd_scales(__m256i s)
 }
 HTH_INLINE __m256i odd_scales_of_bytes(__m128i s) { return odd_scales(_mm256_cvtepu8_epi16(s)); }
 
-/* Bytes of seven signs, to which the eighth is added (even_signs). */
+/* Bytes of seven signs, to which the eighth is added (hth_even_signs). */
 HTH_INLINE __m256i with_eighth_signs(__m256i seven)
 {
     const __m256i odd = _mm256_broadcastsi128_si256(
@@ -40,7 +40,7 @@ HTH_INLINE __m256i with_eighth_signs(__m256i seven)
     return _mm256_or_si256(seven, eighth);
 }
 
-/* Signs and scales from eight words (read_signs_and_scale). */
+/* Signs and scales from eight words (hth_read_signs_and_scale). */
 HTH_INLINE void take_words(block *k, __m256i words)
 {
 #ifdef HTH_LEVEL_AVX512

@@ -19,7 +19,7 @@ layout(constant_id = 6) const uint OFFSET = 8;
 layout(constant_id = 7) const uint TABLE = 0;
 layout(constant_id = 8) const uint PART = 0;
 layout(constant_id = 9) const uint MINIMA = 0;
-layout(constant_id = 10) const uint E8M0 = 0;
+layout(constant_id = 10) const uint SCALE = 0;
 
 layout(binding = 0) readonly buffer Step { uint step_block[]; };
 layout(binding = 1) readonly buffer Planes { uint planes[]; };
