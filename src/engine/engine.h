@@ -313,7 +313,7 @@ const char *hth_engine_gpu_status(const hearth_model *m);
 /* The first row of a matrix that belongs to the CPU. Rows before it are on the device. */
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w);
 /* Whether some rows of a matrix are on a part of this chain. */
-bool hth_engine_has_rows(const hth_model *model, const hth_gpu *gpu, const hth_matrix *w);
+bool hth_engine_gave_up_rows(const hth_model *model, const hth_gpu *gpu, const hth_matrix *w);
 /* Whether it is of a layer of which the device computes a part, perhaps no neurons. */
 bool hth_engine_is_divided(const hearth_model *m, const hth_matrix *w);
 

@@ -112,12 +112,6 @@ static uint64_t rows_of_part(const hth_model *model, const hth_offload_params *p
     return 0;
 }
 
-bool hth_engine_has_rows(const hth_model *model, const hth_gpu *gpu, const hth_matrix *w)
-{
-    while (gpu && rows_of_part(model, hth_gpu_get_params(gpu), w) == 0) gpu = hth_gpu_next(gpu);
-    return gpu != NULL;
-}
-
 /* Whether a matrix has the experts of a layer that divides them. */
 static bool has_divided_experts(const hth_model *m, const hth_matrix *w)
 {
@@ -126,13 +120,23 @@ static bool has_divided_experts(const hth_model *m, const hth_matrix *w)
     return false;
 }
 
-/* Each matrix has rows on one device at most. The host keeps all experts of a layer of which it computes some. */
-uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
+/* Rows on devices that the host does not have, the first ones: each matrix has rows on one device at most. The host
+ * keeps all experts of a layer of which it computes some. */
+static uint64_t rows_given_up(const hth_model *model, const hth_gpu *gpu, const hth_matrix *w)
 {
     uint64_t n = 0;
-    for (const hth_gpu *g = m->lost ? NULL : m->gpu; g && n == 0; g = hth_gpu_next(g))
-        n = rows_of_part(m->model, hth_gpu_get_params(g), w);
-    return n < w->n_row && has_divided_experts(m->model, w) ? 0 : n;
+    for (; gpu && n == 0; gpu = hth_gpu_next(gpu)) n = rows_of_part(model, hth_gpu_get_params(gpu), w);
+    return n < w->n_row && has_divided_experts(model, w) ? 0 : n;
+}
+
+bool hth_engine_gave_up_rows(const hth_model *model, const hth_gpu *gpu, const hth_matrix *w)
+{
+    return rows_given_up(model, gpu, w) > 0;
+}
+
+uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
+{
+    return rows_given_up(m->model, m->lost ? NULL : m->gpu, w);
 }
 
 /* The part of the chain that has an operation; NULL: the CPU has it. */

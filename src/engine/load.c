@@ -488,7 +488,7 @@ void hth_engine_unbind_rows(hearth_model *m, const hth_gpu *gpu)
 {
     for (size_t i = 0; i < m->model->n_binding; i++) {
         const hth_binding *b = &m->model->bindings[i];
-        if (!b->matrix || b->layer >= hth_gpu_end_layer(gpu) || !hth_engine_has_rows(m->model, gpu, b->matrix)) continue;
+        if (!b->matrix || b->layer >= hth_gpu_end_layer(gpu) || !hth_engine_gave_up_rows(m->model, gpu, b->matrix)) continue;
         if (!hth_engine_is_streamed(m, b->matrix) && !hth_engine_is_from_sidecar(m, b->matrix)) b->matrix->data = NULL;
     }
     if (hth_gpu_has_head(gpu) && !m->model->tied) m->model->output.data = NULL;

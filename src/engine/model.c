@@ -303,11 +303,16 @@ static bool reads_part(hearth_selector selector, hth_sidecar_kind part)
            (part == HTH_SIDECAR_PREDICTORS ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_THRESHOLD);
 }
 
+/* Of neurons of dense networks and of experts that are divided. */
 static double share_on_gpu(const hearth_model *m)
 {
     uint64_t there = 0, all = 0;
-    for (uint32_t i = 0; i < hth_gpu_end_layer(m->gpu); i++)
-        there += hth_gpu_has_ffn(m->gpu, i) ? hth_gpu_n_hot(m->gpu, i) : 0, all += m->model->layers[i].ffn.d_ff;
+    for (uint32_t i = 0; i < hth_gpu_end_layer(m->gpu); i++) {
+        const hth_layer *l = &m->model->layers[i];
+        uint64_t d_ff = hth_layer_divides_experts(l) ? l->experts.d_ff : 0;
+        there += (hth_gpu_has_ffn(m->gpu, i) ? hth_gpu_n_hot(m->gpu, i) : 0) + d_ff * hth_gpu_n_expert(m->gpu, i);
+        all += l->ffn.d_ff + d_ff * l->experts.router.n_expert;
+    }
     return all > 0 ? (double)there / (double)all : 1.0;
 }
 

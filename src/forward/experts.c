@@ -308,14 +308,14 @@ static void prefetch_experts(hth_step *s, uint32_t i_layer)
 }
 
 /* Computes experts in waves as the store has them: those in memory first, while the others are read. */
-static hearth_status run_streamed(hth_step *s, uint32_t i_layer, network *net, hearth_error *err)
+static hearth_status run_streamed(hth_step *s, uint32_t i_layer, network *net, bool guesses, hearth_error *err)
 {
     hth_store *store = s->streamed->store;
     hth_expert_buffers *b = &s->experts;
     hearth_status st = HEARTH_OK;
     size_t n_held = 0;
     ask_for_chosen(s, i_layer);
-    prefetch_experts(s, i_layer);
+    if (guesses) prefetch_experts(s, i_layer);
     while (b->n_wanted + n_held > 0) {
         hth_store_view view;
         size_t before = b->n_wanted;
@@ -342,7 +342,7 @@ void hth_fwd_drop_wanted(hth_step *s)
     s->experts.n_wanted = 0;
 }
 
-static hearth_status run_chosen(hth_step *s, const hth_op *op, hearth_error *err)
+static hearth_status run_chosen(hth_step *s, const hth_op *op, bool guesses, hearth_error *err)
 {
     const hth_experts *e = &s->model->layers[op->layer].experts;
     bool joined = e->up.n_row == 0;
@@ -361,7 +361,7 @@ static hearth_status run_chosen(hth_step *s, const hth_op *op, hearth_error *err
                    e->limit,
                    is_streamed(s, op->layer),
                    {0}};
-    if (net.streamed) return run_streamed(s, op->layer, &net, err);
+    if (net.streamed) return run_streamed(s, op->layer, &net, guesses, err);
     for (uint32_t i = 0; i < e->router.n_expert; i++) add_expert(s, &net, i);
     run_wave(s, &net);
     return HEARTH_OK;
@@ -401,19 +401,25 @@ static hearth_status run_shared(hth_step *s, const hth_op *op)
 
 /* ---- operations ---------------------------------------------------------------------------------------- */
 
+/* Experts from number `first` on. guesses: the residual stream is here, so that the next layer's can be guessed. */
+static hearth_status run_experts(hth_step *s, const hth_op *op, uint32_t first, bool guesses, hearth_error *err)
+{
+    sort_pairs(s, &s->model->layers[op->layer].experts.router, op->in[1], op->experts.is_weighed, first);
+    memset(hth_fwd_value(s, op->out[0]), 0, (size_t)s->n_tok * (d_model_of(s) + 1) * sizeof(int64_t));
+    return run_chosen(s, op, guesses, err);
+}
+
 hearth_status hth_fwd_experts(hth_step *s, const hth_op *op, hearth_error *err)
 {
     if (op->experts.shared) return run_shared(s, op);
     hth_pool_finish(s->pool);
     if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err); /* then nothing was chosen */
-    return hth_fwd_experts_from(s, op, 0, err);
+    return run_experts(s, op, 0, true, err);
 }
 
 hearth_status hth_fwd_experts_from(hth_step *s, const hth_op *op, uint32_t first, hearth_error *err)
 {
-    sort_pairs(s, &s->model->layers[op->layer].experts.router, op->in[1], op->experts.is_weighed, first);
-    memset(hth_fwd_value(s, op->out[0]), 0, (size_t)s->n_tok * (d_model_of(s) + 1) * sizeof(int64_t));
-    return run_chosen(s, op, err);
+    return run_experts(s, op, first, false, err);
 }
 
 /* The sums become floats. */

@@ -262,10 +262,11 @@ void hth_fwd_by_head_begin(hth_step *s);
 
 /* experts.c: drops what was asked for and not taken. */
 void hth_fwd_drop_wanted(hth_step *s);
+/* experts.c: EXPERTS with those of the chosen ones whose number is `first` or more, after ROUTE of all tokens of the step.
+ * Nothing is guessed of the next layer. */
+hearth_status hth_fwd_experts_from(hth_step *s, const hth_op *op, uint32_t first, hearth_error *err);
 /* experts_down.c: queues the transposed down of the rows of a wave, and their sums [n_tok][d_model + 1].
  * data [slices of the wave]: its rows; NULL: they are those of down. */
-/* The part of a chosen expert's sums that experts from number `first` on have, of all tokens of the step: in out[0]. */
-hearth_status hth_fwd_experts_from(hth_step *s, const hth_op *op, uint32_t first, hearth_error *err);
 void hth_fwd_experts_down(hth_step *s, const hth_transposed_down *down, const uint8_t *const *data, uint32_t d_ff,
                           int64_t *sums);
 /* ffn.c; from a store in pieces or in bundles: ffn_streamed.c, ffn_bundles.c */

@@ -518,13 +518,24 @@ typedef struct hth_model {
     hth_arena arena;
 } hth_model;
 
-/* The type of most rows that tokens read: those of the last layer that has a network, of its experts if it has some. */
-static inline hth_type hth_model_row_type(const hth_model *m)
+/* The last layer that has a network: the first ones of mixtures may be dense. */
+static inline const hth_layer *hth_model_usual_layer(const hth_model *m)
 {
     const hth_layer *l = &m->layers[m->hparams.n_layer - 1];
     while (l > m->layers && l->network == HTH_NETWORK_NONE) l--;
+    return l;
+}
+/* The type of most rows that tokens read, of experts if there are some; whether their network is gated. */
+static inline hth_type hth_model_row_type(const hth_model *m)
+{
+    const hth_layer *l = hth_model_usual_layer(m);
     if (!hth_has_experts(l->network)) return l->ffn.up.type;
     return l->experts.up.n_row > 0 ? l->experts.up.type : l->experts.gate.type;
+}
+static inline bool hth_model_is_gated(const hth_model *m)
+{
+    const hth_layer *l = hth_model_usual_layer(m);
+    return hth_has_experts(l->network) ? l->experts.gate.n_row > 0 : l->ffn.gate.n_row > 0;
 }
 
 /* Overrides of the file's metadata by the caller; zeros: none. */

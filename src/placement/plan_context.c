@@ -7,7 +7,7 @@
 static void estimate_machine(const hth_plan_context *o, const hth_placement_builder *c, hth_estimate estimate,
                              hth_plan_machine *to)
 {
-    bool gated = c->model->layers[0].ffn.gate.n_row > 0;
+    bool gated = hth_model_is_gated(c->model);
     *to = (hth_plan_machine){.n_home = o->n_part + 1};
     for (uint32_t i = 0; i < o->n_part; i++) {
         hth_plan_machine one;

@@ -60,8 +60,7 @@ double hth_plan_profiled_share(const hth_profile *profile, uint32_t i_layer, uin
     return (double)fired / ((double)profile->n_done * n);
 }
 
-/* Fraction of what tokens read of cluster i: of its neurons, or, without a profile of experts, of tokens as if all were
- * chosen alike. */
+/* Fraction of what tokens read of cluster i: of its neurons, or of tokens, as if all experts were chosen alike. */
 static double active_share(const hth_plan_source *from, uint32_t i_layer, uint32_t i)
 {
     const hth_router *r = &from->model->layers[i_layer].experts.router;

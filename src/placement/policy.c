@@ -44,7 +44,7 @@ hearth_status hth_placement_open_devices(const char *list, const hearth_gpu_opti
 
 static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
-/* Bytes of layer i with n_hot of its neurons; UINT64_MAX: it cannot be offloaded. */
+/* Bytes of layer i with n_hot of its units; UINT64_MAX: it cannot be offloaded. */
 static uint64_t layer_bytes(const hth_model *m, const hth_placement_part *p, uint32_t i, uint32_t n_hot)
 {
     uint64_t weights, cache, max = p->info->max_binding_size;
@@ -297,8 +297,8 @@ static bool fill(hth_placement_builder *c, uint32_t share, uint64_t max)
     return done;
 }
 
-/* With the largest share of all neurons that fits with everything else; false: not even none fits. */
-static bool divide_neurons(hth_placement_builder *c)
+/* With the largest share of all units that fits with everything else; false: not even none fits. */
+static bool divide_units(hth_placement_builder *c)
 {
     uint32_t low = 0, high = ALL;
     if (!divides_any(c->model) || !fill(c, 0, UINT64_MAX)) return false;
@@ -331,7 +331,7 @@ static bool has_all_layers(const hth_placement_builder *c)
 static void fill_most(hth_placement_builder *c, uint64_t max)
 {
     if (fill(c, ALL, max) || max < UINT64_MAX || !can_offload_all(c)) return;
-    if (!divide_neurons(c)) fill(c, ALL, max);
+    if (!divide_units(c)) fill(c, ALL, max);
 }
 
 void hth_placement_uniform(hth_placement_builder *c)

@@ -287,17 +287,23 @@ static bool divides_experts(const plan_state *p)
     return i < n;
 }
 
+/* Whether the layer has what is counted: experts, if the model divides them. */
+static bool has_units(const plan_state *p, uint32_t i)
+{
+    return !divides_experts(p) || hth_layer_divides_experts(&p->model->layers[i]);
+}
+
 static uint64_t units_of(const plan_state *p)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < p->model->hparams.n_layer; i++) n += hth_layer_n_unit(&p->model->layers[i]);
+    for (uint32_t i = 0; i < p->model->hparams.n_layer; i++) n += has_units(p, i) ? hth_layer_n_unit(&p->model->layers[i]) : 0;
     return n;
 }
 
 static uint64_t n_hot_total(const plan_state *p)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < n_layer_there(p); i++) n += p->builder.n_hot[i];
+    for (uint32_t i = 0; i < n_layer_there(p); i++) n += has_units(p, i) ? p->builder.n_hot[i] : 0;
     return n;
 }
 
@@ -349,7 +355,8 @@ static void print_layers(const plan_state *p)
         uint32_t home = d[i].attention;
         char range[32], hot[40], where[40] = "";
         snprintf(range, sizeof range, end > i + 1 ? "%u-%u" : "%u", i, end - 1);
-        if (i < n_layer_there(p))
+        if (i < n_layer_there(p) && !has_units(p, i)) snprintf(hot, sizeof hot, "whole");
+        else if (i < n_layer_there(p))
             snprintf(hot, sizeof hot, "%u of %u", p->builder.n_hot[i], hth_layer_n_unit(&p->model->layers[i]));
         else snprintf(hot, sizeof hot, "on the CPU");
         if (p->n_device > 1 && home < p->n_device) snprintf(where, sizeof where, ", on GPU %u", home + 1);
@@ -396,7 +403,8 @@ static void print_device_memory(const plan_state *p, uint32_t i)
     const hth_plan_bytes *b = &p->context.best.bytes[i];
     const hth_placement_part *part = &p->builder.parts[i];
     uint64_t n_hot = 0;
-    for (uint32_t l = part->params.first_layer; l < part->params.end_layer; l++) n_hot += p->builder.n_hot[l];
+    for (uint32_t l = part->params.first_layer; l < part->params.end_layer; l++)
+        n_hot += has_units(p, l) ? p->builder.n_hot[l] : 0;
     printf("%sOn %s: %s", i == 0 ? "\n" : "", label_of(p, i).text, hth_format_bytes(b->total).text);
     if (part->budget < UINT64_MAX) printf(", and %s", with_options(hth_budget_text_of(part).text).text);
     bool experts = divides_experts(p), divides = experts || p->model->down_transposed;
@@ -545,7 +553,7 @@ static void print_json(const plan_state *p)
     json_word(&j, "selector", hearth_selector_name(p->builder.parts[0].params.selector));
     json_bool(&j, "uniform", o->uniform);
     json_open_compact(&j, divides_experts(p) ? "experts" : "neurons", '[');
-    for (uint32_t i = 0; i < n_layer_there(p); i++) json_uint(&j, NULL, p->builder.n_hot[i]);
+    for (uint32_t i = 0; i < n_layer_there(p); i++) json_uint(&j, NULL, has_units(p, i) ? p->builder.n_hot[i] : 0);
     json_close(&j, ']');
     json_bool(&j, "head", b->head);
     uint64_t min = hth_placement_builder_least_bytes(&p->builder);

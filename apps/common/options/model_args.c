@@ -166,7 +166,7 @@ static hearth_gpu_options gpu_options_of(const args *a, uint32_t n_position)
     o.n_batch = session.n_batch;
     if (!command_offers(a, "placement")) return o;
     const char *by_layers = command_offers(a, "gpu-layers") ? placement_by_layers(a) : NULL;
-    bool none = by_layers && args_uint(a, "gpu-layers", 0) == 0;
+    bool none = by_layers && args_uint(a, "gpu-layers", UINT64_MAX) == 0;
     o.device = none ? "none" : args_text(a, "gpu", "auto");
     wanted_gpu_limits(a, &o);
     o.placement = by_layers ? by_layers : args_text(a, "placement", NULL);

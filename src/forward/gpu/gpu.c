@@ -275,6 +275,12 @@ uint32_t hth_gpu_n_hot(const hth_gpu *g, uint32_t i_layer)
     const hth_layer *l = &g->model->layers[i_layer];
     return hth_layer_divides_experts(l) ? l->ffn.d_ff : g->params.n_hot[i_layer];
 }
+uint32_t hth_gpu_n_expert(const hth_gpu *g, uint32_t i_layer)
+{
+    while (i_layer >= g->params.end_layer) g = g->next;
+    const hth_layer *l = &g->model->layers[i_layer];
+    return hth_layer_divides_experts(l) ? g->params.n_hot[i_layer] : 0;
+}
 bool hth_gpu_has_ffn(const hth_gpu *g, uint32_t i_layer)
 {
     while (g && i_layer >= g->params.end_layer) g = g->next;
@@ -315,7 +321,7 @@ uint32_t hth_gpu_max_tokens(const hth_gpu *g)
 {
     uint32_t n = UINT32_MAX;
     for (; g; g = g->next)
-        if (has_host_ops(&g->crossings) || g->n_divided_mixture > 0) n = hth_min_u32(n, g->params.n_row);
+        if (has_host_ops(&g->crossings)) n = hth_min_u32(n, g->params.n_row);
     return n;
 }
 

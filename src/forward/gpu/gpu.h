@@ -136,6 +136,8 @@ void hth_gpu_unload(hth_gpu *gpu);
 uint32_t hth_gpu_end_layer(const hth_gpu *gpu);
 /* The neurons of layer i that are on a device; i is one of the first hth_gpu_end_layer. */
 uint32_t hth_gpu_n_hot(const hth_gpu *gpu, uint32_t i_layer);
+/* The same of experts; 0: the layer does not divide them. */
+uint32_t hth_gpu_n_expert(const hth_gpu *gpu, uint32_t i_layer);
 bool hth_gpu_has_head(const hth_gpu *gpu);
 /* Whether neurons of layer i are on a device: of a dense network, which a shader computes. */
 bool hth_gpu_has_ffn(const hth_gpu *gpu, uint32_t i_layer);

@@ -1,5 +1,5 @@
 /* The host operations of a step: the CPU computes operations that the device lacks, its neurons of a split layer, or a
- * share of them, or packs weights into a staging buffer. */
+ * share of them, its experts of a divided mixture, or packs weights into a staging buffer. */
 #include "forward/gpu/gpu_int.h"
 
 #include <assert.h>
@@ -90,6 +90,16 @@ static void read_rows(hth_step *s, hth_view to, hth_buffer_range from, uint32_t 
     memcpy(hth_fwd_value(s, to), hth_gpu_mapped(from), n * row);
 }
 
+/* Whether all choices of n tokens are experts: a device that fails may write anything. */
+static bool are_experts(const hth_step *s, const hth_op *op, uint32_t n)
+{
+    const hth_router *r = &s->model->layers[op->layer].experts.router;
+    for (uint32_t t = 0; t < n; t++)
+        for (uint32_t i = 0; i < r->n_used; i++)
+            if (hth_fwd_ids(s, op->in[1], t)[i] >= r->n_expert) return false;
+    return true;
+}
+
 /* Whether an expert from number `first` on was chosen for any of n tokens. */
 static bool any_chosen(const hth_step *s, const hth_op *op, uint32_t first, uint32_t n)
 {
@@ -113,24 +123,36 @@ static uint32_t write_sums(hth_step *s, const hth_op *op, uint32_t n, int64_t *t
     return state;
 }
 
-/* The experts that the device lacks, for all tokens of the step. */
+/* Experts from number `first` on, for the first n tokens of the step's values: the device may have a part of a step. */
+static hearth_status compute_experts(hth_step *s, const hth_op *op, uint32_t first, uint32_t n, hearth_error *err)
+{
+    uint32_t n_tok = s->n_tok;
+    s->n_tok = n;
+    hearth_status st = hth_fwd_experts_from(s, op, first, err);
+    s->n_tok = n_tok;
+    return st;
+}
+
+/* The experts that the device lacks, for n tokens. */
 static hearth_status run_experts(hth_gpu *g, hth_step *s, uint32_t i_op, uint32_t n, hearth_error *err)
 {
     const hth_op *op = &s->program->ops[i_op];
     uint32_t *flag = hth_gpu_mapped(g->workspace.host_sums), first = g->params.n_hot[op->layer];
-    assert(n == s->n_tok);
     read_rows(s, op->in[1], g->workspace.d2h_pairs, n);
     *flag = HTH_HOST_SUMS_NONE;
     g->counts.n_split++;
+    if (!are_experts(s, op, n))
+        return hth_fail(err, HEARTH_ERROR_DEVICE, "%s chose experts that the model lacks",
+                        hth_device_get_info(g->device)->name);
     if (!any_chosen(s, op, first, n)) {
         g->counts.n_split_empty++;
         return HEARTH_OK;
     }
     read_rows(s, op->in[0], g->workspace.d2h_ffn_input, n);
-    hearth_status st = hth_fwd_experts_from(s, op, first, err);
+    hearth_status st = compute_experts(s, op, first, n, err);
     if (st != HEARTH_OK) return st;
     *flag = write_sums(s, op, n, (int64_t *)(void *)(flag + HTH_HOST_SUMS));
-    hth_gpu_sim_host_cost_experts(g, s, op, first);
+    hth_gpu_sim_host_cost_experts(g, s, op, first, n);
     return HEARTH_OK;
 }
 

@@ -10,11 +10,12 @@ static const char *fused_lacks(const hth_gpu_fused_src *source)
     return hth_gpu_fused_matrix_bytes(source, UINT32_MAX, &bytes) ? NULL : "no shader supports a type of its weights";
 }
 
+/* Of experts that are divided one counts: how many there are at once follows from the room for them. */
 static const char *weights_lack(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
     hth_gpu_fused_src sources[HTH_GPU_OP_FUSED];
     const char *lacks = NULL;
-    uint32_t n = hth_gpu_op_srcs(m, op, UINT32_MAX, params->selector, sources);
+    uint32_t n = hth_gpu_op_srcs(m, op, op->kind == HTH_OP_EXPERTS ? 1 : UINT32_MAX, params->selector, sources);
     for (uint32_t i = 0; i < n && !lacks; i++) lacks = fused_lacks(&sources[i]);
     return lacks;
 }
