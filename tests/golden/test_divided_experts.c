@@ -153,6 +153,42 @@ TEST(any_division_of_experts_on_vulkan_gives_the_bits_of_the_cpu)
     check_placements("vulkan:0", test_is_long() ? 20 : 3);
 }
 
+/* ---- loss ------------------------------------------------------------------------------------------------ */
+
+/* Logits token by token behind a beginning, the device being lost at the n-th call from there on. False: it was not. */
+static bool lose(const golden *g, const division *d, const float *expected, uint64_t n)
+{
+    enum { N_FIRST = 5, N_ALL = 14 };
+    CLOSED(hearth_model) *model = open_divided(g, d, HEARTH_KV_F16);
+    const hearth_session_options o = {.n_ctx = (uint32_t)g->n, .n_batch = N_FIRST, .n_thread = 2};
+    CLOSED(hearth_session) *s = model ? OPENED(hearth_session, model, &o) : NULL;
+    if (!s) return false;
+    size_t n_vocab = g->n_truth / g->n;
+    CHECK_OK(hearth_session_eval(s, g->ids, N_FIRST, err));
+    test_log_start();
+    hth_device_inject_fault(model->devices[0].device, n, HEARTH_ERROR_DEVICE);
+    for (uint32_t i = N_FIRST; i < N_ALL; i++) {
+        CHECK_OK(hearth_session_eval(s, g->ids + i, 1, err));
+        const float *logits = hearth_session_logits(s);
+        if (!CHECK(logits && memcmp(logits, expected + i * n_vocab, n_vocab * sizeof *logits) == 0)) break;
+    }
+    test_log_stop();
+    return hth_device_state(model->devices[0].device).lost;
+}
+
+TEST(a_divided_mixture_keeps_its_text_wherever_its_device_is_lost)
+{
+    CLEANUP(golden_close) golden g = {0};
+    shape s;
+    if (!golden_open_quant_file(&g, "mixture-Q4_K_M") || !shape_of(&g, &s)) return;
+    FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
+    division d = {.device = "null", .n_layer = s.n_layer, .n_row = 4, .head = true};
+    for (uint32_t i = 0; i < s.n_layer; i++) d.n_hot[i] = 1 + i;
+    uint64_t n = 1;
+    while (expected && n < 2000 && lose(&g, &d, expected, n)) n += n < 20 ? 1 : 7;
+    CHECK(n > 20 && n < 2000);
+}
+
 /* ---- conventions ----------------------------------------------------------------------------------------- */
 
 /* Half of each layer's experts on null. */
