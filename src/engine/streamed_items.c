@@ -268,13 +268,15 @@ static void mark(hearth_model *m, uint32_t first_item, uint32_t n)
     m->n_streamed -= n;
 }
 
-void hth_engine_find_on_device(hearth_model *m, const hth_ffn_pieces *pieces, const hth_ffn_bundles *bundles)
+void hth_engine_find_on_device(hearth_model *m, const uint32_t *first_expert, const hth_ffn_pieces *pieces,
+                               const hth_ffn_bundles *bundles)
 {
     const hth_gpu *there = m->lost ? NULL : m->gpu;
     memset(m->on_device, 0, m->n_item);
     m->n_streamed = m->n_item;
     for (uint32_t i = 0; there && i < hth_gpu_end_layer(there); i++) {
         uint32_t n_hot = hth_gpu_n_hot(there, i);
+        if (first_expert && first_expert[i] != UINT32_MAX) mark(m, first_expert[i], hth_gpu_n_expert(there, i));
         if (!hth_gpu_has_ffn(there, i)) continue;
         bool all =
             n_hot == m->model->layers[i].ffn.d_ff; /* else clusters, which are not divided into pieces */
@@ -290,7 +292,7 @@ static hearth_status mark_on_device(hearth_model *m, item_list *list, hearth_err
     m->on_device = hth_arena_alloc(&m->streamed_tables, list->n, 1, 16);
     if (!m->on_device) return hth_fail_memory(err, list->n, "items of a store");
     m->n_item = list->n;
-    hth_engine_find_on_device(m, list->pieces, list->bundles);
+    hth_engine_find_on_device(m, list->first_expert, list->pieces, list->bundles);
     for (uint32_t i = 0; i < list->n; i++) list->items[i].on_device = m->on_device[i];
     return HEARTH_OK;
 }

@@ -123,7 +123,8 @@ hearth_status hth_engine_follow_placement(hearth_model *m, hearth_error *err)
         hth_less(b->base, hth_less(b->device, hth_engine_device_size(m))) + m->weights_size + size_to_load(m);
     if (b->base == 0) return HEARTH_OK; /* no limit */
     for (uint32_t i = 0; i < m->n_reloaded; i++) fixed += m->reloaded[i].size;
-    if (m->streamed.store) hth_engine_find_on_device(m, m->streamed.pieces, m->streamed.bundles);
+    if (m->streamed.store)
+        hth_engine_find_on_device(m, m->streamed.first_expert, m->streamed.pieces, m->streamed.bundles);
     return hth_engine_change_fixed(m, fixed, err);
 }
 

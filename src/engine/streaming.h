@@ -8,8 +8,9 @@
 /* Lists the items of a store, and which of them are on the device (m->on_device), and the tables that are read by rows
  * (m->streamed.tables). The caller frees list->items and list->sums, also on failure. MEMORY, IO. */
 hearth_status hth_engine_list_items(hearth_model *m, hth_weight_items *list, hearth_error *err);
-/* After a change of what lies on the device. pieces, bundles: NULL: none are streamed. */
-void hth_engine_find_on_device(hearth_model *m, const hth_ffn_pieces *pieces, const hth_ffn_bundles *bundles);
+/* After a change of what lies on the device. The tables are those of hth_streamed; NULL: none are streamed so. */
+void hth_engine_find_on_device(hearth_model *m, const uint32_t *first_expert, const hth_ffn_pieces *pieces,
+                               const hth_ffn_bundles *bundles);
 /* Whether experts are streamed; else dense networks, in bundles or in pieces. */
 bool hth_engine_streams_experts(const hearth_model *m);
 bool hth_engine_streams_bundles(const hearth_model *m);

@@ -15,8 +15,8 @@ static const double NEAR = 2e-4;
 typedef struct division {
     const char *device;
     uint32_t n_hot[HYBRID_MAX_LAYERS], n_layer, n_row;
-    bool head, submitted;
-    uint64_t ram; /* 0: all is in memory */
+    bool head, submitted, streamed;
+    uint64_t store; /* bytes of the store beyond the least, if the experts are streamed */
 } division;
 
 static hearth_model *open_divided(const golden *g, const division *d, hearth_kv_type kv)
@@ -27,14 +27,16 @@ static hearth_model *open_divided(const golden *g, const division *d, hearth_kv_
     memcpy(n_hot, d->n_hot, sizeof n_hot);
     if (!hybrid_write_placement(g->model, d->device, &p, path)) return NULL;
     const hearth_model_options o = {.n_thread = 2,
-                                    .ram = d->ram,
+                                    .ram = d->streamed,
                                     .selector = g->selector,
                                     .gpu = {.device = d->device,
                                             .n_ctx = (uint32_t)g->n,
                                             .n_batch = d->n_row,
                                             .kv = kv,
                                             .placement = path}};
+    hth_engine_set_store_memory(d->streamed ? d->store : UINT64_MAX);
     hearth_model *model = OPENED(hearth_model, g->model, &o);
+    hth_engine_set_store_memory(UINT64_MAX);
     remove(path);
     return model;
 }
@@ -64,7 +66,12 @@ static bool shape_of(const golden *g, shape *s)
 static division draw(test_random *r, const char *device, const shape *s, const golden *g)
 {
     static const uint32_t rows[] = {1, 7, 64, 200};
-    division d = {.device = device, .n_layer = s->n_layer, .submitted = test_random_below(r, 2)};
+    static const uint64_t stores[] = {0, 100 << 10, 64 << 20};
+    division d = {.device = device,
+                  .n_layer = s->n_layer,
+                  .submitted = test_random_below(r, 2),
+                  .streamed = test_random_below(r, 2),
+                  .store = stores[test_random_below(r, 3)]};
     if (test_random_below(r, 3) == 0) d.n_layer = 1 + test_random_below(r, s->n_layer);
     d.head = d.n_layer == s->n_layer && test_random_below(r, 2);
     d.n_row = rows[test_random_below(r, 4)];
@@ -78,8 +85,9 @@ static division draw(test_random *r, const char *device, const shape *s, const g
 
 static void describe(const golden *g, const division *d, char *text, size_t size)
 {
-    int n = snprintf(text, size, "%s on %s, steps of %u, %s%s, of %llu bytes:", g->model, d->device, d->n_row,
-                     d->submitted ? "submitted" : "queued", d->head ? ", head" : "", (unsigned long long)d->ram);
+    int n = snprintf(text, size, "%s on %s, steps of %u, %s%s, store %lld:", g->model, d->device, d->n_row,
+                     d->submitted ? "submitted" : "queued", d->head ? ", head" : "",
+                     d->streamed ? (long long)d->store : -1);
     for (uint32_t i = 0; i < d->n_layer; i++) n += snprintf(text + n, size - (size_t)n, " %u", d->n_hot[i]);
 }
 
@@ -97,6 +105,22 @@ static void check_bits(const golden *g, const division *d, const hearth_model *m
     if (test_model_info(model).gpu_note[0]) test_fail(__FILE__, __LINE__, "%s: %s", text, test_model_info(model).gpu_note);
 }
 
+/* The store has the experts that the device lacks, and is asked for no others. */
+static void check_store(const division *d, const hearth_model *model)
+{
+    uint32_t n_there = 0;
+    for (uint32_t i = 0; i < model->model->hparams.n_layer; i++) {
+        const hth_layer *l = &model->model->layers[i];
+        uint32_t n_expert = l->experts.router.n_expert,
+                 n = i < d->n_layer && hth_layer_divides_experts(l) ? d->n_hot[i] : 0;
+        hearth_storage_stats stats = {0};
+        n_there += n;
+        CHECK(hearth_model_get_layer_storage(model, i, &stats));
+        CHECK(n < n_expert || stats.n_hit + stats.n_miss == 0);
+    }
+    CHECK_INT(test_model_info(model).n_streamed, model->n_item - n_there);
+}
+
 /* Some pieces of a step, as the device's part of a batch is, and single tokens. */
 static void check_division(const golden *g, const division *d, const float *expected, hth_gpu_counts *sum)
 {
@@ -106,6 +130,7 @@ static void check_division(const golden *g, const division *d, const float *expe
     engine_check_bit_exact(model);
     check_bits(g, d, model, expected, d->n_row, g->n);
     check_bits(g, d, model, expected, 1, g->n < N_SINGLE ? g->n : N_SINGLE);
+    if (d->streamed) check_store(d, model);
     hth_gpu_counts c = hth_gpu_count(model->gpu);
     sum->n_split += c.n_split, sum->n_split_empty += c.n_split_empty;
 }
@@ -173,7 +198,9 @@ static bool lose(const golden *g, const division *d, const float *expected, uint
         if (!CHECK(logits && memcmp(logits, expected + i * n_vocab, n_vocab * sizeof *logits) == 0)) break;
     }
     test_log_stop();
-    return hth_device_state(model->devices[0].device).lost;
+    bool lost = hth_device_state(model->devices[0].device).lost;
+    if (lost && d->streamed) CHECK_INT(test_model_info(model).n_streamed, model->n_item);
+    return lost;
 }
 
 TEST(a_divided_mixture_keeps_its_text_wherever_its_device_is_lost)
@@ -184,9 +211,12 @@ TEST(a_divided_mixture_keeps_its_text_wherever_its_device_is_lost)
     FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
     division d = {.device = "null", .n_layer = s.n_layer, .n_row = 4, .head = true};
     for (uint32_t i = 0; i < s.n_layer; i++) d.n_hot[i] = 1 + i;
-    uint64_t n = 1;
-    while (expected && n < 2000 && lose(&g, &d, expected, n)) n += n < 20 ? 1 : 7;
-    CHECK(n > 20 && n < 2000);
+    for (int i = 0; expected && i < 2; i++) {
+        uint64_t n = 1;
+        d.streamed = i;
+        while (n < 2000 && lose(&g, &d, expected, n)) n += n < 20 ? 1 : 7;
+        CHECK(n > 20 && n < 2000);
+    }
 }
 
 /* ---- conventions ----------------------------------------------------------------------------------------- */
