@@ -216,7 +216,8 @@ TEST(importance_of_another_model_is_refused_before_weights_are_read)
     } cases[] = {
         {"mixtral", "llama-gqa", "llama-gqa.gguf: tensor 'blk.|another model"},      /* other tensors */
         {"llama-gqa", "mixtral", "mixtral.gguf: tensor 'blk.|another model"},
-        {"qwen2moe", "mixtral", "mixtral.gguf: tensor 'blk.0.attn|another model"},   /* other widths, or other experts */
+        {"phimoe", "mixtral", "mixtral.gguf: tensor 'blk.0.attn|another model"},     /* other widths */
+        {"qwen2moe", "mixtral", "mixtral.gguf: tensor 'blk.0.ffn|another model"},    /* other experts */
         {"mixtral-drelu", "gpt-oss", "gpt-oss.gguf: tensor 'blk.|another model"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
