@@ -60,7 +60,7 @@ typedef struct hearth_gpu_options {
     /* What is placed on the device if the model does not fit: "plan" (the fastest placement by measurements of
      * this machine, which take some seconds, once), "even" (the same share of each layer), "layers:N" (the first N
      * layers, as many of them as fit, and the head if N is larger than their number; "layers:N,cpu-experts:M": without the
-     * experts of the first M), "all" (of all layers the
+     * experts of the first M; "layers:N,cpu:RULES": without those that llama.cpp's --override-tensor RULES keep), "all" (of all layers the
      * operations that the device has, the CPU computes the others in between; a step has n_batch tokens at most), or a
      * file written by hearth plan for this model and device. NULL: "plan" for GPUs, "even" for devices that compute on
      * the CPU. */

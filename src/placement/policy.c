@@ -77,7 +77,7 @@ static hth_placement_part whole_part(const hth_model *m, const hth_placement_par
 static uint32_t share_of(const hth_placement_builder *c, uint32_t i, uint32_t n)
 {
     const hth_model *m = c->model;
-    bool is_host = i < c->parts[0].params.n_cpu_experts && hth_layer_divides_experts(&m->layers[i]);
+    bool is_host = hth_placement_keeps_experts(&c->parts[0].params, i) && hth_layer_divides_experts(&m->layers[i]);
     uint32_t n_unit = hth_layer_n_unit(&m->layers[i]), grain = hth_gpu_split_granularity(m, i);
     if (is_host) return 0;
     if (n == ALL || grain == 0) return n_unit;
@@ -374,19 +374,24 @@ bool hth_placement_arg_layers(const char *placement, hth_placement_layers *out)
     *out = (hth_placement_layers){.n = UINT32_MAX};
     if (placement && strcmp(placement, "all") == 0) return true;
     const char *end = placement ? number_behind(placement, "layers:", &out->n) : NULL;
+    if (end && strncmp(end, ",cpu:", 5) == 0 && end[5]) return out->cpu = end + 5, true;
     if (end && *end) end = number_behind(end, ",cpu-experts:", &out->n_cpu_experts);
     return end && !*end;
 }
 
-void hth_placement_builder_layers(hth_placement_builder *c, const hth_placement_layers *layers)
+hearth_status hth_placement_builder_layers(hth_placement_builder *c, const hth_placement_layers *layers, hearth_error *err)
 {
+    uint8_t host_experts[HTH_MAX_LAYER / 8];
+    hearth_status st = hth_placement_find_host_experts(c->model, layers, host_experts, err);
+    if (st != HEARTH_OK) return st;
     for (uint32_t i = 0; i < c->n_part; i++) {
         hth_offload_params *p = &c->parts[i].params;
         p->max_layer = layers->n < UINT32_MAX ? (uint32_t)layers->n : UINT32_MAX;
-        p->n_cpu_experts = layers->n_cpu_experts < UINT32_MAX ? (uint32_t)layers->n_cpu_experts : UINT32_MAX;
+        memcpy(p->host_experts, host_experts, sizeof host_experts);
         p->first_layer = p->end_layer = 0, p->head = false;
     }
     if (layers->n > 0) hth_placement_uniform(c);
+    return HEARTH_OK;
 }
 
 /* ---- placement from a file ----------------------------------------------------------------------------- */
@@ -401,6 +406,8 @@ bool hth_placement_arg_is_path(const char *placement)
 hearth_status hth_placement_arg_check(const char *placement, hearth_error *err)
 {
     struct stat about;
+    hth_placement_layers layers;
+    if (hth_placement_arg_layers(placement, &layers) && layers.cpu) return hth_placement_check_rules(layers.cpu, err);
     if (!hth_placement_arg_is_path(placement)) return HEARTH_OK;
     bool there = stat(placement, &about) == 0 && access(placement, R_OK) == 0;
     if (there && !S_ISDIR(about.st_mode)) return HEARTH_OK;

@@ -67,19 +67,30 @@ void hth_placement_builder_keep_sharing(hth_placement_builder *c);
 hearth_status hth_placement_builder_plan(hth_placement_builder *c, const hth_kernels *kernels,
                                          uint32_t n_thread, hearth_error *err);
 
-/* "layers:N" or "layers:N,cpu-experts:M", or "all", which is the largest N: the first N layers whole, as many of them as
- * fit, and the head if N is larger than their number; the experts of the first M layers stay on the host. */
+/* "layers:N", or "all", which is the largest N: the first N layers whole, as many of them as fit, and the head if N is
+ * larger than their number. "layers:N,cpu-experts:M": the experts of the first M layers stay on the host.
+ * "layers:N,cpu:RULES": those do of which RULES, PATTERN=BUFFER with commas as of llama.cpp's --override-tensor, name a
+ * matrix for a buffer of the host's memory. */
 typedef struct hth_placement_layers {
     uint64_t n, n_cpu_experts;
+    const char *cpu; /* RULES; NULL: there are none */
 } hth_placement_layers;
 /* Whether --placement is that. */
 bool hth_placement_arg_layers(const char *placement, hth_placement_layers *out);
-/* Applies it, also for later choices. */
-void hth_placement_builder_layers(hth_placement_builder *c, const hth_placement_layers *layers);
+/* Applies it, also for later choices. ARGUMENT: RULES are wrong; MEMORY. */
+hearth_status hth_placement_builder_layers(hth_placement_builder *c, const hth_placement_layers *layers, hearth_error *err);
+/* Sets the bits of layers whose experts stay on the host. Warns of matrices that cannot be kept there by name. Errors as
+ * above. */
+hearth_status hth_placement_find_host_experts(const hth_model *model, const hth_placement_layers *which,
+                                              uint8_t layers[HTH_MAX_LAYER / 8], hearth_error *err);
+/* Whether RULES are right: ARGUMENT, MEMORY. */
+hearth_status hth_placement_check_rules(const char *rules, hearth_error *err);
+bool hth_placement_keeps_experts(const hth_offload_params *params, uint32_t i_layer);
 
 /* Whether --placement is a file: none of NULL, "plan", "even", "all" and "layers:N". */
 bool hth_placement_arg_is_path(const char *placement);
-/* Whether --placement is valid: NULL, "plan", "even", "all", "layers:N", or a readable file. IO. */
+/* Whether --placement is valid: NULL, "plan", "even", "all", "layers:N" and what may follow, or a readable file. IO;
+ * ARGUMENT, MEMORY: of hth_placement_check_rules. */
 hearth_status hth_placement_arg_check(const char *placement, hearth_error *err);
 
 /* Sets the work limits of submissions and the slow levels (hth_offload_params) for every kind of placement: from the

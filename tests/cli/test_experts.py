@@ -241,5 +241,37 @@ def experts_of_layers_are_kept_on_the_cpu():
     bad(2, "--cpu-moe and --n-cpu-moe contradict", *text, "-cmoe", "-ncmoe", "1")
 
 
+@case
+def experts_that_a_pattern_names_are_kept_on_the_cpu():
+    model = data("golden/quant/mixture-Q4_K_M.gguf")
+    text = ["run", model, "-p", "a", "-n", "12", "--greedy", "-c", "128", "--json"]
+    wanted = json.loads(good(*text, "--gpu", "none").stdout)["text"]
+
+    def share(*words):
+        done = good(*text, "--gpu", "null", *words)
+        shown = json.loads(done.stdout)
+        check(shown["text"] == wanted and shown["gpu"]["layers"] == 2 and shown["gpu"]["head"], words, shown)
+        return shown["gpu"]["product_share"], done.stderr
+
+    none, first, all_ = [share("-ncmoe", n)[0] for n in ["0", "1", "all"]]
+    for rules, expected in [(["exps=CPU"], all_),
+                            ([r"blk\.0\.ffn_.*_exps\.=CPU"], first),
+                            ([r"blk\.(?:0|7)\.ffn_(up|down|gate)_exps\.weight=CUDA_Host"], first),
+                            ([r"blk\.\d+\.ffn_up_exps=CPU"], all_),
+                            ([r"blk\.1\..*_exps=CUDA0,exps=CPU"], first),
+                            ([r"blk\.1\..*_exps=CUDA0", "exps=CPU"], first),
+                            (["exps=Vulkan0"], none)]:
+        got, stderr = share("-ngl", "99", *[w for rule in rules for w in ["-ot", rule]])
+        check(got == expected and (b"by name" in stderr) == (expected == none), rules, got, expected, stderr)
+    got, stderr = share("--override-tensor", r"blk\.0\.=CPU")
+    check(got == first and b"here 3 tensors of them; 7 others stay" in stderr, got, stderr)
+    for rules, message in [("exps", "'exps' names no tensors and their memory"), ("exps=", "'exps=' names no"),
+                           ("exps=CPU,", "'' names no"), ("(exps=CPU", "'(exps' is no pattern of names")]:
+        for device in ["null", "auto"]:
+            bad(1, message, *text, "--gpu", device, "-ot", rules)
+    bad(2, "--override-tensor and --placement contradict", *text, "-ot", "exps=CPU", "--placement", "even")
+    bad(2, "--n-cpu-moe and --override-tensor contradict", *text, "-ot", "exps=CPU", "-ncmoe", "1")
+
+
 if __name__ == "__main__":
     cases.run_cases(__file__)

@@ -95,27 +95,28 @@ TEST(as_many_layers_as_requested_and_fitting_are_placed)
     hth_placement_builder c = {0};
     CHECK_OK(open_builder(&in, &c, UINT64_MAX, err));
     uint32_t n_layer = in.model->hparams.n_layer;
-    hth_placement_builder_layers(&c, &(hth_placement_layers){2, 0});
+    CHECK_OK(hth_placement_builder_layers(&c, &(hth_placement_layers){.n = 2}, err));
     CHECK(c.parts[0].params.end_layer == 2 && !c.parts[0].params.head && c.n_hot[1] == in.model->layers[1].ffn.d_ff);
     c.parts[0].budget = hth_placement_builder_bytes(&c, 0);
-    hth_placement_builder_layers(&c, &(hth_placement_layers){3, 0});
+    CHECK_OK(hth_placement_builder_layers(&c, &(hth_placement_layers){.n = 3}, err));
     CHECK_INT(c.parts[0].params.end_layer, 2);
     c.parts[0].budget = UINT64_MAX;
-    hth_placement_builder_layers(&c, &(hth_placement_layers){n_layer, 0});
+    CHECK_OK(hth_placement_builder_layers(&c, &(hth_placement_layers){.n = n_layer}, err));
     CHECK(c.parts[0].params.end_layer == n_layer && !c.parts[0].params.head);
-    hth_placement_builder_layers(&c, &(hth_placement_layers){n_layer + 1, 0});
+    CHECK_OK(hth_placement_builder_layers(&c, &(hth_placement_layers){.n = n_layer + 1}, err));
     CHECK(c.parts[0].params.end_layer == n_layer && c.parts[0].params.head);
-    hth_placement_builder_layers(&c, &(hth_placement_layers){1, 0});
+    CHECK_OK(hth_placement_builder_layers(&c, &(hth_placement_layers){.n = 1}, err));
     hth_placement_uniform(&c); /* as after a refusal */
     CHECK(c.parts[0].params.end_layer == 1 && !c.parts[0].params.head);
-    hth_placement_builder_layers(&c, &(hth_placement_layers){0, 0});
+    CHECK_OK(hth_placement_builder_layers(&c, &(hth_placement_layers){.n = 0}, err));
     CHECK_INT(c.parts[0].params.end_layer, 0);
     hth_placement_builder_close(&c);
     CHECK(hth_placement_arg_layers("layers:12", &n) && n.n == 12 && n.n_cpu_experts == 0);
     CHECK(hth_placement_arg_layers("layers:3,cpu-experts:2", &n) && n.n == 3 && n.n_cpu_experts == 2);
+    CHECK(hth_placement_arg_layers("layers:3,cpu:a=CPU,b=CPU", &n) && n.n == 3 && strcmp(n.cpu, "a=CPU,b=CPU") == 0);
     CHECK(hth_placement_arg_layers("layers:99999999999999999999", &n) && n.n == UINT32_MAX);
-    static const char *const none[] = {"layers:", "layers:1x", "layer", "layers:1,", "layers:1,cpu-experts:", NULL};
-    for (int i = 0; i < 6; i++) CHECK(!hth_placement_arg_layers(none[i], &n));
+    static const char *const none[] = {"layers:", "layers:1x", "layer", "layers:1,", "layers:1,cpu-experts:", "layers:1,cpu:", NULL};
+    for (int i = 0; i < 7; i++) CHECK(!hth_placement_arg_layers(none[i], &n));
     close_inputs(&in);
 }
 

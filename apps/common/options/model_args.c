@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/format_bytes.h"
 #include "base/switches.h"
+#include "common/buffer.h"
 #include "common/sampling.h"
 #include "engine/engine.h"
 #include "measure/check_weights.h"
@@ -66,6 +67,8 @@ const option_spec gpu_options[] = {
              .choices = "auto|all", .flags = OPTION_OPEN),
     OPT_UINT("n-cpu-moe", 0, "N|all", 0, 1e6, "the CPU computes the experts of the first N layers",
              .choices = "all", .flags = OPTION_OPEN | OPTION_ADVANCED),
+    OPT_TEXT("override-tensor", 0, "PATTERN=CPU", "the CPU computes the experts of layers whose tensors have such names",
+             .flags = OPTION_REPEATS | OPTION_ADVANCED),
     OPT_FLAG("cpu-moe", 0, "the CPU computes all experts: --n-cpu-moe all", ADVANCED),
     OPT_FILE("placement", 0, "FILE", "a file of hearth plan; or plan, even, or all", .choices = "plan|even|all", ADVANCED),
     OPT_FLAG("gpu-strict", 0, "refuse a GPU that does not give the CPU's bits", ADVANCED),
@@ -135,18 +138,24 @@ bool wants_mapping(const args *a)
     return io && strcmp(io, "mmap") == 0;
 }
 
-/* --gpu-layers and --n-cpu-moe as a placement; NULL: not given. */
+/* --gpu-layers, --n-cpu-moe and --override-tensor as a placement, which stays until the next call; NULL: not given. */
 static const char *placement_by_layers(const args *a)
 {
-    static char words[64];
+    static buffer words;
     const uint64_t most = UINT32_MAX;
     uint64_t n = args_uint(a, "gpu-layers", UINT64_MAX), n_host = args_uint(a, "n-cpu-moe", args_has(a, "cpu-moe") ? most : 0);
-    if (n == UINT64_MAX && n_host == 0) return NULL;
-    int n_char = snprintf(words, sizeof words, "layers:%llu", (unsigned long long)(n < most ? n : most));
+    const char *rule = args_text_at(a, "override-tensor", 0);
+    if (n == UINT64_MAX && n_host == 0 && !rule) return NULL;
+    char first[80];
+    int n_char = snprintf(first, sizeof first, "layers:%llu", (unsigned long long)(n < most ? n : most));
     if (n_host > 0)
-        snprintf(words + n_char, sizeof words - (size_t)n_char, ",cpu-experts:%llu",
-                 (unsigned long long)(n_host < most ? n_host : most));
-    return words;
+        n_char += snprintf(first + n_char, sizeof first - (size_t)n_char, ",cpu-experts:%llu",
+                           (unsigned long long)(n_host < most ? n_host : most));
+    words.n = 0;
+    bool added = buffer_add(&words, first, (size_t)n_char);
+    for (size_t i = 0; added && (rule = args_text_at(a, "override-tensor", i)); i++)
+        added = buffer_add(&words, i > 0 ? "," : ",cpu:", i > 0 ? 1 : 5) && buffer_add(&words, rule, strlen(rule));
+    return added ? words.bytes : "layers:"; /* without memory, one that is refused */
 }
 
 void wanted_gpu_limits(const args *a, hearth_gpu_options *o)

@@ -483,9 +483,12 @@ static int parse(args *a, int argc, char **argv)
 
 /* Options that exclude each other. */
 static const char *const exclusive[][2] = {{"cpu-moe", "n-cpu-moe"},
+                                           {"cpu-moe", "override-tensor"},
                                            {"cpu-moe", "placement"},
                                            {"gpu-layers", "placement"},
+                                           {"n-cpu-moe", "override-tensor"},
                                            {"n-cpu-moe", "placement"},
+                                           {"override-tensor", "placement"},
                                            {"greedy", "temperature"},
                                            {"ids", "pieces"},
                                            {"io", "mmap"},

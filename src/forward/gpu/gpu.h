@@ -36,7 +36,8 @@ typedef struct hth_offload_params {
         /* maximum number of offloaded layers, the head counted as one; 0: no limit. Applies to later placements
          * that replace this one. */
         max_layer;
-    uint32_t n_cpu_experts; /* the host computes the experts of so many first layers; in the same sense as max_layer */
+    /* a bit of each layer of which the host computes all experts: of later placements too, as max_layer */
+    uint8_t host_experts[HTH_MAX_LAYER / 8];
     bool bit_exact; /* fail to open if the results would differ from the CPU's bits */
     /* the host computes operations of these layers that no shader has, with a round trip each; else such layers are not
      * on devices */
