@@ -303,7 +303,7 @@ static bool reads_part(hearth_selector selector, hth_sidecar_kind part)
            (part == HTH_SIDECAR_PREDICTORS ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_THRESHOLD);
 }
 
-/* Of neurons of dense networks and of experts that are divided. */
+/* The share of neurons that lie on devices, those of dense networks and of divided experts. */
 static double share_on_gpu(const hearth_model *m)
 {
     uint64_t there = 0, all = 0;

@@ -93,7 +93,7 @@ bool hth_gpu_workspace_bytes(const hth_model *model, uint64_t max, const hth_off
                              uint64_t *bytes);
 bool hth_gpu_layer_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
                          uint32_t i_layer, uint32_t n_hot, uint64_t *bytes);
-/* Those of a layer whose bytes are known that a token does not read: experts that are not chosen for it. */
+/* Bytes on a device, of a layer that fits there, which a token does not read: experts that are not chosen for it. */
 uint64_t hth_gpu_idle_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params, uint32_t i_layer);
 bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
                          uint32_t i_layer, uint64_t *bytes);
@@ -137,7 +137,7 @@ void hth_gpu_unload(hth_gpu *gpu);
 uint32_t hth_gpu_end_layer(const hth_gpu *gpu);
 /* The neurons of layer i that are on a device; i is one of the first hth_gpu_end_layer. */
 uint32_t hth_gpu_n_hot(const hth_gpu *gpu, uint32_t i_layer);
-/* The same of experts; 0: the layer does not divide them. */
+/* How many experts of such a layer are on a device; 0: it does not divide them. */
 uint32_t hth_gpu_n_expert(const hth_gpu *gpu, uint32_t i_layer);
 bool hth_gpu_has_head(const hth_gpu *gpu);
 /* Whether neurons of layer i are on a device: of a dense network, which a shader computes. */

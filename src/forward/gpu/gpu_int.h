@@ -286,9 +286,9 @@ struct hth_gpu {
 
 /* sim_host_cost.c: charges the host's neurons of a layer, n_fired of them active over all tokens. */
 void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint64_t n_fired);
-/* The same of those experts of an operation, from number `first` on, that were chosen for any of n tokens. */
+/* Adds the cost of the experts of an operation, from number `first` on, that were chosen for any of n tokens. */
 void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t first, uint32_t n_tok);
-/* The same for a chunk of streamed weights. */
+/* Adds the cost of a chunk of streamed weights. */
 void hth_gpu_sim_host_cost_chunk(hth_gpu *g, const hth_stream_chunk *chunk);
 /* Sets g->failed. */
 void hth_gpu_note_status(hth_gpu *g, hearth_status st);

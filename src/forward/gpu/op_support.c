@@ -10,7 +10,7 @@ static const char *fused_lacks(const hth_gpu_fused_src *source)
     return hth_gpu_fused_matrix_bytes(source, UINT32_MAX, &bytes) ? NULL : "no shader supports a type of its weights";
 }
 
-/* Of experts that are divided one counts: how many there are at once follows from the room for them. */
+/* Why no shader reads the weights of an operation; NULL: one does. Of experts the first is looked at, as all are alike. */
 static const char *weights_lack(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
     hth_gpu_fused_src sources[HTH_GPU_OP_FUSED];

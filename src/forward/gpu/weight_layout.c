@@ -25,7 +25,7 @@ static void read_nibbles(const uint8_t *p, uint8_t *raw)
 static void add_fifths(uint32_t bits, uint8_t *raw)
 {
     for (unsigned i = 0; i < 4; i++) {
-        uint64_t x = hth_load_u64(raw + 8 * i) | spread(bits >> 8 * i & 255) << 4;
+        uint64_t x = hth_load_u64(raw + 8 * i) | spread_bits(bits >> 8 * i & 255) << 4;
         memcpy(raw + 8 * i, &x, sizeof x);
     }
 }

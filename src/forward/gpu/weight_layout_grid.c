@@ -13,7 +13,7 @@ static void read_iq3(const uint8_t *p, const hth_grid_parts *parts, const uint32
     k->d = hth_load_u16(p);
     for (size_t i = 0; i < 32; i++) {
         uint64_t eight = grid[parts->index[2 * i]] | (uint64_t)grid[parts->index[2 * i + 1]] << 32;
-        eight = (eight >> shift & 7 * BYTES) | spread(parts->sign[i]) << 3;
+        eight = (eight >> shift & 7 * BYTES) | spread_bits(parts->sign[i]) << 3;
         memcpy(k->raw + 8 * i, &eight, sizeof eight);
     }
     narrow(parts->scale, 2, k->part);
@@ -39,7 +39,7 @@ static void read_iq2(const uint8_t *p, const hth_grid_parts *parts, const uint64
 {
     k->d = hth_load_u16(p);
     for (size_t i = 0; i < 32; i++) {
-        uint64_t eight = (grid[parts->index[i]] >> 4 & 3 * BYTES) | spread(parts->sign[i]) << 2;
+        uint64_t eight = (grid[parts->index[i]] >> 4 & 3 * BYTES) | spread_bits(parts->sign[i]) << 2;
         memcpy(k->raw + 8 * i, &eight, sizeof eight);
     }
     narrow(parts->scale, step, k->part);

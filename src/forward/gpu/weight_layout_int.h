@@ -29,7 +29,7 @@ void hth_soa_read_iq1_m(const uint8_t *p, hth_soa_decoded *k);
 static const uint64_t BYTES = 0x0101010101010101u;
 
 /* Byte k of the result is bit k. */
-static inline uint64_t spread(uint64_t bits)
+static inline uint64_t spread_bits(uint64_t bits)
 {
     uint64_t alone = bits * BYTES & 0x8040201008040201u; /* bit k of byte k */
     return (alone + 0x00406070787c7e7fu) >> 7 & BYTES;   /* nonzero bytes become 0x80 */
