@@ -241,7 +241,7 @@ DEVICES = [
           "        state[i * COLUMNS + lane()] = decayed;\n", "",
           "forward/gpu_recurrent", "kimi_delta_attention_has_the_bits_of_the_cpu"),
     Fault("sign_of_iq2_on_devices", "src/forward/gpu/weight_layout_grid.c",
-          "spread(parts->sign[i]) << 2", "spread(parts->sign[i]) << 1",
+          "spread_bits(parts->sign[i]) << 2", "spread_bits(parts->sign[i]) << 1",
           "forward/gpu_rows", "quantised_rows_have_the_bits_of_the_cpu"),
     Fault("shader_value_of_mxfp4", "src/device/vulkan/shaders/quant_format.glsl",
           "-6, -8, -12);", "-6, -8, -10);",
