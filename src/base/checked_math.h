@@ -31,6 +31,7 @@ static inline bool hth_align_u64(uint64_t a, uint64_t align, uint64_t *out)
 }
 
 static inline uint32_t hth_min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static inline uint32_t hth_max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 static inline uint64_t hth_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t hth_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 

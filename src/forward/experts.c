@@ -52,19 +52,23 @@ static void choose_unit(void *arg, size_t t, uint32_t i_thread)
     for (uint32_t i = 0; r->expert_scale && i < r->n_used; i++) weights[i] *= r->expert_scale[chosen[i]];
 }
 
-/* Sorts the pairs of all tokens with experts from `first` on by expert: those of expert e are [first[e], first[e + 1]). */
-static void sort_pairs(hth_step *s, const hth_router *r, hth_view view, bool is_weighed, uint32_t first)
+static bool is_here(const uint32_t *slot_of, uint32_t expert) { return !slot_of || slot_of[expert] == UINT32_MAX; }
+
+/* Sorts the pairs of all tokens by expert: those of expert e are [first[e], first[e + 1]). slot_of: NULL, or only experts
+ * without a slot. */
+static void sort_pairs(hth_step *s, const hth_router *r, hth_view view, bool is_weighed, const uint32_t *slot_of)
 {
     hth_expert_buffers *b = &s->experts;
     memset(b->first, 0, (r->n_expert + 2) * sizeof *b->first);
     for (uint32_t t = 0; t < s->n_tok; t++)
-        for (uint32_t i = 0; i < r->n_used; i++) b->first[hth_fwd_ids(s, view, t)[i] + 2] += hth_fwd_ids(s, view, t)[i] >= first;
+        for (uint32_t i = 0; i < r->n_used; i++)
+            b->first[hth_fwd_ids(s, view, t)[i] + 2] += is_here(slot_of, hth_fwd_ids(s, view, t)[i]);
     for (uint32_t e = 0; e < r->n_expert; e++) b->first[e + 2] += b->first[e + 1];
     for (uint32_t t = 0; t < s->n_tok; t++) { /* first[e + 1] moves from the start of e to its end */
         uint32_t *chosen = hth_fwd_ids(s, view, t);
         const float *weights = weights_behind(chosen, r->n_used);
         for (uint32_t i = 0; i < r->n_used; i++)
-            if (chosen[i] >= first)
+            if (is_here(slot_of, chosen[i]))
                 b->pairs[b->first[chosen[i] + 1]++] =
                     (hth_expert_pair){t, is_weighed ? t * r->n_used + i : t, is_weighed ? 1.0f : weights[i]};
     }
@@ -118,7 +122,7 @@ hearth_status hth_fwd_route(hth_step *s, const hth_op *op, hearth_error *err)
     if (!op->experts.early || !is_streamed(s, op->layer)) return HEARTH_OK;
     hth_pool_finish(s->pool);
     if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err);
-    sort_pairs(s, r, op->out[0], r->apply_router_weight_on_input, 0);
+    sort_pairs(s, r, op->out[0], r->apply_router_weight_on_input, NULL);
     ask_for_chosen(s, op->layer);
     return HEARTH_OK;
 }
@@ -401,10 +405,11 @@ static hearth_status run_shared(hth_step *s, const hth_op *op)
 
 /* ---- operations ---------------------------------------------------------------------------------------- */
 
-/* Experts from number `first` on. guesses: the residual stream is here, so that the next layer's can be guessed. */
-static hearth_status run_experts(hth_step *s, const hth_op *op, uint32_t first, bool guesses, hearth_error *err)
+/* slot_of: NULL, or experts without a slot. guesses: the residual stream is here, so that the next layer's can be
+ * guessed. */
+static hearth_status run_experts(hth_step *s, const hth_op *op, const uint32_t *slot_of, bool guesses, hearth_error *err)
 {
-    sort_pairs(s, &s->model->layers[op->layer].experts.router, op->in[1], op->experts.is_weighed, first);
+    sort_pairs(s, &s->model->layers[op->layer].experts.router, op->in[1], op->experts.is_weighed, slot_of);
     memset(hth_fwd_value(s, op->out[0]), 0, (size_t)s->n_tok * (d_model_of(s) + 1) * sizeof(int64_t));
     return run_chosen(s, op, guesses, err);
 }
@@ -414,12 +419,12 @@ hearth_status hth_fwd_experts(hth_step *s, const hth_op *op, hearth_error *err)
     if (op->experts.shared) return run_shared(s, op);
     hth_pool_finish(s->pool);
     if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err); /* then nothing was chosen */
-    return run_experts(s, op, 0, true, err);
+    return run_experts(s, op, NULL, true, err);
 }
 
-hearth_status hth_fwd_experts_from(hth_step *s, const hth_op *op, uint32_t first, hearth_error *err)
+hearth_status hth_fwd_experts_without(hth_step *s, const hth_op *op, const uint32_t *slot_of, hearth_error *err)
 {
-    return run_experts(s, op, first, false, err);
+    return run_experts(s, op, slot_of, false, err);
 }
 
 /* The sums become floats. */

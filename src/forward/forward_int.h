@@ -262,9 +262,9 @@ void hth_fwd_by_head_begin(hth_step *s);
 
 /* experts.c: drops what was asked for and not taken. */
 void hth_fwd_drop_wanted(hth_step *s);
-/* experts.c: EXPERTS with those of the chosen ones whose number is `first` or more, after ROUTE of all tokens of the step.
- * Nothing is guessed of the next layer. */
-hearth_status hth_fwd_experts_from(hth_step *s, const hth_op *op, uint32_t first, hearth_error *err);
+/* experts.c: EXPERTS with those of the chosen ones that have no slot on a device, after ROUTE of all tokens of the step.
+ * slot_of: [n_expert], UINT32_MAX: none. Nothing is guessed of the next layer. */
+hearth_status hth_fwd_experts_without(hth_step *s, const hth_op *op, const uint32_t *slot_of, hearth_error *err);
 /* experts_down.c: queues the transposed down of the rows of a wave, and their sums [n_tok][d_model + 1].
  * data [slices of the wave]: its rows; NULL: they are those of down. */
 void hth_fwd_experts_down(hth_step *s, const hth_transposed_down *down, const uint8_t *const *data, uint32_t d_ff,

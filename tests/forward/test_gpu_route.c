@@ -15,7 +15,7 @@ typedef struct scene {
     const char *name;
     hth_kernels k;
     test_random r;
-    uint32_t n_tok, step[HTH_STEP_ROWS];
+    uint32_t n_tok, step[HTH_STEP_ROWS + MAX_EXPERT];
     float weight[MAX_EXPERT * MAX_COL], x[(MAX_TOK + 1) * (MAX_COL + 8)], bias[MAX_EXPERT], scale[MAX_EXPERT];
     float logits[N_LOGIT], expected_logits[N_LOGIT];
     uint32_t pairs[N_PAIR_WORD], expected[N_PAIR_WORD];
@@ -179,10 +179,16 @@ TEST(choices_and_weights_have_the_bits_of_the_cpu) { on_each(choices); }
 
 /* ---- groups ------------------------------------------------------------------------------------------ */
 
-/* Every pair is in one group of its expert, with its weight; experts and their pairs ascend. Experts from n_slot on are
- * one. */
-static void check_groups(scene *s, const uint32_t *groups, uint32_t n_used, uint32_t of, uint32_t n_slot)
+/* Experts without a slot are the last of n. */
+static uint32_t grouped_as(const scene *s, const hth_push_group_pairs *push, uint32_t expert, uint32_t n)
 {
+    return hth_step_has_slot(s->step, push->slots_at, expert) ? expert : n - 1;
+}
+
+/* Every pair is in one group of its expert, with its weight; experts and their pairs ascend. */
+static void check_groups(scene *s, const uint32_t *groups, const hth_push_group_pairs *push, uint32_t of, uint32_t n)
+{
+    uint32_t n_used = push->n_used;
     uint32_t n_pair = s->n_tok * n_used, n_found = 0, last = 0;
     for (uint32_t g = 0; g < groups[0]; g++) {
         const uint32_t *group = groups + HTH_GROUPS_HEAD + g * hth_group_words(of);
@@ -190,7 +196,7 @@ static void check_groups(scene *s, const uint32_t *groups, uint32_t n_used, uint
         if (!CHECK(is_full && group[1] > 0 && group[1] <= of)) return;
         for (uint32_t k = 0; k < group[1]; k++, n_found++) {
             uint32_t i = group[2 + k], at = i / n_used * 2 * n_used + i % n_used, key = group[0] * n_pair + i;
-            if (!CHECK(i < n_pair) || !CHECK((s->pairs[at] < n_slot ? s->pairs[at] : n_slot) == group[0]) ||
+            if (!CHECK(i < n_pair) || !CHECK(grouped_as(s, push, s->pairs[at], n) == group[0]) ||
                 !CHECK(s->pairs[at + n_used] == group[2 + of + k]) || !CHECK(n_found == 0 || key > last))
                 return;
             last = key;
@@ -205,9 +211,10 @@ static void check_grouping(scene *s, uint32_t i)
     static uint32_t groups[N_WORD];
     uint32_t n = i % 4 == 0 ? 3 : 1 + test_random_below(&s->r, MAX_EXPERT), of = i % 3 ? 8 : 1 + test_random_below(&s->r, MAX_OF),
              n_used = 1 + test_random_below(&s->r, MAX_USED);
-    uint32_t n_slot = i % 2 ? n - 1 : test_random_below(&s->r, n);
-    const hth_push_group_pairs push = {n_used, n_slot};
+    const hth_push_group_pairs push = {n_used, i % 4 < 2 ? HTH_STEP_ROWS : 0};
     begin(s, MAX_TOK);
+    for (uint32_t e = 0; e < n; e++)
+        s->step[HTH_STEP_ROWS + e] = e + 1 == n || test_random_below(&s->r, 2) ? HTH_STEP_NO_SLOT : test_random_below(&s->r, n);
     for (uint32_t w = 0; w < s->n_tok * 2 * n_used; w++)
         s->pairs[w] = w / n_used % 2 ? 1000 + w : test_random_below(&s->r, n);
     size_t n_word = HTH_GROUPS_HEAD + hth_max_groups(n, s->n_tok * n_used, of) * hth_group_words(of);
@@ -218,7 +225,7 @@ static void check_grouping(scene *s, uint32_t i)
                                 {s->pairs, (size_t)s->n_tok * 2 * n_used * sizeof *s->pairs},
                                 {groups, n_word * sizeof *groups}},
                        .grid = {(n + 63) / 64, 1, 1}};
-    if (shaders_do(s->device, &run)) check_groups(s, groups, n_used, of, n_slot);
+    if (shaders_do(s->device, &run)) check_groups(s, groups, &push, of, n);
 }
 
 static void grouping(scene *s)

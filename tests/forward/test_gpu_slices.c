@@ -9,15 +9,15 @@
 #include "support/kernels/rows_case.h"
 
 static const char *const devices[] = {"null", "vulkan:0"};
-enum { N_DEVICE = 2, MAX_USED = 4, MAX_TOK = 5, GUARD = 3 };
+enum { N_DEVICE = 2, MAX_USED = 4, MAX_TOK = 5, MAX_SLICE = 5, GUARD = 3 };
 
 typedef struct shape {
     hth_type type;
     uint32_t n_row, n_col, n_slice, step, first; /* rows of a slice; slice of expert i: i step + first */
     uint32_t row_first, n_used, n_tok, lanes;
     uint32_t of, n_row_together; /* pairs of a group, 1: none; rows of an invocation */
-    uint32_t n_slot;             /* slices that are here */
-    bool by_pair, has_bias, weighs;
+    uint32_t n_slot;             /* for slices that are here */
+    bool by_pair, has_bias, weighs, moves; /* moves: slices have other slots than their numbers, or none */
 } shape;
 
 typedef struct data {
@@ -30,7 +30,7 @@ typedef struct data {
     float *d;
     int32_t *sum;
     int16_t *sum_16;
-    uint32_t pairs[MAX_TOK * 2 * MAX_USED], step[4];
+    uint32_t pairs[MAX_TOK * 2 * MAX_USED], step[HTH_STEP_ROWS + MAX_SLICE], slot_of[MAX_SLICE];
     uint32_t groups[HTH_GROUPS_HEAD + MAX_TOK * MAX_USED * (2 + 2 * HTH_GPU_EXPERT_PAIRS)];
 } data;
 
@@ -79,8 +79,8 @@ static void expect(data *a, const hth_kernels *k, uint32_t t, uint32_t j)
                           .y = y,
                           .y_stride = n};
     k->rows[s->type](&job);
-    for (uint32_t i = 0; i < n && expert >= s->n_slot; i++) y[i] = 0.0f;
-    for (uint32_t i = 0; i < n && expert < s->n_slot; i++) {
+    for (uint32_t i = 0; i < n && a->slot_of[expert] >= s->n_slot; i++) y[i] = 0.0f;
+    for (uint32_t i = 0; i < n && a->slot_of[expert] < s->n_slot; i++) {
         if (s->has_bias) y[i] = y[i] + a->bias[expert * s->n_row + s->row_first + i];
         if (s->weighs) y[i] = y[i] * weight;
     }
@@ -101,6 +101,24 @@ static void group_pairs(data *a)
         }
 }
 
+/* The first n_slot slices are here, or moves: others, each in a slot of its own. */
+static void place(data *a, test_random *r)
+{
+    const shape *s = &a->s;
+    size_t n = (size_t)s->step * s->n_row;
+    for (uint32_t i = 0; i < s->n_slice; i++) a->slot_of[i] = i;
+    for (uint32_t i = s->n_slice; s->moves && i > 1; i--) {
+        uint32_t k = test_random_below(r, i), slot = a->slot_of[k];
+        a->slot_of[k] = a->slot_of[i - 1], a->slot_of[i - 1] = slot;
+    }
+    for (uint32_t i = 0; i < s->n_slice; i++) {
+        hth_soa_layout_pack(s->type, n * s->n_slice, s->n_col, a->w + i * n * a->row_size, a->row_size,
+                            a->slot_of[i] * n, n, a->planes);
+        if (s->moves && a->slot_of[i] >= s->n_slot) a->slot_of[i] = HTH_STEP_NO_SLOT;
+        a->step[HTH_STEP_ROWS + i] = a->slot_of[i];
+    }
+}
+
 static data make(test_random *r, const shape *s, const hth_kernels *k)
 {
     const size_t block = rows_act_block(s->type), n_slice = (size_t)s->n_slice * s->step,
@@ -115,7 +133,7 @@ static data make(test_random *r, const shape *s, const hth_kernels *k)
     for (size_t i = 0; i < n_row; i++) rows_fill_row(r, &row, a.w + i * a.row_size);
     CHECK(hth_soa_layout_init(s->type, n_row, s->n_col, &a.places));
     a.planes = get(1, (size_t)a.places.size);
-    hth_soa_layout_pack(s->type, n_row, s->n_col, a.w, a.row_size, 0, n_row, a.planes);
+    place(&a, r);
     a.x = get(n_value, sizeof *a.x), a.bias = get((size_t)s->n_slice * s->n_row, sizeof *a.bias);
     proof_fill_f32(r, PROOF_PLAIN, a.x, n_value);
     proof_fill_f32(r, PROOF_PLAIN, a.bias, (size_t)s->n_slice * s->n_row);
@@ -143,7 +161,8 @@ static bool compute(hth_device *device, data *a)
     uint32_t n = s->n_row - s->row_first,
              consts[HTH_TILE_N_CONST] = {64, s->of, s->n_row_together, 0, s->lanes, (uint32_t)s->type};
     const hth_push_sliced sliced = {s->row_first, s->n_row,   s->step,  s->first,
-                                    s->n_used,    s->by_pair, s->n_row, s->weighs, s->n_slot};
+                                    s->n_used,    s->by_pair, s->n_row, s->weighs, s->n_slot,
+                                    s->moves ? HTH_STEP_ROWS : 0};
     hth_quant_desc desc = {.block = 1};
     if (quantised && !CHECK(hth_quant_desc_of(s->type, &desc))) return false;
     const hth_push_mul_mat_vec_q_sliced q = {
@@ -202,7 +221,8 @@ static shape random_shape(test_random *r, hth_type type, uint32_t i)
     s.n_row = 1 + test_random_below(r, 40), s.row_first = i % 5 == 0 ? test_random_below(r, s.n_row) : 0;
     s.n_col = rows_quantised(type) ? (uint32_t)rows_block(type) * (1 + test_random_below(r, 9))
                                    : 1 + test_random_below(r, 300);
-    s.step = 1 + i % 2, s.first = s.step - 1, s.n_slice = 1 + test_random_below(r, 5);
+    s.step = 1 + i % 2, s.first = s.step - 1, s.n_slice = 1 + test_random_below(r, MAX_SLICE);
+    s.moves = i % 3 > 0;
     s.n_slot = i % 3 == 2 ? 1 + test_random_below(r, s.n_slice) : s.n_slice;
     s.n_used = 1 + test_random_below(r, MAX_USED), s.n_tok = 1 + test_random_below(r, MAX_TOK);
     return s;

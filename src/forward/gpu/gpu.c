@@ -20,9 +20,8 @@ static hearth_status find_split_layers(hth_gpu *g, const hth_offload_params *par
         return hth_fail_memory(err, params->end_layer * sizeof *n_hot, "a model on a device");
     memcpy(n_hot, params->n_hot, params->end_layer * sizeof *n_hot);
     for (uint32_t i = params->first_layer; i < params->end_layer; i++) {
-        const hth_layer *l = &g->model->layers[i];
-        g->n_divided_mixture += hth_layer_divides_experts(l) && n_hot[i] < hth_layer_n_unit(l);
-        if (hth_layer_divides_experts(l)) continue;
+        g->n_divided_mixture += hth_gpu_divides_experts(g, i);
+        if (hth_layer_divides_experts(&g->model->layers[i])) continue;
         if (n_hot[i] < g->model->layers[i].ffn.d_ff && hth_gpu_has_ffn(g, i)) g->split_layers[g->n_split_layer++] = i;
     }
     return HEARTH_OK;
@@ -157,6 +156,7 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
     if (st == HEARTH_OK) st = find_split_layers(g, params, err);
     if (st == HEARTH_OK) st = check_floats(g, err);
     if (st == HEARTH_OK) st = hth_gpu_workspace_open(g, err);
+    if (st == HEARTH_OK) st = hth_gpu_expert_slots_open(g, err);
     if (st == HEARTH_OK) st = hth_gpu_caches_open(g, err);
     if (st == HEARTH_OK) st = hth_gpu_weights_open(g, read, user, err);
     if (st == HEARTH_OK && g->n_split_layer == 0) st = record_and_test(g, err);
@@ -180,6 +180,7 @@ static void close_part(hth_gpu *g)
     if (!g->unloaded) release_memory(g);
     pthread_mutex_destroy(&g->step_lock);
     hth_weight_streams_close(g);
+    hth_gpu_expert_slots_close(g);
     hth_free(g->layers);
     hth_free(g->ops);
     hth_gpu_crossings_close(g);

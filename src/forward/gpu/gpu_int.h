@@ -72,6 +72,8 @@ typedef struct hth_gpu_layer {
     hth_buffer_range keys, values; /* its own, or those of the layer whose it reads */
     uint32_t head_words;  /* words of a cache from one KV head to the next */
     uint32_t n_hot;       /* neurons on the device, the first ones */
+    uint32_t slots_at;    /* word of the step block where the slots of its experts begin; 0: they are not divided */
+    uint32_t *slot_of;    /* [n_expert] where they are; HTH_STEP_NO_SLOT: on the host alone. NULL: not divided */
     hth_gpu_vector scale_max; /* of a transposed down (its rows are neurons): D of each cluster; absent for floats */
     bool down_transposed;     /* that of the dense network is; only then the following are set */
     hth_gpu_vector down_bias;
@@ -122,12 +124,21 @@ typedef struct hth_gpu_workspace {
     uint32_t runs_at;  /* word of the step block where the runs begin, if there are states */
     uint32_t table_at; /* word of the step block where the page tables begin: n_position / HTH_KV_PAGE words per class,
                         * which all sequences together reserve at most */
+    uint32_t slots_at, slot_words; /* word where the slots of experts begin; words of a layer */
 } hth_gpu_workspace;
 
 hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err);
 void hth_gpu_workspace_close(hth_gpu *g);
 hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err);
 void hth_gpu_caches_close(hth_gpu *g);
+
+/* ---- experts that are divided (expert_slots.c) -------------------------------------------------------- */
+
+/* Whether the host computes experts of a layer. */
+bool hth_gpu_divides_experts(const hth_gpu *g, uint32_t i_layer);
+/* Behind hth_gpu_workspace_open. */
+hearth_status hth_gpu_expert_slots_open(hth_gpu *g, hearth_error *err);
+void hth_gpu_expert_slots_close(hth_gpu *g);
 
 /* ---- command lists (record.c) ------------------------------------------------------------------------- */
 
@@ -286,8 +297,8 @@ struct hth_gpu {
 
 /* sim_host_cost.c: charges the host's neurons of a layer, n_fired of them active over all tokens. */
 void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint64_t n_fired);
-/* Adds the cost of the experts of an operation, from number `first` on, that were chosen for any of n tokens. */
-void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t first, uint32_t n_tok);
+/* Adds the cost of the experts of an operation without a slot that were chosen for any of n tokens. */
+void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t n_tok);
 /* Adds the cost of a chunk of streamed weights. */
 void hth_gpu_sim_host_cost_chunk(hth_gpu *g, const hth_stream_chunk *chunk);
 /* Sets g->failed. */

@@ -100,13 +100,13 @@ static bool are_experts(const hth_step *s, const hth_op *op, uint32_t n)
     return true;
 }
 
-/* Whether an expert from number `first` on was chosen for any of n tokens. */
-static bool any_chosen(const hth_step *s, const hth_op *op, uint32_t first, uint32_t n)
+/* Whether an expert without a slot was chosen for any of n tokens. */
+static bool any_chosen(const hth_step *s, const hth_op *op, const uint32_t *slot_of, uint32_t n)
 {
     uint32_t n_used = s->model->layers[op->layer].experts.router.n_used;
     for (uint32_t t = 0; t < n; t++)
         for (uint32_t i = 0; i < n_used; i++)
-            if (hth_fwd_ids(s, op->in[1], t)[i] >= first) return true;
+            if (slot_of[hth_fwd_ids(s, op->in[1], t)[i]] == HTH_STEP_NO_SLOT) return true;
     return false;
 }
 
@@ -123,12 +123,13 @@ static uint32_t write_sums(hth_step *s, const hth_op *op, uint32_t n, int64_t *t
     return state;
 }
 
-/* Experts from number `first` on, for the first n tokens of the step's values: the device may have a part of a step. */
-static hearth_status compute_experts(hth_step *s, const hth_op *op, uint32_t first, uint32_t n, hearth_error *err)
+/* Experts without a slot, for the first n tokens of the step's values: the device may have a part of a step. */
+static hearth_status compute_experts(hth_step *s, const hth_op *op, const uint32_t *slot_of, uint32_t n,
+                                     hearth_error *err)
 {
     uint32_t n_tok = s->n_tok;
     s->n_tok = n;
-    hearth_status st = hth_fwd_experts_from(s, op, first, err);
+    hearth_status st = hth_fwd_experts_without(s, op, slot_of, err);
     s->n_tok = n_tok;
     return st;
 }
@@ -137,22 +138,23 @@ static hearth_status compute_experts(hth_step *s, const hth_op *op, uint32_t fir
 static hearth_status run_experts(hth_gpu *g, hth_step *s, uint32_t i_op, uint32_t n, hearth_error *err)
 {
     const hth_op *op = &s->program->ops[i_op];
-    uint32_t *flag = hth_gpu_mapped(g->workspace.host_sums), first = g->params.n_hot[op->layer];
+    const uint32_t *slot_of = g->layers[op->layer].slot_of;
+    uint32_t *flag = hth_gpu_mapped(g->workspace.host_sums);
     read_rows(s, op->in[1], g->workspace.d2h_pairs, n);
     *flag = HTH_HOST_SUMS_NONE;
     g->counts.n_split++;
     if (!are_experts(s, op, n))
         return hth_fail(err, HEARTH_ERROR_DEVICE, "%s chose experts that the model lacks",
                         hth_device_get_info(g->device)->name);
-    if (!any_chosen(s, op, first, n)) {
+    if (!any_chosen(s, op, slot_of, n)) {
         g->counts.n_split_empty++;
         return HEARTH_OK;
     }
     read_rows(s, op->in[0], g->workspace.d2h_ffn_input, n);
-    hearth_status st = compute_experts(s, op, first, n, err);
+    hearth_status st = compute_experts(s, op, slot_of, n, err);
     if (st != HEARTH_OK) return st;
     *flag = write_sums(s, op, n, (int64_t *)(void *)(flag + HTH_HOST_SUMS));
-    hth_gpu_sim_host_cost_experts(g, s, op, first, n);
+    hth_gpu_sim_host_cost_experts(g, s, op, n);
     return HEARTH_OK;
 }
 

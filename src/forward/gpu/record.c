@@ -149,14 +149,14 @@ static uint32_t network(hth_recorder *r, const hth_op *op, const hth_op *end)
 /* ---- layers and head ---------------------------------------------------------------------------------- */
 
 /* Shaders read the step block in the device's memory: the host's may be behind a bus, and each workgroup
- * reads it. with_tables: also the grids and rotations behind it. */
+ * reads it. with_tables: all of it, and the grids and rotations behind it; else what the head reads. */
 static void copy_step(hth_recorder *r, bool with_tables)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     hth_buffer_range from = ws->step_from_host, to = ws->step;
-    if (with_tables)
-        from.size = to.size = ws->table.offset - ws->step.offset +
-                              sizeof(float) * hth_gpu_rotations_of(&r->g->model->hparams, r->n_row).n_word;
+    from.size = to.size = with_tables ? ws->table.offset - ws->step.offset +
+                                            sizeof(float) * hth_gpu_rotations_of(&r->g->model->hparams, r->n_row).n_word
+                                      : sizeof(uint32_t) * ws->runs_at;
     hth_cmdlist_copy(r->cmdlist, from, to);
     hth_rec_mark_dirty(r, to);
 }

@@ -11,7 +11,8 @@ typedef struct network {
     const hth_op *op;
     const hth_gpu_op *weights;
     uint32_t d_ff, n_expert, n_used, step; /* step 2: gate and up are one matrix (hth_experts) */
-    uint32_t n_slot;             /* experts on the device, the first ones; fewer: the host computes the others */
+    uint32_t n_slot;             /* for experts on the device; fewer: the host computes those without a slot */
+    uint32_t slots_at;           /* hth_gpu_layer */
     uint32_t first_part;         /* of a token's parts */
     bool is_gated, down_transposed;
     float limit;
@@ -30,6 +31,7 @@ static network network_of(const hth_recorder *r, const hth_op *op)
         return net;
     }
     net.d_ff = e->d_ff, net.n_expert = e->router.n_expert, net.n_used = e->router.n_used, net.n_slot = n_slot;
+    net.slots_at = r->g->layers[op->layer].slots_at;
     net.step = e->up.n_row > 0 ? 1 : 2;
     net.is_gated = e->gate.n_row > 0, net.limit = e->limit;
     net.down_transposed = e->down_t.rows.n_row > 0;
@@ -73,7 +75,8 @@ static void multiply(hth_recorder *r, const network *net, const hth_gpu_fused_ma
                                     .x_by_pair = is_down || net->op->experts.is_weighed,
                                     .y_pair = n_row,
                                     .weighs = is_down && !net->op->experts.is_weighed,
-                                    .n_slot = net->n_slot}};
+                                    .n_slot = net->n_slot,
+                                    .slots_at = net->slots_at}};
     /* Gate and up of the shared expert are matrices as others. */
     const hth_row_range rows = {.n = n_row, .slices = net->op->experts.shared && !is_down ? NULL : &slices};
     to.y_stride = y_stride, to.y_first = y_first;
@@ -93,7 +96,7 @@ hth_gpu_fused_matrix hth_rec_expert_inputs(const hth_recorder *r, const hth_op *
 static void group_pairs(hth_recorder *r, const network *net)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    const hth_push_group_pairs push = {net->n_used, net->n_slot};
+    const hth_push_group_pairs push = {net->n_used, net->slots_at};
     const uint32_t consts[] = {net->n_expert + 1, HTH_GPU_EXPERT_PAIRS, HTH_REC_LOCAL};
     const hth_buffer_range bind[] = {ws->step, r->values[net->op->in[1].value].at, ws->expert_groups};
     if (r->n_row <= HTH_GPU_FEW_ROWS) return;

@@ -86,6 +86,7 @@ typedef struct hth_gpu_testcase {
     /* [n_run] runs of the step (HTH_RUN_*), of which the last one does not count; n_run 0: no states */
     const uint32_t (*runs)[HTH_RUN_WORDS];
     uint32_t n_run;
+    uint32_t n_expert; /* whose slots the step has: neighbours in each other's, every third in none; 0: no slots */
     hth_quant_desc desc;                   /* descriptor of the weights: n_weight_row rows of n_block blocks */
     hth_type type;
     hth_soa_layout layout;

@@ -52,6 +52,15 @@ static void bind_paged_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done
     t->bind[t->n_bind - 1].size += HTH_N_KV_POSITION_CLASS * n_table * sizeof *tables;
 }
 
+/* The same with slots of experts. Returns where they begin. */
+static uint32_t bind_slots_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done, uint32_t n_expert)
+{
+    t->n_expert = n_expert;
+    bind_step(t, n_row, n_done, 0);
+    t->bind[t->n_bind - 1].size += n_expert * sizeof(uint32_t);
+    return HTH_STEP_ROWS + n_row * HTH_STEP_ROW_WORDS;
+}
+
 /* The same with runs of tokens, of which the last one does not count (fill_runs). */
 static void bind_run_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done, const uint32_t (*runs)[HTH_RUN_WORDS],
                           uint32_t n_run)
@@ -247,10 +256,10 @@ static void mul_mat_vec_q_sliced(hth_gpu_testcase *t)
     const uint32_t block = c[HTH_ROWS_FORMAT], n_block = blocks_of_row(block), n_col = n_block * block,
                    stride = N_USED * n_row + 2;
     set_planes(t, c + HTH_ROWS_FORMAT, N_SLICE * n_all, n_block);
+    const uint32_t slots_at = bind_slots_step(t, n_tok, n_done, N_SLICE);
     const hth_push_mul_mat_vec_q_sliced push = {{n_row, n_block, stride, 1, 1, t->layout.offsets},
-                                                {FIRST, n_all, 1, 0, N_USED, 0, n_row, 1, N_SLICE - 1}};
+                                                {FIRST, n_all, 1, 0, N_USED, 0, n_row, 1, N_SLICE - 1, slots_at}};
     set_call(t, &push, sizeof push, n_tok * N_USED, over(n_row, group), 1);
-    bind_step(t, n_tok, n_done, 0);
     bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
     bind_input(t, HTH_FILL_Q, (uint64_t)n_tok * n_col, 1)->width = n_col;
     bind_input(t, HTH_FILL_Q_SCALES, (uint64_t)n_tok * n_block, 4);
@@ -304,9 +313,8 @@ static void group_pairs(hth_gpu_testcase *t)
 {
     enum { N_ROW = 50, N_USED = 2 };
     const uint32_t *c = t->consts, n = c[HTH_GROUP_PAIRS_N], of = c[HTH_GROUP_PAIRS_PAIRS];
-    const hth_push_group_pairs push = {N_USED, n / 2};
+    const hth_push_group_pairs push = {N_USED, bind_slots_step(t, N_ROW, N_ROW - 1, n)};
     set_call(t, &push, sizeof push, over(n, c[HTH_GROUP_PAIRS_LOCAL]), 1, 1);
-    bind_step(t, N_ROW, N_ROW - 1, 0);
     bind_pairs(t, N_ROW, N_USED, n, -3);
     bind_output(t, HTH_GROUPS_HEAD + (uint64_t)hth_max_groups(n, N_ROW * N_USED, of) * hth_group_words(of), 4);
 }

@@ -45,6 +45,11 @@ static void fill_runs(const hth_gpu_testcase *t, uint32_t *step)
     memcpy(step + HTH_STEP_ROWS + t->n_row * HTH_STEP_ROW_WORDS, t->runs, t->n_run * sizeof *t->runs);
 }
 
+static void fill_slots(const hth_gpu_testcase *t, uint32_t *slots)
+{
+    for (uint32_t i = 0; i < t->n_expert; i++) slots[i] = i % 3 == 2 ? HTH_STEP_NO_SLOT : i ^ 1;
+}
+
 /* The page tables of the second hth_kv_class hold the same pages in reverse order. */
 static void fill_step(const hth_gpu_testcase *t, uint32_t *step)
 {
@@ -65,6 +70,7 @@ static void fill_step(const hth_gpu_testcase *t, uint32_t *step)
         row[HTH_STEP_WANT] = t->n_row - 1 - i;
     }
     fill_runs(t, step);
+    fill_slots(t, step + table_at);
 }
 
 /* Includes the values that others are compared with: 0.25 and zeros. */

@@ -47,6 +47,14 @@ enum {
     HTH_RUN_WORDS = 8,
 };
 
+/* Slots of experts are behind the page tables, where a layer's experts are divided between devices and host: the slot of
+ * expert i is word slots_at + i, or none. There is one expert more than the layer has, which has none. */
+#define HTH_STEP_NO_SLOT UINT32_MAX
+static inline bool hth_step_has_slot(const uint32_t *step, uint32_t slots_at, uint32_t expert)
+{
+    return slots_at == 0 || step[slots_at + expert] != HTH_STEP_NO_SLOT;
+}
+
 /* ---- shaders: bindings in order, constants by number, push constants as a struct -------------------- */
 
 /* Where an operation reads or writes rows of a value: row t is stride t + at. */
@@ -178,13 +186,14 @@ typedef struct hth_push_mul_mat_vec_f_sparse {
 } hth_push_mul_mat_vec_f_sparse;
 
 /* These multiply as mul_mat_vec_q and mul_mat_vec_f do, by slices of slice_rows rows of the weights, of which n_used were
- * chosen for each token: row i of a pair is row row_first + i of slice expert * slice_step + slice_first. pairs[t][2][n_used]: experts,
- * then weights (floats). x: [t], x_by_pair: [t][n_used] rows. y[t][y_first + y_pair * number of the pair + i] = that row . x (+
- * bias[expert * slice_rows + row_first + i]), weighs: times the weight. Experts from n_slot on are elsewhere: 0.
+ * chosen for each token: row i of a pair is row row_first + i of slice slot * slice_step + slice_first. The slot of an
+ * expert is its number, or slots_at > 0: in the step block. From n_slot on it is elsewhere, and y is 0.
+ * pairs[t][2][n_used]: experts, then weights (floats). x: [t], x_by_pair: [t][n_used] rows. y[t][y_first + y_pair * number
+ * of the pair + i] = that row . x (+ bias[expert * slice_rows + row_first + i]), weighs: times the weight.
  * Bindings: as above, then pairs where COLS is 1 (and ROWS), else groups of COLS of them (group_pairs). Grid: {tokens *
  * n_used, or groups at most, ceil(n_row / hth_rows_per_workgroup)}. */
 typedef struct hth_push_sliced {
-    uint32_t row_first, slice_rows, slice_step, slice_first, n_used, x_by_pair, y_pair, weighs, n_slot;
+    uint32_t row_first, slice_rows, slice_step, slice_first, n_used, x_by_pair, y_pair, weighs, n_slot, slots_at;
 } hth_push_sliced;
 typedef struct hth_push_mul_mat_vec_q_sliced {
     hth_push_mul_mat_vec_q rows;
@@ -218,7 +227,7 @@ typedef struct hth_push_route {
 } hth_push_route;
 
 /* The pairs of all tokens by expert, in groups of PAIRS at most, so that rows of an expert are read once for so many.
- * Experts from n_slot on are one, whose number is n_slot, below N.
+ * Experts without a slot are one, of number N - 1.
  * Word 0: groups; from word HTH_GROUPS_HEAD on of each group: its expert, the number of its pairs, their indices t n_used +
  * number in ascending order, and their weights. Of a group that is not full the others are not written. Bindings: step,
  * pairs, groups. Grid: {ceil(N / LOCAL)}. */
@@ -232,7 +241,7 @@ static inline uint32_t hth_max_groups(uint32_t n_expert, uint32_t n_pair, uint32
     return n < n_pair ? n : n_pair;
 }
 typedef struct hth_push_group_pairs {
-    uint32_t n_used, n_slot;
+    uint32_t n_used, slots_at;
 } hth_push_group_pairs;
 
 /* Prepares the heads of a token, in the order of forward/attention.c. Queries of qkv[t][qkv_stride], n_head D_HEAD of

@@ -27,14 +27,15 @@ void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *co
     charge(g, whole + fired);
 }
 
-void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t first, uint32_t n_tok)
+void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t n_tok)
 {
     const hth_experts *e = &s->model->layers[op->layer].experts;
     uint8_t is_chosen[HTH_MAX_EXPERT] = {0};
     uint64_t n = 0;
     for (uint32_t t = 0; t < n_tok; t++)
         for (uint32_t i = 0; i < e->router.n_used; i++) is_chosen[hth_fwd_ids(s, op->in[1], t)[i]] = 1;
-    for (uint32_t i = first; i < e->router.n_expert; i++) n += is_chosen[i];
+    for (uint32_t i = 0; i < e->router.n_expert; i++)
+        n += is_chosen[i] && g->layers[op->layer].slot_of[i] == HTH_STEP_NO_SLOT;
     charge(g, (bytes_of(&e->gate) + bytes_of(&e->up) + bytes_of(&e->down)) / e->router.n_expert * n);
 }
 

@@ -91,7 +91,20 @@ static void fill_rows(const hth_gpu *g, const hth_batch_token *tokens, uint32_t 
             memcpy(row + HTH_STEP_TABLE, table, sizeof table);
         }
     }
-    assert(4 * (uint64_t)at <= g->workspace.step.size);
+    assert(at <= g->workspace.slots_at);
+}
+
+/* Where the experts of divided layers are during this step. */
+static void fill_slots(const hth_gpu *g)
+{
+    uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host);
+    for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++) {
+        const hth_gpu_layer *l = &g->layers[i];
+        uint32_t n = g->model->layers[i].experts.router.n_expert;
+        if (l->slots_at == 0) continue;
+        memcpy(block + l->slots_at, l->slot_of, n * sizeof *block);
+        block[l->slots_at + n] = HTH_STEP_NO_SLOT;
+    }
 }
 
 /* Tokens [first, first + n) of the step, for command lists of n_row tokens. */
@@ -102,6 +115,7 @@ static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint
     block[HTH_STEP_N_WANT] = 0;
     block[HTH_STEP_N_RUN] = 0;
     fill_rows(g, s->tokens + first, n);
+    fill_slots(g);
     hth_gpu_write_values(g, s, &g->crossings.runs[0], first, n);
     fill_tables(g, s, first, n, n_row);
     if (n == 1) fill_grids(g, &s->tokens[first]);

@@ -299,6 +299,8 @@ static hearth_status copy_biases(hth_gpu *g, const hth_gpu_fused_src *source, co
 {
     uint64_t at = 0, end = s->first + s->n;
     if (!s->has_bias) return HEARTH_OK;
+    /* Those of slices that are not here yet, too: they are few, and belong to slices, not to slots. */
+    if (source->is_sliced) return copy_vector(g, source->bias[0], source->matrix[0]->n_row, out, err);
     float *to = add_vector(g, s->n, out);
     if (!to) return hth_fail_memory(err, s->n * sizeof *to, "vectors of weights");
     for (uint32_t i = 0; i < source->n; at += source->n_row[i], i++)

@@ -38,19 +38,31 @@ typedef struct sizes {
     bump from_host, to_host, memory;
 } sizes;
 
-/* Returns the words of the step block, with page tables: all sequences together reserve at most n_position. */
-static uint64_t n_step_word(const hth_model *m, const hth_offload_params *p)
+/* Words of a layer's slots: one for each expert, and for one more. */
+static uint32_t words_of_slots(const hth_model *m)
 {
-    return HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * (uint64_t)p->n_row + HTH_RUN_WORDS * (uint64_t)hth_gpu_max_run(m, p) +
-           HTH_N_KV_POSITION_CLASS * (uint64_t)(p->n_position / HTH_KV_PAGE);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++)
+        if (hth_layer_divides_experts(&m->layers[i])) n = hth_max_u32(n, m->layers[i].experts.router.n_expert + 1);
+    return n;
+}
+
+/* Finds the places in the step block. Returns its words: all sequences together reserve pages for n_position at most. */
+static uint64_t lay_out_step(const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
+{
+    r->runs_at = HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * p->n_row;
+    r->table_at = r->runs_at + HTH_RUN_WORDS * hth_gpu_max_run(m, p);
+    r->slots_at = r->table_at + HTH_N_KV_POSITION_CLASS * (p->n_position / HTH_KV_PAGE);
+    r->slot_words = words_of_slots(m);
+    return r->slots_at + (uint64_t)m->hparams.n_layer * r->slot_words;
 }
 
 /* Allocates what a step copies first, at the same distances in both buffers. */
-static void alloc_step(bump *c, const hth_model *m, const hth_offload_params *p, hth_buffer_range *step,
-                       hth_buffer_range *grids, hth_buffer_range *table)
+static void alloc_step(bump *c, const hth_model *m, const hth_offload_params *p, uint64_t n_word,
+                       hth_buffer_range *step, hth_buffer_range *grids, hth_buffer_range *table)
 {
     const hth_hparams *h = &m->hparams;
-    *step = bump_alloc(c, n_step_word(m, p), 4);
+    *step = bump_alloc(c, n_word, 4);
     *grids = bump_alloc(c, h->n_layer, 16);
     uint64_t rotations = 2 * (uint64_t)hth_fwd_n_table(h) * hth_fwd_max_pair(h);
     *table = bump_alloc(c, (rotations + (h->temperature_scale != 0.0f)) * p->n_row, 4);
@@ -79,9 +91,7 @@ static message_sizes sizes_of_message(const hth_model *m, const hth_offload_para
 static void alloc_from_host(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
 {
     const hth_hparams *h = &m->hparams;
-    alloc_step(c, m, p, &r->step_from_host, &r->grids_from_host, &r->table_from_host);
-    r->runs_at = HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * p->n_row;
-    r->table_at = r->runs_at + HTH_RUN_WORDS * hth_gpu_max_run(m, p);
+    alloc_step(c, m, p, lay_out_step(m, p, r), &r->step_from_host, &r->grids_from_host, &r->table_from_host);
     r->values_from_host = bump_values(c, p, hth_gpu_crossing_words(m, p));
     bool has_sums = m->down_transposed || sizes_of_message(m, p).n_pair > 0;
     r->host_sums = bump_alloc(c, HTH_HOST_SUMS + (has_sums ? (uint64_t)p->n_row * h->d_model * 2 : 0), 4);
@@ -203,7 +213,7 @@ static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *
     uint64_t n_row = p->n_row, n_q = (uint64_t)h->n_head * h->d_head;
     bool quantised = p->kv == HEARTH_KV_Q8_0;
     r->n_split = p->n_position / HTH_ATTN_SPLIT + 1;
-    alloc_step(c, m, p, &r->step, &r->grids, &r->table);
+    alloc_step(c, m, p, lay_out_step(m, p, r), &r->step, &r->grids, &r->table);
     r->values = bump_values(c, p, m->program->width[HTH_ROWS_TOKENS]);
     for (uint32_t i = 0; i < m->program->n_value; i++)
         c->overflow |= m->program->values[i].domain == HTH_ROWS_TOKENS &&

@@ -14,7 +14,7 @@ layout(constant_id = 2) const uint ROWS = 1;
 layout(constant_id = 3) const uint WANT = 0;
 layout(constant_id = 4) const uint LANES = 8;
 
-layout(binding = 0) readonly buffer Step { uint n_tok_want[2]; };
+layout(binding = 0) readonly buffer Step { uint step_words[]; };
 
 const uint GROUPS = LOCAL / LANES; /* of invocations */
 const uint OUTPUTS = ROWS * COLS;
@@ -22,7 +22,7 @@ const uint OUTPUTS = ROWS * COLS;
 /* Of this invocation. Output number row * COLS + column. */
 uint row_of[ROWS], token_of[COLS];
 
-uint n_tok() { return n_tok_want[WANT]; }
+uint n_tok() { return step_words[WANT]; } /* STEP_N_TOK, or STEP_N_WANT */
 uint row_group() { return gl_WorkGroupID.y; }
 uint first_row() { return row_group() * (GROUPS * ROWS) + gl_LocalInvocationID.x / LANES; }
 uint first_token() { return gl_WorkGroupID.x * COLS; }
@@ -36,7 +36,7 @@ bool is_live(uint row)
     return (mask[i / 32] >> i % 32 & 1) != 0;
 }
 
-/* Whether any row of this workgroup is. */
+/* Whether any row of this workgroup is live. */
 bool group_is_live()
 {
     uint from = mask_first + row_group() * (GROUPS * ROWS);
@@ -57,7 +57,7 @@ const uint GROUPS_HEAD = 4, GROUP_WORDS = 2 + 2 * COLS; /* HTH_GROUPS_HEAD, hth_
 
 uint group_at() { return GROUPS_HEAD + gl_WorkGroupID.x * GROUP_WORDS; }
 bool has_pairs() { return COLS > 1 ? gl_WorkGroupID.x < pairs[0] : gl_WorkGroupID.x / n_used < n_tok(); }
-/* Those of this workgroup; pair c has number pair_number(c) of all. */
+/* Pairs of this workgroup; pair c has number pair_number(c) of all pairs. */
 uint n_pair() { return COLS > 1 ? pairs[group_at() + 1] : 1; }
 uint pair_number(uint c) { return COLS > 1 ? pairs[group_at() + 2 + min(c, n_pair() - 1)] : gl_WorkGroupID.x; }
 uint word_of_pair() { return gl_WorkGroupID.x / n_used * 2 * n_used + gl_WorkGroupID.x % n_used; }
@@ -66,8 +66,8 @@ float weight_of(uint c)
 {
     return uintBitsToFloat(COLS > 1 ? pairs[group_at() + 2 + COLS + c] : pairs[word_of_pair() + n_used]);
 }
-/* Experts from n_slot on are elsewhere: their outputs are zeros here. */
-bool is_live(uint row) { return chosen() < n_slot; }
+uint slot; /* of the slice. From n_slot on it is elsewhere, and its outputs are zeros here. */
+bool is_live(uint row) { return slot < n_slot; }
 #else
 const uint row_first = 0;
 bool is_live(uint row) { return true; }
@@ -85,7 +85,7 @@ bool has_work()
 #endif
 }
 
-/* Whether any row of this invocation is. */
+/* Whether any row of this invocation is live. */
 bool is_busy()
 {
     bool any = false;
@@ -99,7 +99,8 @@ void choose()
 {
     uint first = row_first;
 #ifdef SLICED
-    first += (min(chosen(), n_slot - 1) * slice_step + slice_first) * slice_rows;
+    slot = slots_at > 0 ? step_words[slots_at + chosen()] : chosen();
+    first += (min(slot, n_slot - 1) * slice_step + slice_first) * slice_rows;
 #endif
     [[unroll]] for (uint r = 0; r < ROWS; r++) row_of[r] = first + min(first_row() + r * GROUPS, n_row - 1);
 #ifdef SLICED

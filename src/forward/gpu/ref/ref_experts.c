@@ -56,6 +56,12 @@ void hth_ref_route(const hth_dispatch_args *c)
     }
 }
 
+/* The expert of a pair; those without a slot are one. */
+static uint32_t expert_of(const hth_dispatch_args *c, const hth_push_group_pairs *push, uint32_t chosen)
+{
+    return hth_step_has_slot(c->bind[0], push->slots_at, chosen) ? chosen : c->consts[HTH_GROUP_PAIRS_N] - 1;
+}
+
 /* The groups of an expert: their pairs, of all n_tok tokens, and their heads. Returns where the next one's are. */
 static uint32_t *group_of(const hth_dispatch_args *c, const hth_push_group_pairs *push, uint32_t n_tok, uint32_t expert,
                           uint32_t *to)
@@ -64,7 +70,7 @@ static uint32_t *group_of(const hth_dispatch_args *c, const hth_push_group_pairs
     uint32_t n = 0;
     for (size_t i = 0; i < (size_t)n_tok * n_used; i++) {
         const uint32_t *id = pairs + i / n_used * 2 * n_used + i % n_used;
-        if (hth_min_u32(*id, push->n_slot) != expert) continue;
+        if (expert_of(c, push, *id) != expert) continue;
         if (n == of) to += hth_group_words(of), n = 0;
         to[0] = expert, to[2 + n] = (uint32_t)i, to[2 + of + n] = id[n_used];
         to[1] = ++n;

@@ -59,10 +59,12 @@ typedef struct pair {
 } pair;
 
 /* Pair number i of all, of this expert and with this weight. */
-static pair pair_of(const outputs *all, const hth_push_sliced *s, uint32_t i, uint32_t expert, uint32_t weight)
+static pair pair_of(const uint32_t *step, const outputs *all, const hth_push_sliced *s, uint32_t i, uint32_t expert,
+                    uint32_t weight)
 {
-    uint32_t token = i / s->n_used, slice = expert * s->slice_step + s->slice_first;
-    pair p = {*all, s->x_by_pair ? i : token, expert >= s->n_slot};
+    uint32_t token = i / s->n_used, slot = s->slots_at > 0 ? step[s->slots_at + expert] : expert,
+             slice = slot * s->slice_step + s->slice_first;
+    pair p = {*all, s->x_by_pair ? i : token, slot >= s->n_slot};
     p.out.row_first = slice * s->slice_rows + s->row_first;
     if (all->bias) p.out.bias = all->bias + (size_t)expert * s->slice_rows + s->row_first;
     p.out.y = all->y + (size_t)token * all->y_stride + (size_t)(i % s->n_used) * s->y_pair;
@@ -81,15 +83,14 @@ static void put_zeros(const pair *p)
 static void for_each_pair(const hth_dispatch_args *c, size_t binding, const hth_push_sliced *s, const outputs *all,
                           pair_fn *fn, const void *rows)
 {
-    const uint32_t *words = c->bind[binding], of = c->consts[HTH_ROWS_COLS],
-                   n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK];
-    uint64_t n = hth_min_u64(of > 1 ? words[0] : (uint64_t)n_tok * s->n_used, c->grid[0]);
+    const uint32_t *words = c->bind[binding], *step = c->bind[0], of = c->consts[HTH_ROWS_COLS];
+    uint64_t n = hth_min_u64(of > 1 ? words[0] : (uint64_t)step[HTH_STEP_N_TOK] * s->n_used, c->grid[0]);
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t *group = words + HTH_GROUPS_HEAD + (size_t)i * hth_group_words(of),
                        *id = words + (size_t)(i / s->n_used) * 2 * s->n_used + i % s->n_used;
         for (uint32_t k = 0; k < (of > 1 ? group[1] : 1); k++) {
-            const pair p = of > 1 ? pair_of(all, s, group[2 + k], group[0], group[2 + of + k])
-                                  : pair_of(all, s, i, *id, id[s->n_used]);
+            const pair p = of > 1 ? pair_of(step, all, s, group[2 + k], group[0], group[2 + of + k])
+                                  : pair_of(step, all, s, i, *id, id[s->n_used]);
             if (p.is_elsewhere) put_zeros(&p);
             else fn(c, rows, &p);
         }

@@ -11,7 +11,7 @@ layout(local_size_x_id = 2) in;
 layout(binding = 0) readonly buffer Step { uint step_words[]; };
 layout(binding = 1) readonly buffer Pairs { uint pairs[]; };
 layout(binding = 2) writeonly buffer Groups { uint groups[]; };
-layout(push_constant) uniform Push { uint n_used, n_slot; };
+layout(push_constant) uniform Push { uint n_used, slots_at; };
 
 const uint LANES = gl_WorkGroupSize.x, HEAD = 4, WORDS = 2 + 2 * PAIRS; /* HTH_GROUPS_HEAD, hth_group_words */
 
@@ -20,8 +20,12 @@ shared uint some_ids[LANES], some_weights[LANES];
 
 uint lane() { return gl_LocalInvocationID.x; }
 uint word_of(uint i) { return i / n_used * 2 * n_used + i % n_used; }
-/* Experts from n_slot on are one. */
-uint expert_of(uint i) { return min(pairs[word_of(i)], n_slot); }
+/* Experts without a slot are one, the last. */
+uint expert_of(uint i)
+{
+    uint expert = pairs[word_of(i)];
+    return slots_at > 0 && step_words[slots_at + expert] == NO_SLOT ? N - 1 : expert;
+}
 
 void count(uint n_pair)
 {
