@@ -15,7 +15,9 @@ typedef struct scene {
     const char *name;
     hth_kernels k;
     test_random r;
-    uint32_t n_tok, step[HTH_STEP_ROWS + MAX_EXPERT];
+    uint32_t n_tok, step[HTH_STEP_ROWS + MAX_EXPERT + 2 * MAX_TOK * MAX_USED];
+    uint32_t expected_step[HTH_STEP_ROWS + MAX_EXPERT + 2 * MAX_TOK * MAX_USED];
+    uint32_t reads[8 + HTH_READS_HEAD + 3 * MAX_USED], expected_reads[8 + HTH_READS_HEAD + 3 * MAX_USED];
     float weight[MAX_EXPERT * MAX_COL], x[(MAX_TOK + 1) * (MAX_COL + 8)], bias[MAX_EXPERT], scale[MAX_EXPERT];
     float logits[N_LOGIT], expected_logits[N_LOGIT];
     uint32_t pairs[N_PAIR_WORD], expected[N_PAIR_WORD];
@@ -91,6 +93,23 @@ TEST(logits_have_the_bits_of_the_cpu) { on_each(rows); }
 
 /* ---- choices ----------------------------------------------------------------------------------------- */
 
+/* Some experts have a slot; spare ones follow. */
+static void fill_slots(scene *s, uint32_t n)
+{
+    for (uint32_t e = 0; e < n; e++)
+        s->step[HTH_STEP_ROWS + e] = test_random_below(&s->r, 3) == 0 ? test_random_below(&s->r, n) : HTH_STEP_NO_SLOT;
+    for (uint32_t k = 0; k < MAX_USED; k++) s->step[HTH_STEP_ROWS + MAX_EXPERT + k] = 5000 + k;
+}
+
+/* Different experts for each token. */
+static void give(scene *s, uint32_t n, uint32_t n_used, uint32_t given_at)
+{
+    for (uint32_t t = 0; given_at > 0 && t < s->n_tok; t++) {
+        uint32_t first = test_random_below(&s->r, n);
+        for (uint32_t k = 0; k < n_used; k++) s->step[given_at + t * n_used + k] = (first + k) % n;
+    }
+}
+
 /* Many are equal; with broken one of them is infinite or NaN. */
 static void fill_logits(scene *s, uint32_t i, bool is_broken)
 {
@@ -111,10 +130,28 @@ static void expect_route(scene *s, const hth_push_route *push, const hth_router 
         if (score != HTH_ROUTE_CONSTANT) hth_route(&s->k, router, 0, logits, scratch, to, weights);
         for (uint32_t i = 0; i < router->n_used; i++) {
             if (score == HTH_ROUTE_CONSTANT) to[i] = i, weights[i] = router->scale;
+            if (push->given_at > 0) to[i] = s->step[push->given_at + t * push->n_used + i];
             if (push->has_expert_scale) weights[i] *= s->scale[to[i]];
             to[router->n_used + i] = hth_bits_of(weights[i]);
         }
     }
+}
+
+/* What follows for slots and reads, of one token. */
+static void expect_places(scene *s, const hth_push_route *push)
+{
+    uint32_t n = 0, *reads = s->expected_reads + push->reads_at;
+    for (uint32_t i = 0; i < push->n_used; i++) {
+        uint32_t id = s->expected[push->y.at + i];
+        if (s->step[push->slots_at + id] == HTH_STEP_NO_SLOT) {
+            uint32_t spare = s->step[push->spares_at + n];
+            s->expected_step[push->slots_at + id] = spare;
+            reads[HTH_READS_HEAD + 2 * n] = spare, reads[HTH_READS_HEAD + 2 * n + 1] = id;
+            n++;
+        }
+        reads[HTH_READS_HEAD + 2 * push->n_used + i] = id;
+    }
+    reads[2] = reads[6] = reads[10] = reads[HTH_READS_JOBS] = n;
 }
 
 /* NaN is NaN, whatever its bits. */
@@ -129,8 +166,10 @@ static void check_route(scene *s, uint32_t i)
     static const uint32_t n_experts[] = {1, 8, 60, 128, MAX_EXPERT, 33};
     uint32_t score = i % HTH_N_SCORE, n = n_experts[i / 2 % 6], n_used = 1 + test_random_below(&s->r, MAX_USED);
     bool has_groups = n >= 8 && n % 4 == 0 && i % 3 > 0;
+    bool places = i % 5 == 1 || i % 5 == 3;
     if (n_used > n) n_used = n;
-    begin(s, MAX_TOK);
+    begin(s, places ? 1 : MAX_TOK);
+    fill_slots(s, n);
     fill_logits(s, i, i % 8 == 7);
     proof_fill_f32(&s->r, PROOF_PLAIN, s->bias, MAX_EXPERT);
     proof_fill_f32(&s->r, PROOF_PLAIN, s->scale, MAX_EXPERT);
@@ -142,7 +181,11 @@ static void check_route(scene *s, uint32_t i)
                                  .normalises = i / 5 % 2,
                                  .scale = i % 4 ? 1.0f : 2.5f,
                                  .x = rows_of(s, n),
-                                 .y = rows_of(s, 2 * n_used)};
+                                 .y = rows_of(s, 2 * n_used),
+                                 .given_at = i % 7 > 4 ? HTH_STEP_ROWS + MAX_EXPERT + MAX_USED : 0,
+                                 .slots_at = HTH_STEP_ROWS,
+                                 .spares_at = HTH_STEP_ROWS + MAX_EXPERT,
+                                 .reads_at = i % 8};
     const hth_router router = {.select_bias = push.has_select_bias ? s->bias : NULL,
                                .n_expert = n,
                                .n_used = n_used,
@@ -152,17 +195,24 @@ static void check_route(scene *s, uint32_t i)
                                .normalise = push.normalises,
                                .scale = push.scale};
     if (score == HTH_ROUTE_CONSTANT && push.normalises) return; /* of no model */
+    give(s, n, n_used, push.given_at);
+    memset(s->expected_reads, SHADERS_POISON, sizeof s->expected_reads);
     expect_route(s, &push, &router, score);
+    memcpy(s->expected_step, s->step, sizeof s->step);
+    if (places) expect_places(s, &push);
     shaders_run run = {.id = HTH_SHADER_route,
-                       .consts = (const uint32_t[]){score, n, i % 2 ? 64 : 128},
+                       .consts = (const uint32_t[]){score, n, i % 2 ? 64 : 128, places},
                        .push = &push,
                        .bind = {{s->step, sizeof s->step},
                                 {s->logits, sizeof s->logits},
                                 {s->bias, sizeof s->bias},
                                 {s->scale, sizeof s->scale},
-                                {s->pairs, sizeof s->pairs}},
+                                {s->pairs, sizeof s->pairs},
+                                {s->reads, sizeof s->reads}},
                        .grid = {MAX_TOK + 1, 1, 1}};
     if (!shaders_do(s->device, &run)) return;
+    CHECK(memcmp(s->step, s->expected_step, sizeof s->step) == 0);
+    CHECK(memcmp(s->reads, s->expected_reads, sizeof s->reads) == 0);
     for (size_t w = 0; w < N_PAIR_WORD; w++)
         if (!is_same(s->pairs[w], s->expected[w])) {
             test_fail(__FILE__, __LINE__, "%s, case %u, %u of %u experts, score %u: word %zu is %#x, not %#x", s->name, i,

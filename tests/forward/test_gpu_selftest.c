@@ -141,8 +141,8 @@ static void add_routes(list *l)
     for (uint32_t n = 1; n <= 8; n *= 2)
         add(l, HTH_SHADER_router_rows, (const uint32_t[]){n, n % 4 > 0, 64 * n});
     for (uint32_t score = HTH_ROUTE_CONSTANT; score < HTH_N_SCORE; score++)
-        add(l, HTH_SHADER_route, (const uint32_t[]){score, 128, 128});
-    for (uint32_t n = 1; n <= 10; n += 9) add(l, HTH_SHADER_route, (const uint32_t[]){HTH_SCORE_SIGMOID, n, LOCAL});
+        add(l, HTH_SHADER_route, (const uint32_t[]){score, 128, 128, score % 2});
+    for (uint32_t n = 1; n <= 10; n += 9) add(l, HTH_SHADER_route, (const uint32_t[]){HTH_SCORE_SIGMOID, n, LOCAL, 0});
     add(l, HTH_SHADER_group_pairs, (const uint32_t[]){7, 8, LOCAL});
     add(l, HTH_SHADER_group_pairs, (const uint32_t[]){130, 3, LOCAL});
 }
@@ -509,7 +509,7 @@ static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_attn_reduce] = "...f.f..", [HTH_SHADER_copy_page] = ".ff", [HTH_SHADER_act_quantize] = "....f.f.",
     [HTH_SHADER_norm_add] = ".f...", [HTH_SHADER_soft_cap] = ".f",
     [HTH_SHADER_norm_groups] = "....f", [HTH_SHADER_mul_values] = "...f", [HTH_SHADER_copy_values] = "...f",
-    [HTH_SHADER_router_rows] = "....f", [HTH_SHADER_route] = ".....", [HTH_SHADER_group_pairs] = "...",
+    [HTH_SHADER_router_rows] = "....f", [HTH_SHADER_route] = "......", [HTH_SHADER_group_pairs] = "...",
     [HTH_SHADER_conv] = "....ff", [HTH_SHADER_delta_rates] = ".....ff", [HTH_SHADER_delta_net] = "....ff",
     [HTH_SHADER_kda_rates] = "...ff", [HTH_SHADER_kda] = "......ff", [HTH_SHADER_ssm_rates] = ".f",
     [HTH_SHADER_ssm_scan] = "......ff",

@@ -95,9 +95,10 @@ static void choose(hth_recorder *r, const hth_op *op, const hth_router *router, 
                                  .scale = router->scale,
                                  .x = has_logits ? hth_rec_rows_at(r, op->temp[0]) : (hth_rows_at){0},
                                  .y = hth_rec_rows_at(r, op->out[0])};
-    const uint32_t consts[] = {score, router->n_expert, choice_local(r, router->n_expert)};
+    const uint32_t consts[] = {score, router->n_expert, choice_local(r, router->n_expert), false};
     const hth_buffer_range bind[] = {r->g->workspace.step, logits, hth_rec_vector(r, vectors[HTH_GPU_SELECT_BIAS]),
-                                     hth_rec_vector(r, vectors[HTH_GPU_EXPERT_SCALE]), pairs};
+                                     hth_rec_vector(r, vectors[HTH_GPU_EXPERT_SCALE]), pairs,
+                                     hth_rec_vector(r, (hth_gpu_vector){0})};
     hth_rec_dispatch(r, HTH_SHADER_route, consts, bind, &push, r->n_row, 1);
     hth_rec_mark_dirty(r, pairs);
     hth_rec_barrier(r);

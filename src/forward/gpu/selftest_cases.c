@@ -289,8 +289,9 @@ static void router_rows(hth_gpu_testcase *t)
 /* Some logits are equal. */
 static void route(hth_gpu_testcase *t)
 {
-    enum { N_ROW = 3 };
-    const uint32_t *c = t->consts, n = c[HTH_ROUTE_N], n_used = n < 4 ? n : 4, x_stride = n + 3, stride = 2 * n_used + 2;
+    const uint32_t *c = t->consts, n_row = c[HTH_ROUTE_PLACES] ? 1 : 3, n = c[HTH_ROUTE_N], n_used = n < 4 ? n : 4,
+                   x_stride = n + 3, stride = 2 * n_used + 2,
+                   slots_at = bind_slots_step(t, n_row, n_row > 1 ? n_row - 1 : 1, n + n_used);
     bool has_groups = n >= 8 && n % 4 == 0, is_chosen = c[HTH_ROUTE_SCORE] == HTH_SCORE_SOFTMAX_CHOSEN;
     const hth_push_route push = {.n_used = n_used,
                                  .n_group = has_groups ? 4 : 1,
@@ -300,13 +301,15 @@ static void route(hth_gpu_testcase *t)
                                  .normalises = !is_chosen && n > 1,
                                  .scale = 0.7f,
                                  .x = {x_stride, 2},
-                                 .y = {stride, 1}};
-    set_call(t, &push, sizeof push, N_ROW, 1, 1);
-    bind_step(t, N_ROW, N_ROW - 1, 0);
-    bind_floats(t, N_ROW * x_stride, 2);
+                                 .y = {stride, 1},
+                                 .slots_at = slots_at,
+                                 .spares_at = slots_at + n};
+    set_call(t, &push, sizeof push, n_row, 1, 1);
+    bind_floats(t, n_row * x_stride, 2);
     bind_floats(t, n, 0);
     bind_floats(t, n, 1);
-    bind_output(t, N_ROW * stride, 4);
+    bind_output(t, n_row * stride, 4);
+    bind_output(t, hth_reads_words(n_used), 4);
 }
 
 static void group_pairs(hth_gpu_testcase *t)

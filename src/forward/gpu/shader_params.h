@@ -216,15 +216,24 @@ typedef struct hth_push_router_rows {
 
 /* The n_used experts of a token and their weights, pairs[t][2][n_used], from the logits of N experts (forward/router.h),
  * times expert_scale[expert]. SCORE: hth_router_score, or HTH_ROUTE_CONSTANT: the first experts with the weight `scale`,
- * and no logits. LOCAL is a power of two. Bindings: step, logits, select_bias[N], expert_scale[N], pairs. Grid:
- * {tokens}. */
-enum { HTH_ROUTE_SCORE = 0, HTH_ROUTE_N, HTH_ROUTE_LOCAL };
+ * and no logits. given_at > 0: the experts are words given_at + t n_used and on of the step block instead, with the weights
+ * of those that would have been chosen. PLACES, for one token: the k-th chosen expert without a slot gets the spare slot
+ * of word spares_at + k, in the step block too, and is to be read (HTH_READS_*). LOCAL is a power of two. Bindings: step,
+ * logits, select_bias[N], expert_scale[N], pairs, reads. Grid: {tokens}. */
+enum { HTH_ROUTE_SCORE = 0, HTH_ROUTE_N, HTH_ROUTE_LOCAL, HTH_ROUTE_PLACES };
 enum { HTH_ROUTE_CONSTANT = 0, HTH_ROUTE_MAX = 1024, HTH_ROUTE_MAX_USED = 256, HTH_ROUTE_MAX_GROUP = 64 };
 typedef struct hth_push_route {
     uint32_t n_used, n_group, n_group_used, has_select_bias, has_expert_scale, normalises;
     float scale;
     hth_rows_at x, y; /* logits, pairs */
+    uint32_t given_at, slots_at, spares_at, reads_at;
 } hth_push_route;
+
+/* Experts that come from the host, of one layer, from word reads_at on: grids of pack_rows for gate, up and down, whose third
+ * word is the number of reads; that number; of each read the slot and the expert. After `route` with PLACES the n_used
+ * experts of the token follow. */
+enum { HTH_READS_GRID_WORDS = 4, HTH_READS_JOBS = 12, HTH_READS_HEAD = 16 };
+static inline uint32_t hth_reads_words(uint32_t n_used) { return HTH_READS_HEAD + 3 * n_used; }
 
 /* The pairs of all tokens by expert, in groups of PAIRS at most, so that rows of an expert are read once for so many.
  * Experts without a slot are one, of number N - 1.

@@ -26,6 +26,22 @@ static void choose_constant(const hth_router *router, uint32_t *chosen, float *w
     for (uint32_t i = 0; i < router->n_used; i++) chosen[i] = i, weights[i] = router->scale;
 }
 
+/* Gives spare slots to the experts that have none. */
+static void place(const hth_dispatch_args *c, const hth_push_route *push, const uint32_t *chosen)
+{
+    uint32_t *step = c->bind[0], *reads = (uint32_t *)c->bind[5] + push->reads_at, n = 0;
+    for (uint32_t i = 0; i < push->n_used; i++) {
+        uint32_t *slot = &step[push->slots_at + chosen[i]];
+        reads[HTH_READS_HEAD + 2 * push->n_used + i] = chosen[i];
+        if (*slot != HTH_STEP_NO_SLOT) continue;
+        *slot = step[push->spares_at + n];
+        reads[HTH_READS_HEAD + 2 * n] = *slot, reads[HTH_READS_HEAD + 2 * n + 1] = chosen[i];
+        n++;
+    }
+    for (uint32_t k = 0; k < 3; k++) reads[HTH_READS_GRID_WORDS * k + 2] = n;
+    reads[HTH_READS_JOBS] = n;
+}
+
 void hth_ref_route(const hth_dispatch_args *c)
 {
     hth_kernels k;
@@ -51,8 +67,11 @@ void hth_ref_route(const hth_dispatch_args *c)
             memcpy(logits, hth_ref_row(c->bind[1], push.x, t), router.n_expert * sizeof *logits);
             hth_route(&k, &router, 0, logits, scratch, chosen, weights);
         }
+        if (push.given_at > 0)
+            memcpy(chosen, (uint32_t *)c->bind[0] + push.given_at + t * push.n_used, push.n_used * sizeof *chosen);
         for (uint32_t i = 0; scale && i < push.n_used; i++) weights[i] *= scale[chosen[i]];
         memcpy(chosen + push.n_used, weights, push.n_used * sizeof *weights);
+        if (c->consts[HTH_ROUTE_PLACES]) place(c, &push, chosen);
     }
 }
 

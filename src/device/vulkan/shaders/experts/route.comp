@@ -9,22 +9,26 @@
 layout(constant_id = 0) const uint SCORE = 1;
 layout(constant_id = 1) const uint N = 8; /* experts */
 layout(local_size_x_id = 2) in;
-layout(binding = 0) readonly buffer Step { uint step_words[]; };
+layout(constant_id = 3) const uint PLACES = 0;
+layout(binding = 0) buffer Step { uint step_words[]; };
 layout(binding = 1) readonly buffer Logits { float logits[]; };
 layout(binding = 2) readonly buffer SelectBias { float select_bias[]; };
 layout(binding = 3) readonly buffer ExpertScale { float expert_scale[]; };
 layout(binding = 4) writeonly buffer Pairs { uint pairs[]; };
+layout(binding = 5) writeonly buffer Reads { uint reads[]; };
 layout(push_constant) uniform Push
 {
     uint n_used, n_group, n_group_used, has_select_bias, has_expert_scale, normalises;
     float scale;
     uint x_stride, x_at, y_stride, y_at;
+    uint given_at, slots_at, spares_at, reads_at;
 };
 
 /* hth_router_score; CONSTANT: HTH_ROUTE_CONSTANT */
 const uint CONSTANT = 0, SOFTMAX = 1, SIGMOID = 2, SOFTMAX_CHOSEN = 3, SQRT_SOFTPLUS = 4;
 const uint MAX_USED = 256, MAX_GROUP = 64, N_WORD = (N + 31) / 32; /* HTH_ROUTE_MAX_* */
 const uint LANES = gl_WorkGroupSize.x;
+const uint READS_GRID_WORDS = 4, READS_JOBS = 12, READS_HEAD = 16; /* HTH_READS_* */
 
 shared float scores[N + MAX_USED]; /* of all experts, then weights of the chosen ones */
 shared int keys[N], group_keys[MAX_GROUP];
@@ -220,19 +224,37 @@ void normalise()
     scale_by(N, n_used, rcp(larger_of(uintBitsToFloat(0x38800000u), sum)));
 }
 
-void put(uint to, uint i, uint id, float weight)
+/* ---- results ------------------------------------------------------------------------------------------- */
+
+void put(uint to, uint i, float weight)
 {
+    uint id = ids[i];
     precise float scaled = has_expert_scale != 0 ? weight * expert_scale[id] : weight;
     pairs[to + i] = id;
     pairs[to + n_used + i] = floatBitsToUint(scaled);
 }
 
-void main()
+/* Gives spare slots to the experts that have none. */
+void place()
 {
-    uint t = gl_WorkGroupID.x, to = t * y_stride + y_at;
-    if (t >= step_words[STEP_N_TOK]) return;
-    if (!load_scores(t * x_stride + x_at)) {
-        for (uint i = lane(); i < n_used; i += LANES) put(to, i, i, uintBitsToFloat(0x7fc00000u));
+    uint n = 0;
+    for (uint i = 0; i < n_used; i++) {
+        uint at = slots_at + ids[i], to = reads_at + READS_HEAD + 2 * n;
+        reads[reads_at + READS_HEAD + 2 * n_used + i] = ids[i];
+        if (step_words[at] != NO_SLOT) continue;
+        uint slot = step_words[spares_at + n++];
+        step_words[at] = slot, reads[to] = slot, reads[to + 1] = ids[i];
+    }
+    for (uint k = 0; k < 3; k++) reads[reads_at + READS_GRID_WORDS * k + 2] = n;
+    reads[reads_at + READS_JOBS] = n;
+}
+
+/* The weights of the experts that were chosen are scores N and on. */
+void route(uint from)
+{
+    if (!load_scores(from)) {
+        for (uint i = lane(); i < n_used; i += LANES) ids[i] = i, scores[N + i] = uintBitsToFloat(0x7fc00000u);
+        barrier();
         return;
     }
     if (SCORE == SOFTMAX) softmax(0, N);
@@ -240,5 +262,15 @@ void main()
     if (SCORE == SOFTMAX_CHOSEN) softmax(N, n_used);
     if (normalises != 0) normalise();
     scale_by(N, n_used, scale);
-    for (uint i = lane(); i < n_used; i += LANES) put(to, i, ids[i], scores[N + i]);
+}
+
+void main()
+{
+    uint t = gl_WorkGroupID.x, to = t * y_stride + y_at;
+    if (t >= step_words[STEP_N_TOK]) return;
+    route(t * x_stride + x_at);
+    for (uint i = lane(); given_at > 0 && i < n_used; i += LANES) ids[i] = step_words[given_at + t * n_used + i];
+    barrier();
+    for (uint i = lane(); i < n_used; i += LANES) put(to, i, scores[N + i]);
+    if (PLACES != 0 && lane() == 0) place();
 }
