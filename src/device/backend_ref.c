@@ -1,7 +1,7 @@
 /* The reference device ("null" in the user interface): its shaders are C functions that the caller passes in, its
  * memory is host memory. A command list runs in the caller's thread as soon as all earlier ones are done and the
  * host semaphore allows it: inside submit, signal, wait or a query. Every GPU path can therefore run without a
- * GPU, in a repeatable order. */
+ * GPU, in a repeatable order. A command list of the second queue runs when it is submitted. */
 #include "base/alloc.h"
 #include "device/device_int.h"
 
@@ -21,7 +21,7 @@ typedef struct pending {
 typedef struct ref_device {
     hth_shader_ref_fn *const *functions;
     pending queue[HTH_QUEUE_MAX_IN_FLIGHT]; /* ring, indexed by fence */
-    hth_fence completed;
+    hth_fence completed, completed_beside;
     uint64_t host_value;
 } ref_device;
 
@@ -31,7 +31,7 @@ static hearth_status open_ref(hth_device *d, const hth_device_spec *spec, hearth
     if (!own) return hth_fail_memory(err, sizeof *own, "the null device");
     own->functions = spec->shader_refs;
     d->priv = own;
-    d->info = (hth_device_info){.kind = HTH_DEVICE_REF, .memory = UINT64_MAX,
+    d->info = (hth_device_info){.kind = HTH_DEVICE_REF, .memory = UINT64_MAX, .has_second_queue = true,
                                 .max_binding_size = MAX_BINDING, .alignment = 4};
     d->info.max_shared_memory = SHARED, d->info.max_workgroup_size = LOCAL, d->info.subgroup_size = SUBGROUP;
     if (spec->coopmat.m > 0 && !(spec->disabled_features & HTH_FEATURE_COOPMAT)) {
@@ -105,13 +105,18 @@ void hth_ref_dispatch(const hth_device *d, const hth_cmdlist *t, const hth_cmd *
 
 /* ---- execution ---------------------------------------------------------------------------------------- */
 
+static void run_cmdlist(hth_device *d, const hth_cmdlist *t)
+{
+    for (size_t i = 0; i < t->n_cmd; i++) hth_ref_dispatch(d, t, &t->cmds[i]);
+}
+
 static void run_ready(hth_device *d)
 {
     ref_device *own = d->priv;
-    while (own->completed < d->last) {
+    while (own->completed < d->last[HTH_QUEUE_MAIN]) {
         const pending *p = &own->queue[(own->completed + 1) % HTH_QUEUE_MAX_IN_FLIGHT];
         if (p->wait > own->host_value) return;
-        for (size_t i = 0; i < p->cmdlist->n_cmd; i++) hth_ref_dispatch(d, p->cmdlist, &p->cmdlist->cmds[i]);
+        run_cmdlist(d, p->cmdlist);
         own->completed++;
     }
 }
@@ -127,6 +132,14 @@ static hearth_status submit(hth_device *d, const hth_submit_info *submits, size_
     return HEARTH_OK;
 }
 
+static hearth_status submit_beside(hth_device *d, hth_cmdlist *t, hth_fence fence, hearth_error *err)
+{
+    (void)err;
+    run_cmdlist(d, t);
+    ((ref_device *)d->priv)->completed_beside = fence;
+    return HEARTH_OK;
+}
+
 static hearth_status signal_host(hth_device *d, uint64_t value, hearth_error *err)
 {
     ref_device *own = d->priv;
@@ -136,20 +149,21 @@ static hearth_status signal_host(hth_device *d, uint64_t value, hearth_error *er
     return HEARTH_OK;
 }
 
-static hth_fence completed(hth_device *d)
+static hth_fence completed(hth_device *d, hth_queue_id queue)
 {
     const ref_device *own = d->priv;
+    if (queue == HTH_QUEUE_BESIDE) return own->completed_beside;
     run_ready(d);
     return own->completed;
 }
 
 /* The waiting thread is the only one that could signal the host semaphore, so waiting changes nothing. */
-static hearth_status wait_for(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late,
+static hearth_status wait_for(hth_device *d, hth_queue_id queue, hth_fence fence, uint64_t timeout_ns, bool *late,
                               hearth_error *err)
 {
     const ref_device *own = d->priv;
     (void)timeout_ns, (void)late;
-    if (completed(d) >= fence) return HEARTH_OK;
+    if (completed(d, queue) >= fence) return HEARTH_OK;
     return hth_fail(
         err, HEARTH_ERROR_DEVICE, "%s: command list %llu waits for the host semaphore value %llu; it is %llu",
         d->info.name, (unsigned long long)own->completed + 1,
@@ -166,6 +180,7 @@ const hth_backend hth_backend_ref = {
     .download = download,
     .pipeline_new = new_pipeline,
     .submit = submit,
+    .submit_beside = submit_beside,
     .signal = signal_host,
     .completed_value = completed,
     .wait = wait_for,

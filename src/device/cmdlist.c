@@ -28,7 +28,7 @@ void hth_cmdlist_free(hth_cmdlist *t)
     hth_device *d = t->device;
     *t->link = t->next;
     if (t->next) t->next->link = t->link;
-    t->free_after = d->last;
+    memcpy(t->free_after, d->last, sizeof t->free_after);
     t->next = d->pending_free_cmdlists, t->link = &d->pending_free_cmdlists;
     if (t->next) t->next->link = &t->next;
     d->pending_free_cmdlists = t;

@@ -54,6 +54,7 @@ typedef struct hth_device_info {
     uint32_t subgroup_size;      /* invocations, default size */
     uint32_t features;           /* HTH_FEATURE_*: those in use */
     uint32_t unused_features;    /* HTH_FEATURE_*: present but not used */
+    bool has_second_queue;       /* hth_beside_submit runs concurrently; else behind all that was submitted before */
     uint32_t n_shape;            /* with HTH_FEATURE_COOPMAT, in driver order */
     hth_coopmat_shape shapes[HTH_MAX_COOPMAT_SHAPE];
     double
@@ -207,16 +208,17 @@ void hth_cmdlist_free(hth_cmdlist *cmdlist);
 
 /* ---- execution ---------------------------------------------------------------------------------------- */
 
-/* A point in the device's execution; increases monotonically. */
+/* A point in the execution of a queue; increases monotonically from 1. Each of the two queues has its own. */
 typedef uint64_t hth_fence;
 
-/* One submitted command list: it waits until the host semaphore reaches `wait` (0: does not wait). Command lists
- * run in submission order, across all submissions. */
+/* One submitted command list: it waits until the host semaphore reaches `wait` and the second queue reaches the fence
+ * `beside`, whose writes it sees (0: does not wait). Command lists run in submission order, across all submissions. */
 typedef struct hth_submit_info {
     hth_cmdlist *cmdlist;
     uint64_t wait;
+    hth_fence beside;
 } hth_submit_info;
-/* Command lists in flight (completion not yet observed) that every back end supports. */
+/* Command lists in flight (completion not yet observed) that every back end supports, of each queue. */
 enum { HTH_QUEUE_MAX_IN_FLIGHT = 4096 };
 
 /* fences[n]: the value at which each command list is complete and its writes are visible; may be NULL. */
@@ -238,9 +240,19 @@ hearth_status hth_queue_wait_spin(hth_device *device, hth_fence fence, uint64_t 
  * it is so short that the delay matters, and if no core is taken from a driver that computes on the CPU. */
 uint64_t hth_queue_spin_ns(const hth_device *device, uint64_t last_ns);
 
-/* Completes everything submitted: signals the host semaphore up to the highest value that a command list waits
- * for, and waits for the last command list. timeout_ns is per 16 command lists. Failed calls are retried at most
- * twice in total. */
+/* The second queue. Its command lists run in their order, concurrently with those of hth_queue_submit: neither may
+ * touch what unfinished command lists of the other write. Uploads and downloads count as command lists of
+ * hth_queue_submit. Without info.has_second_queue they run in one order with those, behind the waits of all that was
+ * submitted before: the host signals what these wait for before it waits for a fence of this queue.
+ * fence: where the command list is complete and its writes are visible; may be NULL. */
+hearth_status hth_beside_submit(hth_device *device, hth_cmdlist *cmdlist, hth_fence *fence, hearth_error *err);
+/* As hth_queue_is_complete and hth_queue_wait, for fences of the second queue. */
+bool hth_beside_is_complete(hth_device *device, hth_fence fence);
+hearth_status hth_beside_wait(hth_device *device, hth_fence fence, uint64_t timeout_ns, hearth_error *err);
+
+/* Completes everything submitted to both queues: signals the host semaphore up to the highest value that a command
+ * list waits for, and waits for the last command lists. timeout_ns is per 16 command lists. Failed calls are retried
+ * at most twice in total. */
 hearth_status hth_queue_drain(hth_device *device, uint64_t timeout_ns, hearth_error *err);
 
 /* Copies to.size bytes from `from` to a buffer of any memory kind: what is submitted, uploaded or downloaded later

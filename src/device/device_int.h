@@ -6,6 +6,13 @@
 
 typedef struct hth_backend hth_backend;
 
+/* The queues of a device: that of hth_queue_submit and that of hth_beside_submit. */
+typedef enum hth_queue_id {
+    HTH_QUEUE_MAIN = 0,
+    HTH_QUEUE_BESIDE,
+    HTH_N_QUEUE,
+} hth_queue_id;
+
 /* The call number (as in n_call) that fails with status. */
 typedef struct hth_fault {
     uint64_t call;
@@ -20,7 +27,7 @@ struct hth_device {
     uint64_t used, used_device, limit, peak, used_at_oom; /* bytes of buffers; device.h: hth_device_usage */
     _Atomic bool lost;                       /* threads that run no steps read it too */
     uint64_t pipeline_cache_bytes;           /* device.h: hth_device_usage */
-    hth_fence last;                          /* last fence value submitted */
+    hth_fence last[HTH_N_QUEUE];             /* last fence value submitted */
     /* of the host semaphore: current value, and the highest value that a command list waits for */
     uint64_t host_value, max_wait_value;
     uint64_t timeout_ns;                     /* of the wait in progress */
@@ -40,7 +47,7 @@ struct hth_buffer {
     hth_device *device;
     hth_memory memory;
     uint64_t size, allocated; /* bytes requested, and allocated */
-    hth_fence free_after;
+    hth_fence free_after[HTH_N_QUEUE];
     void *priv;
     uint8_t *map;
     hth_buffer *next, **link;
@@ -86,7 +93,7 @@ struct hth_cmdlist {
     size_t n_cmd, n_range, n_push, cmd_capacity, range_capacity, push_capacity;
     hearth_error error; /* the first recording error */
     bool ended;
-    hth_fence free_after;
+    hth_fence free_after[HTH_N_QUEUE];
     void *priv;
     hth_cmdlist *next, **link;
 };
@@ -117,12 +124,15 @@ struct hth_backend {
     /* Command list i completes at fence first + i. */
     hearth_status (*submit)(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first,
                             hearth_error *err);
+    /* To the second queue; completes at the fence of that queue. */
+    hearth_status (*submit_beside)(hth_device *d, hth_cmdlist *t, hth_fence fence, hearth_error *err);
     hearth_status (*signal)(hth_device *d, uint64_t value, hearth_error *err);
-    hth_fence (*completed_value)(hth_device *d);
+    hth_fence (*completed_value)(hth_device *d, hth_queue_id queue);
     /* OK: reached. DEVICE with late: not within timeout_ns, which is part of d->timeout_ns; without: never. */
-    hearth_status (*wait)(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late, hearth_error *err);
+    hearth_status (*wait)(hth_device *d, hth_queue_id queue, hth_fence fence, uint64_t timeout_ns, bool *late,
+                          hearth_error *err);
     /* Whether the command list that completes at a fence, which was reached, did what it contains. NULL: always. */
-    bool (*did_run)(const hth_device *d, hth_fence fence);
+    bool (*did_run)(const hth_device *d, hth_queue_id queue, hth_fence fence);
     /* As in device.h; NULL: the monotonic clock, which does not advance on request. */
     uint64_t (*time)(const hth_device *d);
     void (*advance_clock)(hth_device *d, uint64_t time_ns);
@@ -140,6 +150,9 @@ bool hth_vk_halves_are_exact(const float *y);
 
 /* Lists the Vulkan devices. UNSUPPORTED: no loader, or no driver. */
 hearth_status hth_vk_list(hth_device_info *out, size_t capacity, size_t *n, hearth_error *err);
+
+/* What error messages say behind the number of a command list: "", " of the second queue". */
+extern const char *const hth_queue_words[HTH_N_QUEUE];
 
 /* Resolves size 0. ARGUMENT: the range exceeds its buffer. */
 hearth_status hth_buffer_range_check(hth_buffer_range *s, hearth_error *err);

@@ -3,6 +3,8 @@
 #include "base/format_bytes.h"
 #include "device/device_int.h"
 
+#include <string.h>
+
 enum { ALIGNMENT = 256 }; /* allocation granularity, bytes */
 
 static void link_buffer(hth_buffer **list, hth_buffer *b)
@@ -62,7 +64,7 @@ void hth_buffer_free(hth_buffer *b)
     if (!b) return;
     hth_device *d = b->device;
     unlink_buffer(b);
-    b->free_after = d->last;
+    memcpy(b->free_after, d->last, sizeof b->free_after);
     link_buffer(&d->pending_free, b);
     hth_device_reclaim(d, false);
 }
@@ -70,11 +72,18 @@ void hth_buffer_free(hth_buffer *b)
 uint64_t hth_buffer_size(const hth_buffer *b) { return b->size; }
 void *hth_buffer_map(hth_buffer *b) { return b->memory == HTH_MEMORY_DEVICE ? NULL : b->map; }
 
-static void reclaim_buffers(hth_device *d, hth_fence reached)
+static bool is_unused(const hth_fence after[HTH_N_QUEUE], const hth_fence reached[HTH_N_QUEUE])
+{
+    for (int i = 0; i < HTH_N_QUEUE; i++)
+        if (after[i] > reached[i]) return false;
+    return true;
+}
+
+static void reclaim_buffers(hth_device *d, const hth_fence reached[HTH_N_QUEUE])
 {
     for (hth_buffer *b = d->pending_free, *next; b; b = next) {
         next = b->next;
-        if (b->free_after > reached) continue;
+        if (!is_unused(b->free_after, reached)) continue;
         unlink_buffer(b);
         d->used -= b->allocated;
         if (b->memory == HTH_MEMORY_DEVICE) d->used_device -= b->allocated;
@@ -83,11 +92,11 @@ static void reclaim_buffers(hth_device *d, hth_fence reached)
     }
 }
 
-static void reclaim_cmdlists(hth_device *d, hth_fence reached)
+static void reclaim_cmdlists(hth_device *d, const hth_fence reached[HTH_N_QUEUE])
 {
     for (hth_cmdlist *t = d->pending_free_cmdlists, *next; t; t = next) {
         next = t->next;
-        if (t->free_after > reached) continue;
+        if (!is_unused(t->free_after, reached)) continue;
         *t->link = t->next;
         if (t->next) t->next->link = t->link;
         if (t->ended && d->backend->cmdlist_free) d->backend->cmdlist_free(t);
@@ -103,7 +112,9 @@ void hth_device_reclaim(hth_device *d, bool all)
     if (!d->pending_free && !d->pending_free_cmdlists) return;
     /* A lost device may still access its memory until it is stopped. */
     if (d->lost && !all) return;
-    hth_fence reached = all ? UINT64_MAX : d->backend->completed_value(d);
+    hth_fence reached[HTH_N_QUEUE];
+    for (int i = 0; i < HTH_N_QUEUE; i++)
+        reached[i] = all ? UINT64_MAX : d->backend->completed_value(d, (hth_queue_id)i);
     reclaim_cmdlists(d, reached);
     reclaim_buffers(d, reached);
 }

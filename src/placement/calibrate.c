@@ -163,7 +163,7 @@ static hearth_status run_cmdlist(bench *b, hth_cmdlist *cmdlist, double *seconds
 {
     hth_fence fence;
     uint64_t start = hth_device_time(b->device);
-    hearth_status st = hth_queue_submit(b->device, (hth_submit_info[]){{cmdlist, 0}}, 1, &fence, b->err);
+    hearth_status st = hth_queue_submit(b->device, (hth_submit_info[]){{.cmdlist = cmdlist}}, 1, &fence, b->err);
     if (st == HEARTH_OK) st = hth_queue_wait(b->device, fence, TIMEOUT_NS, b->err);
     *seconds = device_since(b->device, start);
     return st;
@@ -255,7 +255,7 @@ static hearth_status sample_sync(bench *b, hth_cmdlist *list, hth_submit_mode ho
         hth_submit_info submits[IN_QUEUE];
         hth_fence fences[IN_QUEUE];
         for (size_t i = 0; i < IN_QUEUE; i++)
-            submits[i] = (hth_submit_info){list, how == HTH_SUBMIT_UPFRONT ? host_value + i + 1 : 0};
+            submits[i] = (hth_submit_info){.cmdlist = list, .wait = how == HTH_SUBMIT_UPFRONT ? host_value + i + 1 : 0};
         if (how == HTH_SUBMIT_UPFRONT) st = hth_queue_submit(b->device, submits, IN_QUEUE, fences, b->err);
         for (size_t i = 0; st == HEARTH_OK && i < IN_QUEUE; i++) {
             uint64_t start = hth_device_time(b->device);

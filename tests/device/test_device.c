@@ -3,95 +3,10 @@
  * that Vulkan knows, watched by its validation layer. */
 #include "base/alloc.h"
 #include "device/device.h"
+#include "support/device/each_device.h"
 #include "support/test.h"
 
 enum { N = 1000 };
-
-/* ---- three shaders --------------------------------------------------------------------------- */
-
-static void fill(const hth_dispatch_args *c)
-{
-    uint32_t push[2], *y = c->bind[0];
-    memcpy(push, c->push, sizeof push);
-    for (uint32_t i = 0; i < push[0]; i++) y[i] = push[1];
-}
-
-static void copy(const hth_dispatch_args *c)
-{
-    uint32_t n;
-    memcpy(&n, c->push, sizeof n);
-    memcpy(c->bind[1], c->bind[0], n * sizeof n);
-}
-
-static void add(const hth_dispatch_args *c)
-{
-    uint32_t n;
-    const float *a = c->bind[0], *b = c->bind[1];
-    float *y = c->bind[2];
-    memcpy(&n, c->push, sizeof n);
-    for (uint32_t i = 0; i < n; i++) y[i] = a[i] + b[i];
-}
-
-static hth_shader_ref_fn *const functions[HTH_N_SHADER] = {
-    [HTH_SHADER_fill] = fill, [HTH_SHADER_copy] = copy, [HTH_SHADER_add] = add};
-
-/* ---- on every device ------------------------------------------------------------------------------ */
-
-static const char *under_test;
-
-static hearth_status open_it(uint64_t memory, hth_device **d, hearth_error *err)
-{
-    hth_device_spec spec = {.name = under_test, .memory = memory, .shader_refs = functions, .validation = true};
-    return hth_device_open(&spec, d, err);
-}
-
-static void close_it(hth_device *d)
-{
-    if (d) CHECK_INT(hth_device_state(d).n_validation_error, 0);
-    hth_device_close(d);
-}
-
-static bool has_vulkan(void)
-{
-    hth_device *d = NULL;
-    hearth_error why;
-    hth_device_spec spec = {.name = "vulkan:0", .shader_refs = functions, .validation = true};
-    hearth_status st = hth_device_open(&spec, &d, &why);
-    if (st == HEARTH_ERROR_UNSUPPORTED) test_skip("%s", why.message);
-    hth_device_close(d);
-    return st != HEARTH_ERROR_UNSUPPORTED;
-}
-
-/* A GPU whose costs are small enough to be waited for on the real clock. */
-static void on_simulated(void (*promise)(void), const char *clock)
-{
-    char text[400], name[1100];
-    const char *path = test_scratch("card.sim");
-    snprintf(text, sizeof text,
-             "name = a card of the tests\nvram_bytes = 1G\nbandwidth = 272e9\npcie_up = 13e9\n"
-             "pcie_down = 13e9\npcie_latency_us = 2\ndispatch_us = 3\nsubmit_us = 20\nwake_us = 10\n"
-             "flops = 15e12\njitter = 0.1\nseed = 1\nclock = %s\n",
-             clock);
-    snprintf(name, sizeof name, "sim:%s", path);
-    CHECK(test_write_file(path, text, strlen(text)));
-    under_test = name;
-    promise();
-}
-
-static void on_each(void (*promise)(void))
-{
-    under_test = "null";
-    promise();
-    on_simulated(promise, "virtual");
-    on_simulated(promise, "real");
-    under_test = "vulkan:0";
-    if (has_vulkan()) promise();
-}
-
-#define ON_EACH(NAME)                                                                                        \
-    static void NAME##_there(void);                                                                          \
-    TEST(NAME) { on_each(NAME##_there); }                                                                    \
-    static void NAME##_there(void)
 
 /* ---- a task ---------------------------------------------------------------------------------------- */
 
@@ -131,7 +46,7 @@ static hearth_status run(task *t, float b, hearth_error *err)
     hth_fence fences[2];
     for (int i = 0; i < N; i++) numbers[i] = b;
     hearth_status st = hth_device_upload((hth_buffer_range){t->b, 0, 0}, numbers, err);
-    const hth_submit_info submits[] = {{t->first, 0}, {t->second, 7}};
+    const hth_submit_info submits[] = {{.cmdlist = t->first}, {.cmdlist = t->second, .wait = 7}};
     if (st == HEARTH_OK) st = hth_queue_submit(t->d, submits, 2, fences, err);
     if (st == HEARTH_OK) st = hth_queue_wait(t->d, fences[0], 1000000000, err);
     if (st == HEARTH_OK && hth_queue_is_complete(t->d, fences[1]))
@@ -143,7 +58,7 @@ static hearth_status run(task *t, float b, hearth_error *err)
 ON_EACH(command_lists_run_in_order_once_their_host_semaphore_is_signalled)
 {
     task t = {0};
-    CHECK_OK(open_it(0, &t.d, err));
+    CHECK_OK(each_device_open(0, &t.d, err));
     CHECK_OK(record(&t, err));
     CHECK(hth_buffer_map(t.a) == NULL);
     const float *sum = hth_buffer_map(t.sum);
@@ -152,7 +67,7 @@ ON_EACH(command_lists_run_in_order_once_their_host_semaphore_is_signalled)
     float back[N];
     CHECK_OK(hth_device_download((hth_buffer_range){t.a, 0, 0}, back, err));
     CHECK(back[0] == 1.0f && back[N - 1] == 1.0f);
-    close_it(t.d);
+    each_device_close(t.d);
 }
 
 static void count_times(void *user, const hth_command_time *time)
@@ -165,22 +80,22 @@ static void count_times(void *user, const hth_command_time *time)
 /* Vulkan alone has timestamps. Times of a run that was followed by another one are kept. */
 ON_EACH(commands_are_timed_if_asked_for)
 {
-    const uint64_t n = strcmp(under_test, "vulkan:0") == 0;
+    const uint64_t n = strcmp(each_device, "vulkan:0") == 0;
     uint64_t n_run[3] = {0}; /* add, fill, barrier */
     task t = {0};
     hth_fence fence;
     hth_device_time_commands_on_open(true);
-    CHECK_OK(open_it(0, &t.d, err));
+    CHECK_OK(each_device_open(0, &t.d, err));
     hth_device_time_commands_on_open(false);
     CHECK_OK(record(&t, err));
     CHECK_OK(run(&t, 2.0f, err));
-    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{t.first, 0}}, 1, &fence, err));
+    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{.cmdlist = t.first}}, 1, &fence, err));
     CHECK_OK(hth_queue_wait(t.d, fence, 1000000000, err));
     hth_device_command_times(t.d, count_times, n_run);
     CHECK(n_run[0] == 3 * n && n_run[1] == 2 * n && n_run[2] == 2 * n);
     hth_device_command_times(t.d, count_times, n_run);
     CHECK(n_run[0] == 3 * n);
-    close_it(t.d);
+    each_device_close(t.d);
 }
 
 ON_EACH(a_command_list_that_is_never_signalled_is_a_device_failure)
@@ -188,9 +103,10 @@ ON_EACH(a_command_list_that_is_never_signalled_is_a_device_failure)
     task t = {0};
     hearth_error why;
     hth_fence fence[2];
-    CHECK_OK(open_it(0, &t.d, err));
+    CHECK_OK(each_device_open(0, &t.d, err));
     CHECK_OK(record(&t, err));
-    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{t.first, 3}, {t.second, 0}}, 2, fence, err));
+    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{.cmdlist = t.first, .wait = 3},
+                                                       {.cmdlist = t.second}}, 2, fence, err));
     CHECK(!hth_queue_is_complete(t.d, fence[0]) && !hth_queue_is_complete(t.d, fence[1]));
     CHECK(hth_queue_wait(t.d, fence[1], 0, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "command list ") != NULL);
@@ -198,7 +114,7 @@ ON_EACH(a_command_list_that_is_never_signalled_is_a_device_failure)
     CHECK(hth_queue_signal(t.d, 3, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "lost") != NULL);
     CHECK(!hth_queue_is_complete(t.d, fence[0]));
-    close_it(t.d);
+    each_device_close(t.d);
 }
 
 ON_EACH(grids_can_be_read_from_memory)
@@ -208,7 +124,7 @@ ON_EACH(grids_can_be_read_from_memory)
     task t = {0};
     const hth_pipeline *p_fill, *p_add;
     hth_fence fence;
-    CHECK_OK(open_it(0, &t.d, err));
+    CHECK_OK(each_device_open(0, &t.d, err));
     CHECK_OK(record(&t, err));
     hth_buffer *grid = OPENED_BY(hth_buffer_new, hth_buffer, t.d, HTH_MEMORY_UPLOAD, sizeof grids, "grids");
     CHECK_OK(hth_device_upload((hth_buffer_range){grid, 0, 0}, grids, err));
@@ -224,11 +140,11 @@ ON_EACH(grids_can_be_read_from_memory)
     hth_cmdlist_barrier(cmdlist, (hth_buffer_range[]){{t.sum, 0, 0}}, 1);
     hth_cmdlist_copy(cmdlist, (hth_buffer_range){t.sum, 0, 4}, (hth_buffer_range){t.sum, 8, 4});
     CHECK_OK(hth_cmdlist_end(cmdlist, err));
-    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{cmdlist, 0}}, 1, &fence, err));
+    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{.cmdlist = cmdlist}}, 1, &fence, err));
     CHECK_OK(hth_queue_wait(t.d, fence, 1000000000, err));
     const float *sum = hth_buffer_map(t.sum);
     CHECK(sum[0] == 4.0f && sum[2] == 4.0f && sum[N - 1] == 4.0f);
-    close_it(t.d);
+    each_device_close(t.d);
 }
 
 /* ---- what is watched ---------------------------------------------------------------------------------- */
@@ -248,7 +164,7 @@ static uint64_t hazards_of(bool order_first, bool order_second)
     task t = {0};
     const hth_pipeline *p_fill, *p_add;
     hearth_log_set(count_hazards, &n_hazard);
-    CHECK_OK(open_it(0, &t.d, err));
+    CHECK_OK(each_device_open(0, &t.d, err));
     CHECK_OK(record(&t, err));
     CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_fill, NULL, &p_fill, err));
     CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_add, NULL, &p_add, err));
@@ -268,9 +184,9 @@ static uint64_t hazards_of(bool order_first, bool order_second)
 
 TEST(an_order_that_is_missing_is_reported)
 {
-    under_test = "vulkan:0";
+    each_device = "vulkan:0";
     setenv("VK_KHRONOS_VALIDATION_SYNCVAL_SHADER_ACCESSES_HEURISTIC", "1", 1); /* layers of 2024 and later need it to see what shaders do */
-    if (!has_vulkan()) return;
+    if (!each_device_has_vulkan()) return;
     CHECK_INT(hazards_of(true, true), 0);
     CHECK(hazards_of(false, true) > 0);
     CHECK(hazards_of(true, false) > 0);
@@ -278,31 +194,24 @@ TEST(an_order_that_is_missing_is_reported)
 
 /* ---- features ------------------------------------------------------------------------------------------ */
 
-static hearth_status open_without(uint32_t features, hth_device **d, hearth_error *err)
-{
-    hth_device_spec spec = {
-        .name = under_test, .disabled_features = features, .shader_refs = functions, .validation = true};
-    return hth_device_open(&spec, d, err);
-}
-
 TEST(features_can_be_withheld)
 {
     hearth_error why;
     hth_device_info info;
     size_t n;
     char note[200];
-    under_test = "vulkan:0";
-    if (!has_vulkan()) return;
+    each_device = "vulkan:0";
+    if (!each_device_has_vulkan()) return;
     hth_device_list(&info, 1, &n, note);
     CHECK(info.features & HTH_FEATURE_TIMELINE);
     CHECK(!(info.features & HTH_FEATURE_FAST_DOT) || info.features & HTH_FEATURE_INT_DOT);
-    hth_device *d = OPENED_BY(open_without, hth_device, 0);
+    hth_device *d = OPENED_BY(each_device_open_without, hth_device, 0);
     CHECK_INT(hth_device_get_info(d)->features, info.features);
-    close_it(d);
-    CHECK_OK(open_without(HTH_FEATURE_INT_DOT, &d, err));
+    each_device_close(d);
+    CHECK_OK(each_device_open_without(HTH_FEATURE_INT_DOT, &d, err));
     CHECK_INT(hth_device_get_info(d)->features, info.features & ~(uint32_t)(HTH_FEATURE_INT_DOT | HTH_FEATURE_FAST_DOT));
-    close_it(d);
-    CHECK(open_without(HTH_FEATURE_TIMELINE, &d, &why) == HEARTH_ERROR_UNSUPPORTED);
+    each_device_close(d);
+    CHECK(each_device_open_without(HTH_FEATURE_TIMELINE, &d, &why) == HEARTH_ERROR_UNSUPPORTED);
     CHECK(d == NULL && strstr(why.message, info.name) && strstr(why.message, "timelineSemaphore"));
 }
 
@@ -312,8 +221,8 @@ TEST(matrix_units_are_listed_with_their_shapes_and_can_be_withheld)
     hth_device_info info;
     size_t n;
     char note[200];
-    under_test = "vulkan:0";
-    if (!has_vulkan()) return;
+    each_device = "vulkan:0";
+    if (!each_device_has_vulkan()) return;
     hth_device_list(&info, 1, &n, note);
     CHECK_INT(info.n_shape > 0, (info.features & HTH_FEATURE_COOPMAT) != 0);
     CHECK(!(info.features & HTH_FEATURE_COOPMAT2) || info.n_shape > 0);
@@ -324,20 +233,20 @@ TEST(matrix_units_are_listed_with_their_shapes_and_can_be_withheld)
     CHECK(info.max_shared_memory >= 16384 && info.max_workgroup_size >= 128); /* what Vulkan demands */
     /* Without the one there is no other. */
     const uint32_t both = HTH_FEATURE_COOPMAT | HTH_FEATURE_COOPMAT2;
-    hth_device *d = OPENED_BY(open_without, hth_device, HTH_FEATURE_COOPMAT);
+    hth_device *d = OPENED_BY(each_device_open_without, hth_device, HTH_FEATURE_COOPMAT);
     CHECK_INT(hth_device_get_info(d)->features, info.features & ~both);
     CHECK(hth_device_get_info(d)->n_shape == 0 && hth_device_get_info(d)->unused_features == 0);
-    close_it(d);
-    CHECK_OK(open_without(HTH_FEATURE_COOPMAT2, &d, err));
+    each_device_close(d);
+    CHECK_OK(each_device_open_without(HTH_FEATURE_COOPMAT2, &d, err));
     CHECK_INT(hth_device_get_info(d)->features, info.features & ~(uint32_t)HTH_FEATURE_COOPMAT2);
     CHECK(hth_device_get_info(d)->n_shape == info.n_shape && hth_device_get_info(d)->unused_features == 0);
-    close_it(d);
+    each_device_close(d);
     if (info.n_shape == 0) test_note("%s has no matrix units of bytes", info.name);
 }
 
 TEST(the_null_device_has_the_matrix_units_that_it_is_given)
 {
-    hth_device_spec spec = {.name = "null", .shader_refs = functions, .coopmat = {16, 8, 32}};
+    hth_device_spec spec = {.name = "null", .shader_refs = each_device_shaders, .coopmat = {16, 8, 32}};
     hth_device *d = OPENED(hth_device, &spec);
     const hth_device_info *info = hth_device_get_info(d);
     CHECK_INT(info->features, HTH_FEATURE_COOPMAT);
@@ -359,10 +268,10 @@ TEST(the_null_device_has_the_matrix_units_that_it_is_given)
 
 TEST(the_null_device_needs_no_feature)
 {
-    under_test = "null";
-    hth_device *d = OPENED_BY(open_without, hth_device, HTH_FEATURE_TIMELINE | HTH_FEATURE_INT_DOT);
+    each_device = "null";
+    hth_device *d = OPENED_BY(each_device_open_without, hth_device, HTH_FEATURE_TIMELINE | HTH_FEATURE_INT_DOT);
     CHECK_INT(hth_device_get_info(d)->features, 0);
-    close_it(d);
+    each_device_close(d);
 }
 
 /* ---- memory ----------------------------------------------------------------------------------------- */
@@ -373,7 +282,7 @@ ON_EACH(buffers_keep_within_the_budget_and_live_until_their_last_use)
     hearth_error why;
     hth_fence fences[2];
     hth_buffer *more;
-    CHECK_OK(open_it(3 * 4096 + 100, &t.d, err));
+    CHECK_OK(each_device_open(3 * 4096 + 100, &t.d, err));
     CHECK_OK(record(&t, err));
     uint64_t used = hth_device_state(t.d).used;
     CHECK(used >= 3 * N * sizeof(float) && used <= 3 * 4096 + 100);
@@ -383,7 +292,8 @@ ON_EACH(buffers_keep_within_the_budget_and_live_until_their_last_use)
     CHECK(!hth_device_state(t.d).lost && hth_device_state(t.d).used == used);
 
     /* Freed before the command lists that use it have run. */
-    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{t.first, 1}, {t.second, 2}}, 2, fences, err));
+    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{.cmdlist = t.first, .wait = 1},
+                                                       {.cmdlist = t.second, .wait = 2}}, 2, fences, err));
     hth_buffer_free(t.a);
     hth_cmdlist_free(t.first);
     CHECK(hth_device_state(t.d).used == used);
@@ -391,7 +301,7 @@ ON_EACH(buffers_keep_within_the_budget_and_live_until_their_last_use)
     CHECK_OK(hth_queue_wait(t.d, fences[1], 1000000000, err));
     CHECK_OK(hth_buffer_new(t.d, HTH_MEMORY_DEVICE, 4, "a word", &more, err));
     CHECK(hth_device_state(t.d).used < used);
-    close_it(t.d);
+    each_device_close(t.d);
 }
 
 /* Command lists whose host semaphore is never signalled, a call that is refused: all memory is there again. */
@@ -399,12 +309,13 @@ ON_EACH(submissions_can_be_drained)
 {
     const hearth_status refusals[] = {HEARTH_OK, HEARTH_ERROR_MEMORY, HEARTH_ERROR_UNSUPPORTED};
     task t = {0};
-    CHECK_OK(open_it(1 << 20, &t.d, err));
+    CHECK_OK(each_device_open(1 << 20, &t.d, err));
     CHECK_OK(hth_queue_drain(t.d, 1000000000, err)); /* nothing was */
     for (size_t i = 0; i < 3; i++) {
         uint64_t gate = hth_queue_host_value(t.d);
         CHECK_OK(record(&t, err));
-        CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{t.first, gate + 5}, {t.second, 0}}, 2, NULL, err));
+        CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{.cmdlist = t.first, .wait = gate + 5},
+                                                           {.cmdlist = t.second}}, 2, NULL, err));
         hth_device_inject_fault(t.d, 1, refusals[i]);
         CHECK_OK(hth_queue_drain(t.d, 1000000000, err));
         CHECK(hth_queue_host_value(t.d) == gate + 5);
@@ -416,11 +327,12 @@ ON_EACH(submissions_can_be_drained)
         CHECK_INT(hth_device_state(t.d).used, 0);
     }
     CHECK_OK(record(&t, err));
-    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{t.first, hth_queue_host_value(t.d) + 9}}, 1, NULL, err));
+    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{.cmdlist = t.first, .wait = hth_queue_host_value(t.d) + 9}},
+                              1, NULL, err));
     hth_device_inject_faults(t.d, 1, 3, HEARTH_ERROR_MEMORY);
     hearth_error why;
     CHECK_INT(hth_queue_drain(t.d, 1000000000, &why), HEARTH_ERROR_MEMORY);
-    close_it(t.d);
+    each_device_close(t.d);
 }
 
 ON_EACH(ranges_outside_their_buffer_are_refused)
@@ -434,7 +346,7 @@ ON_EACH(ranges_outside_their_buffer_are_refused)
         const hth_pipeline *p;
         hth_buffer_range s = wrong[i];
         float x[N];
-        CHECK_OK(open_it(0, &t.d, err));
+        CHECK_OK(each_device_open(0, &t.d, err));
         CHECK_OK(record(&t, err));
         s.buffer = t.b;
         CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_fill, NULL, &p, err));
@@ -445,7 +357,7 @@ ON_EACH(ranges_outside_their_buffer_are_refused)
         CHECK(why.message[0] != '\0');
         if (i < 4) CHECK(hth_device_upload(s, x, &why) == HEARTH_ERROR_ARGUMENT);
         if (i < 4) CHECK(hth_device_download(s, x, &why) == HEARTH_ERROR_ARGUMENT);
-        close_it(t.d);
+        each_device_close(t.d);
     }
 }
 
@@ -454,12 +366,12 @@ ON_EACH(ranges_outside_their_buffer_are_refused)
 static hearth_status whole_task(uint64_t fail_at, hearth_status with, hearth_error *err)
 {
     task t = {0};
-    hearth_status st = open_it(0, &t.d, err);
+    hearth_status st = each_device_open(0, &t.d, err);
     if (st != HEARTH_OK) return st;
     hth_device_inject_fault(t.d, fail_at, with);
     st = record(&t, err);
     for (int i = 0; st == HEARTH_OK && i < 1; i++) st = run(&t, 1.0f, err);
-    close_it(t.d);
+    each_device_close(t.d);
     return st;
 }
 

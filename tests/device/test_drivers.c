@@ -8,6 +8,7 @@
 
 typedef struct lies {
     bool no_loader, no_device, no_timeline, no_compute, has_memory_budget, is_portability, no_memory;
+    bool two_queues, drops_beside; /* a family has two; what comes to the second one is said to be done */
     const char *missing; /* an entry point */
     uint32_t version;    /* 0: as it is */
     uint64_t budget, usage;
@@ -45,6 +46,7 @@ static VKAPI_ATTR void VKAPI_CALL families(VkPhysicalDevice device, uint32_t *n,
 {
     REAL(vkGetPhysicalDeviceQueueFamilyProperties)(device, n, p);
     for (uint32_t i = 0; now.no_compute && p && i < *n; i++) p[i].queueFlags &= ~(VkQueueFlags)VK_QUEUE_COMPUTE_BIT;
+    for (uint32_t i = 0; now.two_queues && p && i < *n; i++) p[i].queueCount = 2;
 }
 
 /* A loader that hides a driver of a part of Vulkan from programs that do not ask for it. */
@@ -73,11 +75,47 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
     return ((PFN_vkCreateInstance)real(NULL, "vkCreateInstance"))(&plain, a, out);
 }
 
+/* Both queues are the driver's one. */
+static uint32_t n_asked_queue, n_got_second, n_wait; /* n_wait: semaphores that the last submission waits for */
+static VkDevice last_device;
+
+#define REAL_OF_DEVICE(name) ((PFN_##name)REAL(vkGetDeviceProcAddr)(last_device, #name))
+
+static VKAPI_ATTR void VKAPI_CALL get_queue(VkDevice device, uint32_t family, uint32_t i, VkQueue *out)
+{
+    n_got_second += i == 1;
+    REAL_OF_DEVICE(vkGetDeviceQueue)(device, family, now.two_queues ? 0 : i, out);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t n, const VkSubmitInfo *infos, VkFence fence)
+{
+    const VkTimelineSemaphoreSubmitInfo *t = n > 0 ? infos->pNext : NULL;
+    bool waits = n > 0 && infos->waitSemaphoreCount > 0;
+    n_wait = n > 0 ? infos->waitSemaphoreCount : 0;
+    if (!now.drops_beside || !t || waits) return REAL_OF_DEVICE(vkQueueSubmit)(queue, n, infos, fence);
+    VkSemaphoreSignalInfo signal = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO,
+                                    .semaphore = infos->pSignalSemaphores[0],
+                                    .value = t->pSignalSemaphoreValues[0]};
+    return REAL_OF_DEVICE(vkSignalSemaphore)(last_device, &signal);
+}
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_entry(VkDevice device, const char *name)
+{
+    last_device = device;
+    if (strcmp(name, "vkGetDeviceQueue") == 0) return (PFN_vkVoidFunction)get_queue;
+    if (strcmp(name, "vkQueueSubmit") == 0) return (PFN_vkVoidFunction)submit;
+    return REAL(vkGetDeviceProcAddr)(device, name);
+}
+
 static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice device, const VkDeviceCreateInfo *info,
                                                     const VkAllocationCallbacks *a, VkDevice *out)
 {
     const char *names[16];
     VkDeviceCreateInfo plain = *info;
+    VkDeviceQueueCreateInfo queue = *info->pQueueCreateInfos;
+    n_asked_queue = queue.queueCount;
+    if (now.two_queues) queue.queueCount = 1;
+    plain.pQueueCreateInfos = &queue;
     plain.enabledExtensionCount = 0, plain.ppEnabledExtensionNames = names;
     for (uint32_t i = 0; i < info->enabledExtensionCount && i < 16; i++) {
         bool subset = strcmp(info->ppEnabledExtensionNames[i], "VK_KHR_portability_subset") == 0;
@@ -125,6 +163,7 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL entry(VkInstance of, const char 
                 {"vkGetPhysicalDeviceQueueFamilyProperties", (PFN_vkVoidFunction)families},
                 {"vkEnumerateDeviceExtensionProperties", (PFN_vkVoidFunction)extensions},
                 {"vkCreateDevice", (PFN_vkVoidFunction)create_device},
+                {"vkGetDeviceProcAddr", (PFN_vkVoidFunction)device_entry},
                 {"vkGetPhysicalDeviceMemoryProperties2", (PFN_vkVoidFunction)memory}};
     if (of) instance = of;
     if (now.missing && strcmp(name, now.missing) == 0) return NULL;
@@ -291,6 +330,69 @@ TEST(a_driver_of_a_part_of_vulkan_is_listed_and_opened_but_not_chosen)
     CHECK(!hth_device_find_discrete(name));
     CHECK_OK(hth_device_open(&(hth_device_spec){.name = "vulkan:0"}, &d, err));
     CHECK(subset_enabled);
+    hth_device_close(d);
+    now = (lies){0};
+}
+
+/* ---- queues ----------------------------------------------------------------------------------------- */
+
+/* A command list of nothing. */
+static hth_cmdlist *end_empty(hth_device *d)
+{
+    hth_cmdlist *list = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, d);
+    CHECK_OK(hth_cmdlist_end(list, err));
+    return list;
+}
+
+TEST(a_family_of_two_queues_gives_both)
+{
+    const uint64_t second = 1000000000;
+    hth_fence load, read;
+    if (!has_vulkan()) return;
+    for (int two = 0; two < 2; two++) {
+        n_got_second = 0;
+        now = (lies){.two_queues = two};
+        hth_device *d = OPENED(hth_device, &(hth_device_spec){.name = "vulkan:0"});
+        if (!d) break;
+        bool has_second = hth_device_get_info(d)->has_second_queue;
+        CHECK(has_second || !two);
+        CHECK(n_asked_queue == 1u + has_second && n_got_second == has_second);
+        hth_cmdlist *first = end_empty(d), *beside = end_empty(d);
+        CHECK_OK(hth_beside_submit(d, beside, &load, err));
+        CHECK_INT(n_wait, 0);
+        CHECK_OK(hth_queue_submit(d, &(hth_submit_info){.cmdlist = first, .wait = 1, .beside = load}, 1, &read, err));
+        CHECK_INT(n_wait, 2);
+        CHECK_OK(hth_queue_signal(d, 1, err));
+        CHECK_OK(hth_queue_wait(d, read, second, err));
+        CHECK_OK(hth_queue_submit(d, &(hth_submit_info){.cmdlist = first, .beside = load}, 1, &read, err));
+        CHECK_INT(n_wait, 1);
+        CHECK_OK(hth_queue_wait(d, read, second, err));
+        CHECK_OK(hth_beside_wait(d, load, second, err));
+        hth_device_close(d);
+    }
+    now = (lies){0};
+}
+
+/* A driver that drops what it was given, as some do behind a reset: here of the second queue alone. */
+TEST(command_lists_of_the_second_queue_that_did_not_run_are_found)
+{
+    hth_fence load, read;
+    if (!has_vulkan()) return;
+    now = (lies){.two_queues = true};
+    hth_device *d = OPENED(hth_device, &(hth_device_spec){.name = "vulkan:0"});
+    if (d) {
+        hth_cmdlist *first = end_empty(d), *beside = end_empty(d);
+        CHECK_OK(hth_beside_submit(d, beside, &load, err));
+        CHECK_OK(hth_beside_wait(d, load, 1000000000, err));
+        now.drops_beside = true;
+        CHECK_OK(hth_beside_submit(d, beside, &load, err));
+        CHECK_OK(hth_queue_submit(d, &(hth_submit_info){.cmdlist = first, .beside = load}, 1, &read, err));
+        CHECK_OK(hth_queue_wait(d, read, 1000000000, err)); /* this one did run */
+        CHECK_FAILS(hth_beside_wait(d, load, 1000000000, err), HEARTH_ERROR_DEVICE,
+                    "command list 2 of the second queue is complete, but it did not run");
+        CHECK(hth_device_state(d).lost);
+        now.drops_beside = false;
+    }
     hth_device_close(d);
     now = (lies){0};
 }

@@ -198,7 +198,7 @@ static void fill_and_check(hth_device *d, const hth_pipeline *fill)
     CHECK_OK(hth_cmdlist_begin(d, &t, err));
     hth_cmdlist_dispatch(t, fill, &(hth_buffer_range){b, 0, 0}, push, 1, 1, 1);
     CHECK_OK(hth_cmdlist_end(t, err));
-    CHECK_OK(hth_queue_submit(d, (hth_submit_info[]){{t, 0}}, 1, &fence, err));
+    CHECK_OK(hth_queue_submit(d, (hth_submit_info[]){{.cmdlist = t}}, 1, &fence, err));
     CHECK_OK(hth_queue_wait(d, fence, (uint64_t)60000000000, err));
     CHECK_OK(hth_device_download((hth_buffer_range){b, 0, 0}, words, err));
     CHECK(words[0] == 7 && words[N - 1] == 7);

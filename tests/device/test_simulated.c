@@ -114,7 +114,7 @@ static const uint64_t second = 1000000000;
 
 static void submit(bench *b, hth_cmdlist *t, uint64_t wait, hth_fence *fence)
 {
-    CHECK_OK(hth_queue_submit(b->d, (hth_submit_info[]){{t, wait}}, 1, fence, err));
+    CHECK_OK(hth_queue_submit(b->d, (hth_submit_info[]){{.cmdlist = t, .wait = wait}}, 1, fence, err));
 }
 
 /* What a command list takes on the device by itself. */
@@ -305,7 +305,7 @@ TEST(both_clocks_meet_at_signals_and_waits)
     hth_fence fences[2], early;
     CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
     hth_cmdlist *t = cmdlist_of(&b, 0);
-    CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{t, 0}, {t, 5}}, 2, fences, err));
+    CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{.cmdlist = t}, {.cmdlist = t, .wait = 5}}, 2, fences, err));
     CHECK_INT(hth_device_time(b.d), SUBMIT);
     CHECK_OK(hth_queue_wait(b.d, fences[0], second, err));
     uint64_t now = SUBMIT + SMALL + WAKE;
@@ -323,14 +323,15 @@ TEST(both_clocks_meet_at_signals_and_waits)
     CHECK_INT(hth_device_time(b.d), now);
 
     /* A host semaphore that was signalled early costs nothing: the device goes on by itself. */
-    CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{t, 0}, {t, 6}}, 2, fences, err));
+    CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{.cmdlist = t}, {.cmdlist = t, .wait = 6}}, 2, fences, err));
     CHECK_OK(hth_queue_signal(b.d, 6, err));
     CHECK_OK(hth_queue_wait(b.d, fences[1], second, err));
     now += SUBMIT + 2 * SMALL + WAKE;
     CHECK_INT(hth_device_time(b.d), now);
 
     /* What is open behind what is closed waits with it. */
-    CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{t, 8}, {t, 7}}, 2, fences, err));
+    CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{.cmdlist = t, .wait = 8},
+                                                       {.cmdlist = t, .wait = 7}}, 2, fences, err));
     CHECK_OK(hth_queue_signal(b.d, 7, err));
     hth_device_advance_clock(b.d, 30000);
     CHECK_OK(hth_queue_signal(b.d, 8, err));
@@ -547,7 +548,8 @@ TEST(with_a_real_clock_no_fence_completes_before_its_time)
 
     /* After a host semaphore: from the signal on. Two submissions: one after the other. */
     hth_fence fences[2];
-    CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{t, 3}, {t, 3}}, 2, fences, err));
+    CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{.cmdlist = t, .wait = 3},
+                                                       {.cmdlist = t, .wait = 3}}, 2, fences, err));
     usleep(5000);
     uint64_t before = hth_clock_ns();
     CHECK_OK(hth_queue_signal(b.d, 3, err));
@@ -583,7 +585,7 @@ TEST(with_a_real_clock_both_sides_meet_at_signals)
     const uint32_t *down = hth_buffer_map(b.readback);
     hth_fence fences[ROUNDS];
     hth_submit_info submits[ROUNDS];
-    for (uint32_t i = 0; i < ROUNDS; i++) submits[i] = (hth_submit_info){t, i + 1};
+    for (uint32_t i = 0; i < ROUNDS; i++) submits[i] = (hth_submit_info){.cmdlist = t, .wait = i + 1};
     CHECK_OK(hth_queue_submit(b.d, submits, ROUNDS, fences, err));
     uint32_t wrong = 0;
     for (uint32_t i = 0; i < ROUNDS; i++) {

@@ -3,6 +3,7 @@
 
 #include "base/random.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -17,11 +18,15 @@ uint64_t hth_sim_cost(const hth_sim *sim, uint64_t *random, double ns)
 
 static double at_rate(uint64_t bytes, double rate) { return (double)bytes / rate * 1e9; }
 
-uint64_t hth_sim_transfer(const hth_sim *sim, uint64_t *random, uint64_t *link_ns, double rate,
+/* Both queues may begin one at once: a wall clock has a thread for each. */
+uint64_t hth_sim_transfer(const hth_sim *sim, uint64_t *random, _Atomic uint64_t *link_ns, double rate,
                           uint64_t bytes, uint64_t start)
 {
-    double ns = sim->gpu.pcie_latency_ns + at_rate(bytes, rate);
-    return *link_ns = later(start, *link_ns) + hth_sim_cost(sim, random, ns);
+    uint64_t cost = hth_sim_cost(sim, random, sim->gpu.pcie_latency_ns + at_rate(bytes, rate));
+    uint64_t busy = atomic_load(link_ns), end;
+    do end = later(start, busy) + cost;
+    while (!atomic_compare_exchange_weak(link_ns, &busy, end));
+    return end;
 }
 
 /* ---- commands ------------------------------------------------------------------------------------- */
@@ -65,29 +70,29 @@ static uint64_t dispatch_bytes(const hth_cmdlist *t, const hth_cmd *cmd)
 }
 
 /* A copy starting at *now: advances *now for a copy within the device, *copied for a copy over a link. */
-static void copy(hth_sim *sim, const hth_buffer_range *s, uint64_t *now, uint64_t *copied)
+static void copy(hth_sim *sim, uint64_t *random, const hth_buffer_range *s, uint64_t *now, uint64_t *copied)
 {
     const hth_sim_gpu *gpu = &sim->gpu;
     uint64_t bytes = s[0].size < s[1].size ? s[0].size : s[1].size, end = *now;
     bool up = s[0].buffer->memory != HTH_MEMORY_DEVICE, down = s[1].buffer->memory != HTH_MEMORY_DEVICE;
     if (!up && !down) {
-        *now += hth_sim_cost(sim, &sim->device_random, gpu->dispatch_ns + at_rate(2 * bytes, gpu->bandwidth));
+        *now += hth_sim_cost(sim, random, gpu->dispatch_ns + at_rate(2 * bytes, gpu->bandwidth));
         return;
     }
-    if (up) end = hth_sim_transfer(sim, &sim->device_random, &sim->up_ns, gpu->pcie_up, bytes, end);
-    if (down) end = hth_sim_transfer(sim, &sim->device_random, &sim->down_ns, gpu->pcie_down, bytes, end);
+    if (up) end = hth_sim_transfer(sim, random, &sim->up_ns, gpu->pcie_up, bytes, end);
+    if (down) end = hth_sim_transfer(sim, random, &sim->down_ns, gpu->pcie_down, bytes, end);
     *copied = later(*copied, end);
 }
 
-uint64_t hth_sim_execute(hth_sim *sim, const hth_cmdlist *t, uint64_t start)
+uint64_t hth_sim_execute(hth_sim *sim, hth_queue_id queue, const hth_cmdlist *t, uint64_t start)
 {
-    uint64_t now = start, copied = start;
+    uint64_t now = start, copied = start, *random = &sim->clocks[queue].random;
     for (size_t i = 0; i < t->n_cmd; i++) {
         const hth_cmd *cmd = &t->cmds[i];
         if (cmd->kind == HTH_CMD_BARRIER) now = later(now, copied);
-        else if (cmd->kind == HTH_CMD_COPY) copy(sim, t->ranges + cmd->first_range, &now, &copied);
+        else if (cmd->kind == HTH_CMD_COPY) copy(sim, random, t->ranges + cmd->first_range, &now, &copied);
         else
-            now += hth_sim_cost(sim, &sim->device_random,
+            now += hth_sim_cost(sim, random,
                                 sim->gpu.dispatch_ns + at_rate(dispatch_bytes(t, cmd), sim->gpu.bandwidth));
         hth_ref_dispatch(&sim->ref, t, cmd);
     }

@@ -22,7 +22,8 @@ static hearth_status open_simulated(hth_device *d, const hth_device_spec *spec, 
     if (st == HEARTH_OK) st = hth_backend_ref.open(&sim->ref, spec, err);
     if (st != HEARTH_OK) goto no_device;
     sim->host_random = sim->gpu.seed;
-    sim->device_random = ~sim->gpu.seed;
+    sim->clocks[HTH_QUEUE_MAIN].random = ~sim->gpu.seed;
+    sim->clocks[HTH_QUEUE_BESIDE].random = sim->gpu.seed ^ 0x9e3779b97f4a7c15u;
     if (sim->gpu.wall_clock) st = hth_sim_start(sim, err);
     if (st != HEARTH_OK) goto no_thread;
     d->priv = sim;
@@ -59,11 +60,9 @@ static void close_simulated(hth_device *d)
 
 /* ---- time ---------------------------------------------------------------------------------------------- */
 
-static uint64_t time_of(const hth_device *d)
-{
-    const hth_sim *sim = d->priv;
-    return sim->gpu.wall_clock ? hth_sim_now(sim) : sim->host_ns;
-}
+uint64_t hth_sim_time(const hth_sim *sim) { return sim->gpu.wall_clock ? hth_sim_now(sim) : sim->host_ns; }
+
+static uint64_t time_of(const hth_device *d) { return hth_sim_time(d->priv); }
 
 static void advance_clock(hth_device *d, uint64_t time_ns)
 {
@@ -72,8 +71,7 @@ static void advance_clock(hth_device *d, uint64_t time_ns)
         sim->host_ns = UINT64_MAX;
 }
 
-/* The host blocks until then. */
-static void advance_host(hth_sim *sim, uint64_t until_ns)
+void hth_sim_advance_host(hth_sim *sim, uint64_t until_ns)
 {
     if (sim->gpu.wall_clock) hth_sim_sleep_until(sim, until_ns);
     else sim->host_ns = later(sim->host_ns, until_ns);
@@ -95,10 +93,10 @@ static void free_buffer(hth_buffer *b)
 }
 
 /* Completion time of a host transfer that begins now. */
-static uint64_t transfer(hth_sim *sim, uint64_t *link_ns, double rate, uint64_t bytes)
+static uint64_t transfer(hth_sim *sim, _Atomic uint64_t *link_ns, double rate, uint64_t bytes)
 {
-    uint64_t now = sim->gpu.wall_clock ? hth_sim_now(sim) : sim->host_ns;
-    return hth_sim_transfer(sim, &sim->host_random, link_ns, rate, bytes, later(now, sim->device_ns));
+    uint64_t start = later(hth_sim_time(sim), sim->clocks[HTH_QUEUE_MAIN].busy_ns);
+    return hth_sim_transfer(sim, &sim->host_random, link_ns, rate, bytes, start);
 }
 
 static hearth_status upload(hth_buffer_range to, const void *from, hearth_error *err)
@@ -109,7 +107,7 @@ static hearth_status upload(hth_buffer_range to, const void *from, hearth_error 
     hearth_status st = hth_backend_ref.upload(to, from, err);
     uint64_t end = transfer(sim, &sim->up_ns, sim->gpu.pcie_up, to.size);
     if (sim->gpu.wall_clock) pthread_mutex_unlock(&sim->lock);
-    advance_host(sim, end);
+    hth_sim_advance_host(sim, end);
     return st;
 }
 
@@ -122,7 +120,7 @@ static hearth_status download(hth_buffer_range from, void *to, hearth_error *err
     hearth_status st = hth_backend_ref.download(from, to, err);
     uint64_t end = transfer(sim, &sim->down_ns, sim->gpu.pcie_down, from.size);
     if (sim->gpu.wall_clock) pthread_mutex_unlock(&sim->lock);
-    advance_host(sim, end);
+    hth_sim_advance_host(sim, end);
     return st;
 }
 
@@ -142,7 +140,8 @@ static void free_cmdlist(hth_cmdlist *t) { quiesce_lost(t->device); }
 static void execute_ready(hth_sim *sim)
 {
     for (hth_sim_submit *t; (t = hth_sim_next(sim)) != NULL; sim->computed++)
-        t->end_ns = sim->device_ns = hth_sim_execute(sim, t->cmdlist, later(t->ready_ns, sim->device_ns));
+        t->end_ns = sim->clocks[HTH_QUEUE_MAIN].busy_ns =
+            hth_sim_execute(sim, HTH_QUEUE_MAIN, t->cmdlist, hth_sim_start_of(sim, t));
 }
 
 static void update_completed(hth_sim *sim)
@@ -171,7 +170,7 @@ static hearth_status submit(hth_device *d, const hth_submit_info *submits, size_
     hth_sim *sim = d->priv;
     uint64_t cost = hth_sim_cost(sim, &sim->host_random, sim->gpu.submit_ns);
     shrink(d);
-    advance_host(sim, (sim->gpu.wall_clock ? hth_sim_now(sim) : sim->host_ns) + cost);
+    hth_sim_advance_host(sim, hth_sim_time(sim) + cost);
     if (!sim->gpu.wall_clock) {
         update_completed(sim);
         hearth_status st = hth_sim_enqueue(d, submits, n, first, sim->host_ns, err);
@@ -201,9 +200,10 @@ static hearth_status signal_host(hth_device *d, uint64_t value, hearth_error *er
     return HEARTH_OK;
 }
 
-static hth_fence reached(hth_device *d)
+static hth_fence reached(hth_device *d, hth_queue_id queue)
 {
     hth_sim *sim = d->priv;
+    if (queue == HTH_QUEUE_BESIDE) return hth_sim_beside_completed(sim);
     if (!sim->gpu.wall_clock) {
         update_completed(sim);
         return sim->completed;
@@ -214,10 +214,11 @@ static hth_fence reached(hth_device *d)
     return fence;
 }
 
-static hearth_status wait_for(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late,
+static hearth_status wait_for(hth_device *d, hth_queue_id queue, hth_fence fence, uint64_t timeout_ns, bool *late,
                               hearth_error *err)
 {
     hth_sim *sim = d->priv;
+    if (queue == HTH_QUEUE_BESIDE) return hth_sim_beside_wait(d, fence, timeout_ns, late, err);
     if (sim->gpu.wall_clock) return hth_sim_wait_wall(d, fence, timeout_ns, late, err);
     update_completed(sim);
     if (sim->completed >= fence) return HEARTH_OK;
@@ -243,6 +244,7 @@ const hth_backend hth_backend_simulated = {
     .pipeline_new = new_pipeline,
     .cmdlist_free = free_cmdlist,
     .submit = submit,
+    .submit_beside = hth_sim_beside_submit,
     .signal = signal_host,
     .completed_value = reached,
     .wait = wait_for,

@@ -15,6 +15,9 @@
  *   host     the caller charges host computation (forward/gpu/sim_host_cost.c), at the host rate
  *   wait     until the fence, then wake_us if the fence was not reached yet. A poll that finds it not reached
  *            costs what queue.c says.
+ *   second queue  has a time of its own: its dispatches cost as the others and delay none of them, only the links are
+ *            shared, in the order of submission. A command list begins behind those before it and behind the host's
+ *            call; one of the first queue that waits for it, behind its end.
  * Each cost is multiplied by one random draw from [1 - jitter, 1 + jitter). */
 #ifndef HTH_DEVICE_SIMULATED_SIMULATED_INT_H
 #define HTH_DEVICE_SIMULATED_SIMULATED_INT_H
@@ -58,21 +61,34 @@ hearth_status hth_sim_describe_text(const char *path, const char *text, size_t n
 
 typedef struct hth_sim_submit {
     hth_cmdlist *cmdlist;
-    uint64_t wait, ready_ns, end_ns; /* when it could start; when it completes */
+    uint64_t wait, ready_ns, after_ns, end_ns; /* when the host let it start; when the second queue did; its end */
 } hth_sim_submit;
 
+/* Of one queue: when it has nothing left to do, and its random numbers. Those of a queue differ from those of the host
+ * and of the other one, so that threads do not affect each other's costs. */
+typedef struct hth_sim_clock {
+    uint64_t busy_ns, random;
+} hth_sim_clock;
+
+/* Of the second queue; only the caller's thread uses it (second_queue.c). */
+typedef struct hth_sim_beside {
+    uint64_t end_ns[HTH_QUEUE_MAX_IN_FLIGHT]; /* ring, indexed by fence */
+    hth_fence submitted, completed;
+} hth_sim_beside;
+
 /* With a virtual clock everything runs in the caller's thread. With a wall clock a thread (wall_clock.c) runs
- * command lists and delays their fences; lock then guards the submissions, the host semaphore and, while no
- * command list runs, all times but host_random. */
+ * command lists of the first queue and delays their fences; lock then guards its submissions, the host semaphore and,
+ * while no command list runs, its clock. */
 typedef struct hth_sim {
     hth_sim_gpu gpu;
     hth_device ref;                                  /* private to this device */
     hth_sim_submit submits[HTH_QUEUE_MAX_IN_FLIGHT]; /* ring, indexed by fence */
     hth_fence submitted, computed, completed;
     uint64_t host_value, n_submit;
-    uint64_t host_ns;                    /* the host's virtual clock */
-    uint64_t device_ns, up_ns, down_ns;  /* times until which the device and the links are busy */
-    uint64_t host_random, device_random; /* separate, so that threads do not affect each other's costs */
+    uint64_t host_ns, host_random;       /* the host's virtual clock, and its random numbers */
+    hth_sim_clock clocks[HTH_N_QUEUE];
+    _Atomic uint64_t up_ns, down_ns;     /* until when the links are busy */
+    hth_sim_beside beside;
     uint64_t opened_ns;                  /* on the monotonic clock */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -85,10 +101,10 @@ typedef struct hth_sim {
 /* ns, with jitter. */
 uint64_t hth_sim_cost(const hth_sim *sim, uint64_t *random, double ns);
 /* Completion time of a transfer that can begin at start, on a link that is busy until *link_ns. */
-uint64_t hth_sim_transfer(const hth_sim *sim, uint64_t *random, uint64_t *link_ns, double rate,
+uint64_t hth_sim_transfer(const hth_sim *sim, uint64_t *random, _Atomic uint64_t *link_ns, double rate,
                           uint64_t bytes, uint64_t start);
-/* Runs a command list that begins at start; returns its completion time. */
-uint64_t hth_sim_execute(hth_sim *sim, const hth_cmdlist *cmdlist, uint64_t start);
+/* Runs a command list of a queue that begins at start; returns its completion time. */
+uint64_t hth_sim_execute(hth_sim *sim, hth_queue_id queue, const hth_cmdlist *cmdlist, uint64_t start);
 
 /* ---- submissions (submit_ring.c) ---------------------------------------------------------------------- */
 
@@ -99,7 +115,24 @@ hearth_status hth_sim_enqueue(hth_device *d, const hth_submit_info *submits, siz
 void hth_sim_signal(hth_sim *sim, uint64_t value, uint64_t now);
 /* The next submission if the host semaphore allows it to run; else NULL. */
 hth_sim_submit *hth_sim_next(hth_sim *sim);
+/* When it begins. */
+uint64_t hth_sim_start_of(const hth_sim *sim, const hth_sim_submit *submit);
 hearth_status hth_sim_not_done(const hth_device *d, hth_fence fence, bool *late, hearth_error *err);
+
+/* ---- the second queue (second_queue.c) ---------------------------------------------------------------- */
+
+/* hth_backend.submit_beside; completed_value and wait for this queue. */
+hearth_status hth_sim_beside_submit(hth_device *d, hth_cmdlist *cmdlist, hth_fence fence, hearth_error *err);
+hth_fence hth_sim_beside_completed(hth_sim *sim);
+hearth_status hth_sim_beside_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late, hearth_error *err);
+/* When a fence is reached that was submitted; 0: it was seen already. */
+uint64_t hth_sim_beside_end(const hth_sim *sim, hth_fence fence);
+
+/* ---- the host's time (simulated.c) -------------------------------------------------------------------- */
+
+uint64_t hth_sim_time(const hth_sim *sim);
+/* The host blocks until then. */
+void hth_sim_advance_host(hth_sim *sim, uint64_t until_ns);
 
 /* ---- wall clock (wall_clock.c) ------------------------------------------------------------------------ */
 

@@ -15,7 +15,10 @@ hearth_status hth_sim_enqueue(hth_device *d, const hth_submit_info *submits, siz
         return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: %llu command lists wait for the host", d->info.name,
                         (unsigned long long)(last - sim->completed));
     for (size_t i = 0; i < n; i++)
-        *submit_at(sim, first + i) = (hth_sim_submit){submits[i].cmdlist, submits[i].wait, now, 0};
+        *submit_at(sim, first + i) = (hth_sim_submit){.cmdlist = submits[i].cmdlist,
+                                                      .wait = submits[i].wait,
+                                                      .ready_ns = now,
+                                                      .after_ns = hth_sim_beside_end(sim, submits[i].beside)};
     sim->submitted = last;
     return HEARTH_OK;
 }
@@ -34,6 +37,13 @@ hth_sim_submit *hth_sim_next(hth_sim *sim)
     if (sim->computed == sim->submitted) return NULL;
     hth_sim_submit *t = submit_at(sim, sim->computed + 1);
     return t->wait <= sim->host_value ? t : NULL;
+}
+
+static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+uint64_t hth_sim_start_of(const hth_sim *sim, const hth_sim_submit *t)
+{
+    return later(later(t->ready_ns, t->after_ns), sim->clocks[HTH_QUEUE_MAIN].busy_ns);
 }
 
 hearth_status hth_sim_not_done(const hth_device *d, hth_fence fence, bool *late, hearth_error *err)

@@ -50,12 +50,12 @@ static void sleep_until(hth_sim *sim, uint64_t until_ns)
 
 static void run_submit(hth_sim *sim, hth_sim_submit *t)
 {
-    uint64_t start = t->ready_ns > sim->device_ns ? t->ready_ns : sim->device_ns;
+    uint64_t start = hth_sim_start_of(sim, t);
     sim->running = true;
     pthread_mutex_unlock(&sim->lock);
-    uint64_t end = hth_sim_execute(sim, t->cmdlist, start), computed = hth_sim_now(sim);
+    uint64_t end = hth_sim_execute(sim, HTH_QUEUE_MAIN, t->cmdlist, start), computed = hth_sim_now(sim);
     pthread_mutex_lock(&sim->lock);
-    sim->device_ns = t->end_ns = end > computed ? end : computed;
+    sim->clocks[HTH_QUEUE_MAIN].busy_ns = t->end_ns = end > computed ? end : computed;
     sleep_until(sim, t->end_ns);
     sim->running = false;
     if (!sim->ending) sim->completed = ++sim->computed;

@@ -29,7 +29,7 @@ void hth_vk_times_read(hth_cmdlist *t)
 {
     hth_vk_device *vk = t->device->priv;
     hth_vk_cmdlist *own = t->priv;
-    bool ended = own->run > 0 && hth_vk_completed_value(t->device) >= own->run;
+    bool ended = own->run > 0 && hth_vk_completed_value(t->device, own->run_queue) >= own->run;
     uint64_t *ticks = ended ? hth_alloc(t->n_cmd + 1, sizeof *ticks) : NULL;
     own->run = 0;
     if (!ticks) return;

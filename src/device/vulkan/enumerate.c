@@ -17,7 +17,8 @@ static hth_device_kind kind_of(VkPhysicalDeviceType type, VkDriverId driver)
     }
 }
 
-/* A compute queue family, preferably without graphics: its waits do not delay rendering. UINT32_MAX: none. */
+/* A compute queue family, preferably without graphics: its waits do not delay rendering. UINT32_MAX: none. A second
+ * queue is of the same family, so that buffers need no transfer of ownership. */
 static void find_family(const hth_vk_instance *vk, hth_vk_physical_device *f)
 {
     enum { MAX = 16 };
@@ -31,6 +32,7 @@ static void find_family(const hth_vk_instance *vk, hth_vk_physical_device *f)
         if (f->family == UINT32_MAX || !(flags & VK_QUEUE_GRAPHICS_BIT)) f->family = i;
     }
     uint32_t n_bit = f->family == UINT32_MAX ? 0 : families[f->family].timestampValidBits;
+    f->info.has_second_queue = f->family != UINT32_MAX && families[f->family].queueCount > 1;
     f->timestamp_mask = n_bit == 0 ? 0 : UINT64_MAX >> (64 - n_bit);
 }
 

@@ -15,7 +15,7 @@ static hearth_status run(hth_device *d, const hth_pipeline *pipeline, hth_buffer
     if (st != HEARTH_OK) return st;
     hth_cmdlist_dispatch(cmdlist, pipeline, &(hth_buffer_range){.buffer = to}, NULL, N_HALF / 2 / LOCAL, 1, 1);
     st = hth_cmdlist_end(cmdlist, err);
-    if (st == HEARTH_OK) st = hth_queue_submit(d, (hth_submit_info[]){{cmdlist, 0}}, 1, &fence, err);
+    if (st == HEARTH_OK) st = hth_queue_submit(d, (hth_submit_info[]){{.cmdlist = cmdlist}}, 1, &fence, err);
     if (st == HEARTH_OK) st = hth_queue_wait(d, fence, hth_device_submit_timeout_ns(&d->info), err);
     if (st != HEARTH_OK) hth_vk_finish(d);
     hth_cmdlist_free(cmdlist);

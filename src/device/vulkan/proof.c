@@ -6,13 +6,18 @@
 
 enum { N_SLOT = 16384, RAN = 1 };
 
+typedef struct submission {
+    hth_queue_id queue;
+    hth_fence fence;
+} submission;
+
 struct hth_vk_proofs {
     hth_buffer buffer; /* uint32_t[N_SLOT], outside the budget */
     uint16_t free[N_SLOT];
     uint32_t n_free;
-    hth_fence seen;                          /* up to which all were looked at */
-    hth_fence last[N_SLOT];                  /* submission of the slot's list */
-    uint16_t slots[HTH_QUEUE_MAX_IN_FLIGHT]; /* by fence: 1 + the slot of its list, 0: it has none */
+    hth_fence seen[HTH_N_QUEUE]; /* up to which all were looked at */
+    submission last[N_SLOT];     /* of the slot's list */
+    uint16_t slots[HTH_N_QUEUE][HTH_QUEUE_MAX_IN_FLIGHT]; /* by fence: 1 + the slot of its list, 0: it has none */
 };
 
 hearth_status hth_vk_proofs_open(hth_device *d, hearth_error *err)
@@ -62,23 +67,25 @@ static uint32_t *word(const hth_vk_proofs *p, uint32_t slot)
     return (uint32_t *)(void *)p->buffer.map + slot;
 }
 
-void hth_vk_proof_submit(const hth_cmdlist *t, hth_fence fence)
+void hth_vk_proof_submit(const hth_cmdlist *t, hth_queue_id queue, hth_fence fence)
 {
     hth_vk_proofs *p = ((hth_vk_device *)t->device->priv)->proofs;
     const hth_vk_cmdlist *own = t->priv;
-    p->slots[fence % HTH_QUEUE_MAX_IN_FLIGHT] = (uint16_t)own->proof;
+    p->slots[queue][fence % HTH_QUEUE_MAX_IN_FLIGHT] = (uint16_t)own->proof;
     if (own->proof == 0) return;
-    p->last[own->proof - 1] = fence;
+    p->last[own->proof - 1] = (submission){queue, fence};
     *word(p, own->proof - 1) = 0;
 }
 
-bool hth_vk_did_run(const hth_device *d, hth_fence fence)
+bool hth_vk_did_run(const hth_device *d, hth_queue_id queue, hth_fence fence)
 {
     hth_vk_proofs *p = ((hth_vk_device *)d->priv)->proofs;
-    for (; p->seen < fence; p->seen++) {
-        uint32_t slot = p->slots[(p->seen + 1) % HTH_QUEUE_MAX_IN_FLIGHT];
+    for (hth_fence *seen = &p->seen[queue]; *seen < fence; ++*seen) {
+        hth_fence next = *seen + 1;
+        uint32_t slot = p->slots[queue][next % HTH_QUEUE_MAX_IN_FLIGHT];
         /* After a later submission of the same list that one's word counts. */
-        if (slot > 0 && p->last[slot - 1] == p->seen + 1 && *word(p, slot - 1) != RAN) return false;
+        bool is_last = slot > 0 && p->last[slot - 1].queue == queue && p->last[slot - 1].fence == next;
+        if (is_last && *word(p, slot - 1) != RAN) return false;
     }
     return true;
 }

@@ -1,11 +1,53 @@
-/* Submissions to a Vulkan queue. Two timeline semaphores: `host_semaphore` is signalled by the host, `done` counts
- * completed command lists. A command list waits for the host semaphore on the device, so a whole token can be
- * submitted at once. */
+/* Submissions to Vulkan queues. Timeline semaphores: `host_semaphore` is signalled by the host, `done` counts the
+ * completed command lists of each queue. A command list waits for the host semaphore and for the second queue on the
+ * device, so a whole token can be submitted at once. */
 #include "device/vulkan/vulkan_int.h"
 
-enum { AT_ONCE = 64 };
+enum { AT_ONCE = 64, MAX_WAIT = 2 };
 
-static const VkPipelineStageFlags WORK = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
+static const VkPipelineStageFlags WORK[MAX_WAIT] = {VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+                                                    VK_PIPELINE_STAGE_ALL_COMMANDS_BIT};
+
+/* What a command list waits for. */
+typedef struct wait_list {
+    VkSemaphore semaphores[MAX_WAIT];
+    uint64_t values[MAX_WAIT];
+    uint32_t n;
+} wait_list;
+
+static void add_wait(wait_list *w, VkSemaphore semaphore, uint64_t value)
+{
+    if (value == 0) return;
+    w->semaphores[w->n] = semaphore, w->values[w->n++] = value;
+}
+
+/* Before a command list is submitted. */
+static void note_submission(hth_cmdlist *t, hth_queue_id queue, hth_fence fence)
+{
+    hth_vk_cmdlist *own = t->priv;
+    hth_vk_proof_submit(t, queue, fence);
+    if (own->times) hth_vk_times_read(t), own->run = fence, own->run_queue = queue;
+}
+
+/* times and infos of one command list; what they point to lives until the submission. */
+static void fill_info(const hth_vk_device *vk, const hth_cmdlist *t, hth_queue_id queue, const wait_list *waits,
+                      const hth_fence *fence, VkTimelineSemaphoreSubmitInfo *times, VkSubmitInfo *info)
+{
+    *times = (VkTimelineSemaphoreSubmitInfo){.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+                                             .waitSemaphoreValueCount = waits->n,
+                                             .pWaitSemaphoreValues = waits->values,
+                                             .signalSemaphoreValueCount = 1,
+                                             .pSignalSemaphoreValues = fence};
+    *info = (VkSubmitInfo){.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+                           .pNext = times,
+                           .waitSemaphoreCount = waits->n,
+                           .pWaitSemaphores = waits->semaphores,
+                           .pWaitDstStageMask = WORK,
+                           .commandBufferCount = 1,
+                           .pCommandBuffers = &((const hth_vk_cmdlist *)t->priv)->commands,
+                           .signalSemaphoreCount = 1,
+                           .pSignalSemaphores = &vk->done[queue]};
+}
 
 static hearth_status submit_some(hth_device *d, const hth_submit_info *submits, uint32_t n, hth_fence first,
                                  hearth_error *err)
@@ -13,29 +55,17 @@ static hearth_status submit_some(hth_device *d, const hth_submit_info *submits, 
     hth_vk_device *vk = d->priv;
     VkSubmitInfo infos[AT_ONCE];
     VkTimelineSemaphoreSubmitInfo times[AT_ONCE];
-    uint64_t fences[AT_ONCE];
+    wait_list waits[AT_ONCE];
+    hth_fence fences[AT_ONCE];
     for (uint32_t i = 0; i < n; i++) {
-        hth_vk_cmdlist *own = submits[i].cmdlist->priv;
-        bool waits = submits[i].wait > 0;
         fences[i] = first + i;
-        hth_vk_proof_submit(submits[i].cmdlist, fences[i]);
-        if (own->times) hth_vk_times_read(submits[i].cmdlist), own->run = fences[i];
-        times[i] = (VkTimelineSemaphoreSubmitInfo){.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
-                                                   .waitSemaphoreValueCount = waits,
-                                                   .pWaitSemaphoreValues = &submits[i].wait,
-                                                   .signalSemaphoreValueCount = 1,
-                                                   .pSignalSemaphoreValues = &fences[i]};
-        infos[i] = (VkSubmitInfo){.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
-                                  .pNext = &times[i],
-                                  .waitSemaphoreCount = waits,
-                                  .pWaitSemaphores = &vk->host_semaphore,
-                                  .pWaitDstStageMask = &WORK,
-                                  .commandBufferCount = 1,
-                                  .pCommandBuffers = &own->commands,
-                                  .signalSemaphoreCount = 1,
-                                  .pSignalSemaphores = &vk->done};
+        waits[i].n = 0;
+        add_wait(&waits[i], vk->host_semaphore, submits[i].wait);
+        add_wait(&waits[i], vk->done[HTH_QUEUE_BESIDE], submits[i].beside);
+        note_submission(submits[i].cmdlist, HTH_QUEUE_MAIN, fences[i]);
+        fill_info(vk, submits[i].cmdlist, HTH_QUEUE_MAIN, &waits[i], &fences[i], &times[i], &infos[i]);
     }
-    VkResult r = vk->call.vkQueueSubmit(vk->queue, n, infos, NULL);
+    VkResult r = vk->call.vkQueueSubmit(vk->queues[HTH_QUEUE_MAIN], n, infos, NULL);
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkQueueSubmit", r);
 }
 
@@ -52,6 +82,20 @@ hearth_status hth_vk_submit(hth_device *d, const hth_submit_info *submits, size_
     return st;
 }
 
+hearth_status hth_vk_submit_beside(hth_device *d, hth_cmdlist *t, hth_fence fence, hearth_error *err)
+{
+    hth_vk_device *vk = d->priv;
+    const wait_list none = {.n = 0};
+    VkTimelineSemaphoreSubmitInfo times;
+    VkSubmitInfo info;
+    hearth_status st = hth_vk_finish_uploads(d, err);
+    if (st != HEARTH_OK) return st;
+    note_submission(t, HTH_QUEUE_BESIDE, fence);
+    fill_info(vk, t, HTH_QUEUE_BESIDE, &none, &fence, &times, &info);
+    VkResult r = vk->call.vkQueueSubmit(vk->queues[HTH_QUEUE_BESIDE], 1, &info, NULL);
+    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkQueueSubmit", r);
+}
+
 hearth_status hth_vk_signal(hth_device *d, uint64_t value, hearth_error *err)
 {
     hth_vk_device *vk = d->priv;
@@ -62,28 +106,29 @@ hearth_status hth_vk_signal(hth_device *d, uint64_t value, hearth_error *err)
 }
 
 /* If the query fails, nothing counts as completed; the next wait reports why. */
-hth_fence hth_vk_completed_value(hth_device *d)
+hth_fence hth_vk_completed_value(hth_device *d, hth_queue_id queue)
 {
     hth_vk_device *vk = d->priv;
     uint64_t value = 0;
-    VkResult r = vk->call.vkGetSemaphoreCounterValue(vk->handle, vk->done, &value);
+    VkResult r = vk->call.vkGetSemaphoreCounterValue(vk->handle, vk->done[queue], &value);
     return r == VK_SUCCESS ? value : 0;
 }
 
-hearth_status hth_vk_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late, hearth_error *err)
+hearth_status hth_vk_wait(hth_device *d, hth_queue_id queue, hth_fence fence, uint64_t timeout_ns, bool *late,
+                          hearth_error *err)
 {
     hth_vk_device *vk = d->priv;
     VkSemaphoreWaitInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
                                 .semaphoreCount = 1,
-                                .pSemaphores = &vk->done,
+                                .pSemaphores = &vk->done[queue],
                                 .pValues = &fence};
     VkResult r = vk->call.vkWaitSemaphores(vk->handle, &info, timeout_ns);
     *late = r == VK_TIMEOUT;
     if (r == VK_TIMEOUT)
         return hth_fail(err, HEARTH_ERROR_DEVICE,
-                        "%s: command list %llu is not done after %.1f s: %llu command lists are",
-                        d->info.name, (unsigned long long)fence, (double)d->timeout_ns * 1e-9,
-                        (unsigned long long)hth_vk_completed_value(d));
+                        "%s: command list %llu%s is not done after %.1f s: %llu command lists are",
+                        d->info.name, (unsigned long long)fence, hth_queue_words[queue], (double)d->timeout_ns * 1e-9,
+                        (unsigned long long)hth_vk_completed_value(d, queue));
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkWaitSemaphores", r);
 }
 
@@ -119,13 +164,14 @@ static VkResult wait_for(const hth_vk_device *vk, VkFence fence, uint64_t timeou
     return r;
 }
 
-static hearth_status submit_with_fence(hth_device *d, const VkSubmitInfo *info, VkFence *fence, hearth_error *err)
+static hearth_status submit_with_fence(hth_device *d, hth_queue_id queue, const VkSubmitInfo *info, VkFence *fence,
+                                       hearth_error *err)
 {
     hth_vk_device *vk = d->priv;
     VkFenceCreateInfo plain = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
     VkResult r = vk->call.vkCreateFence(vk->handle, &plain, NULL, fence);
     if (r != VK_SUCCESS) return hth_vk_fail(err, d, "vkCreateFence", r);
-    r = vk->call.vkQueueSubmit(vk->queue, info != NULL, info, *fence);
+    r = vk->call.vkQueueSubmit(vk->queues[queue], info != NULL, info, *fence);
     if (r == VK_SUCCESS) return HEARTH_OK;
     vk->call.vkDestroyFence(vk->handle, *fence, NULL);
     return hth_vk_fail(err, d, "vkQueueSubmit", r);
@@ -154,8 +200,9 @@ void hth_vk_finish(hth_device *d)
 {
     const hth_vk_device *vk = d->priv;
     VkFence fence;
-    if (!vk->hangs && submit_with_fence(d, NULL, &fence, NULL) == HEARTH_OK)
-        finish_fence(d, fence, timeout_of(d), NULL);
+    for (int i = 0; i < HTH_N_QUEUE && !vk->hangs; i++)
+        if (submit_with_fence(d, (hth_queue_id)i, NULL, &fence, NULL) == HEARTH_OK)
+            finish_fence(d, fence, timeout_of(d), NULL);
 }
 
 hearth_status hth_vk_run_start(hth_device *d, VkCommandBuffer commands, VkFence *fence, hearth_error *err)
@@ -164,7 +211,7 @@ hearth_status hth_vk_run_start(hth_device *d, VkCommandBuffer commands, VkFence 
     VkSubmitInfo info = {
         .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
     VkResult r = vk->call.vkEndCommandBuffer(commands);
-    hearth_status st = r == VK_SUCCESS ? submit_with_fence(d, &info, fence, err)
+    hearth_status st = r == VK_SUCCESS ? submit_with_fence(d, HTH_QUEUE_MAIN, &info, fence, err)
                                        : hth_vk_fail(err, d, "vkEndCommandBuffer", r);
     if (st != HEARTH_OK) vk->call.vkFreeCommandBuffers(vk->handle, vk->commands, 1, &commands);
     return st;

@@ -39,11 +39,11 @@ static hearth_status select_device(hth_vk_device *vk, const hth_device_spec *spe
 
 static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
 {
-    const float priority = 1.0f;
+    const float priorities[HTH_N_QUEUE] = {1.0f, 1.0f};
     VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                      .queueFamilyIndex = vk->physical.family,
-                                     .queueCount = 1,
-                                     .pQueuePriorities = &priority};
+                                     .queueCount = vk->physical.info.has_second_queue ? HTH_N_QUEUE : 1,
+                                     .pQueuePriorities = priorities};
     const char *extensions[5];
     uint32_t n_extension = 0;
     if (vk->physical.is_subset) extensions[n_extension++] = HTH_VK_PORTABILITY_SUBSET;
@@ -116,13 +116,15 @@ static hearth_status make_rest(hth_device *d, hearth_error *err)
     VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                     .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
                                     .queueFamilyIndex = vk->physical.family};
-    vk->call.vkGetDeviceQueue(vk->handle, vk->physical.family, 0, &vk->queue);
+    for (uint32_t i = 0; i < HTH_N_QUEUE; i++)
+        vk->call.vkGetDeviceQueue(vk->handle, vk->physical.family, vk->physical.info.has_second_queue ? i : 0,
+                                  &vk->queues[i]);
     vk->instance.vkGetPhysicalDeviceMemoryProperties2(vk->physical.handle, &memory);
     vk->memory = memory.memoryProperties;
     VkResult r = vk->call.vkCreateCommandPool(vk->handle, &pool, NULL, &vk->commands);
     if (r != VK_SUCCESS) return hth_vk_fail(err, d, "vkCreateCommandPool", r);
-    hearth_status st = make_timeline(d, &vk->done, err);
-    if (st == HEARTH_OK) st = make_timeline(d, &vk->host_semaphore, err);
+    hearth_status st = make_timeline(d, &vk->host_semaphore, err);
+    for (int i = 0; st == HEARTH_OK && i < HTH_N_QUEUE; i++) st = make_timeline(d, &vk->done[i], err);
     if (st == HEARTH_OK) st = hth_vk_proofs_open(d, err);
     if (st == HEARTH_OK) hth_vk_pipeline_cache_open(d);
     return st;
@@ -134,7 +136,8 @@ static void close_device(hth_device *d)
     hth_vk_proofs_close(d);
     if (vk->hangs) goto done; /* the driver's threads may run in its library */
     if (vk->host_semaphore) vk->call.vkDestroySemaphore(vk->handle, vk->host_semaphore, NULL);
-    if (vk->done) vk->call.vkDestroySemaphore(vk->handle, vk->done, NULL);
+    for (int i = 0; i < HTH_N_QUEUE; i++)
+        if (vk->done[i]) vk->call.vkDestroySemaphore(vk->handle, vk->done[i], NULL);
     hth_vk_pipeline_cache_close(d);
     if (vk->commands) vk->call.vkDestroyCommandPool(vk->handle, vk->commands, NULL);
     if (vk->handle && vk->call.vkDestroyDevice) vk->call.vkDestroyDevice(vk->handle, NULL);
@@ -204,6 +207,7 @@ const hth_backend hth_backend_vulkan = {
     .cmdlist_free = hth_vk_cmdlist_free,
     .cmdlist_read_times = hth_vk_times_read,
     .submit = hth_vk_submit,
+    .submit_beside = hth_vk_submit_beside,
     .signal = hth_vk_signal,
     .completed_value = hth_vk_completed_value,
     .wait = hth_vk_wait,

@@ -90,10 +90,10 @@ typedef struct hth_vk_device {
     hth_vk_physical_device physical;
     hth_vk_dispatch_table call;
     VkDevice handle;
-    VkQueue queue;
+    VkQueue queues[HTH_N_QUEUE]; /* the same one twice: its family has no second one */
     VkCommandPool commands;
     VkPhysicalDeviceMemoryProperties memory;
-    VkSemaphore done, host_semaphore;    /* timelines: fences, and the host semaphore */
+    VkSemaphore done[HTH_N_QUEUE], host_semaphore; /* timelines: fences, and the host semaphore */
     VkPipelineCache pipeline_cache; /* NULL: the driver could not create one */
     uint64_t pipeline_cache_hash;   /* of the loaded cache data */
     hth_vk_staging staging[2]; /* of uploads: one is filled while the other is copied */
@@ -121,6 +121,7 @@ typedef struct hth_vk_cmdlist {
     uint32_t proof;    /* proof.c: 1 + its slot; 0: none */
     VkQueryPool times; /* a timestamp at the beginning and one after each command; NULL: none */
     hth_fence run;     /* whose times were not read; 0: none */
+    hth_queue_id run_queue; /* of that fence */
 } hth_vk_cmdlist;
 
 /* memory.c */
@@ -148,9 +149,9 @@ hearth_status hth_vk_proofs_open(hth_device *d, hearth_error *err);
 void hth_vk_proofs_close(hth_device *d);
 void hth_vk_proof_record(hth_cmdlist *t); /* the last command of a list */
 void hth_vk_proof_free(hth_cmdlist *t);
-void hth_vk_proof_submit(const hth_cmdlist *t, hth_fence fence);
+void hth_vk_proof_submit(const hth_cmdlist *t, hth_queue_id queue, hth_fence fence);
 /* hth_backend.did_run. */
-bool hth_vk_did_run(const hth_device *d, hth_fence fence);
+bool hth_vk_did_run(const hth_device *d, hth_queue_id queue, hth_fence fence);
 /* command_times.c: timestamps of a command list, where the device times commands and its queue can. */
 hearth_status hth_vk_times_open(hth_cmdlist *t, hearth_error *err);
 void hth_vk_times_write(const hth_cmdlist *t, uint32_t i);
@@ -158,9 +159,11 @@ void hth_vk_times_read(hth_cmdlist *t);
 /* queue.c */
 hearth_status hth_vk_submit(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first,
                             hearth_error *err);
+hearth_status hth_vk_submit_beside(hth_device *d, hth_cmdlist *t, hth_fence fence, hearth_error *err);
 hearth_status hth_vk_signal(hth_device *d, uint64_t value, hearth_error *err);
-hth_fence hth_vk_completed_value(hth_device *d);
-hearth_status hth_vk_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late, hearth_error *err);
+hth_fence hth_vk_completed_value(hth_device *d, hth_queue_id queue);
+hearth_status hth_vk_wait(hth_device *d, hth_queue_id queue, hth_fence fence, uint64_t timeout_ns, bool *late,
+                          hearth_error *err);
 /* Submits commands and waits for completion: for loading. */
 hearth_status hth_vk_run_once(hth_device *d, VkCommandBuffer commands, hearth_error *err);
 /* The same in two parts: start makes a fence, which finish frees with the commands. Both free them if they fail. */

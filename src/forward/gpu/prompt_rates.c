@@ -125,7 +125,7 @@ static hearth_status time_runs(const bench *b, hth_cmdlist *list, double *second
     for (int i = -1; st == HEARTH_OK && i < ROUNDS; i++) {
         hth_fence fence;
         uint64_t start = hth_device_time(b->device);
-        st = hth_queue_submit(b->device, (hth_submit_info[]){{list, 0}}, 1, &fence, err);
+        st = hth_queue_submit(b->device, (hth_submit_info[]){{.cmdlist = list}}, 1, &fence, err);
         if (st == HEARTH_OK) st = hth_queue_wait(b->device, fence, TIMEOUT_NS, err);
         all[i < 0 ? 0 : i] = (double)(hth_device_time(b->device) - start) * 1e-9;
     }

@@ -74,7 +74,7 @@ static hearth_status run_on_device(const session *s, hearth_error *err)
     if (st != HEARTH_OK) return st;
     for (uint32_t i = 0; i < s->n; i++) record(s, cmdlist, &s->runs[i]);
     st = hth_cmdlist_end(cmdlist, err);
-    if (st == HEARTH_OK) st = hth_queue_submit(s->device, (hth_submit_info[]){{cmdlist, 0}}, 1, &fence, err);
+    if (st == HEARTH_OK) st = hth_queue_submit(s->device, (hth_submit_info[]){{.cmdlist = cmdlist}}, 1, &fence, err);
     if (st == HEARTH_OK) st = hth_queue_wait(s->device, fence, TIMEOUT_NS, err);
     if (st == HEARTH_OK) st = hth_device_download(all, s->bytes, err);
     hth_cmdlist_free(cmdlist);

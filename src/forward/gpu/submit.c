@@ -87,18 +87,19 @@ static uint32_t fill_submits(hth_gpu *g, const hth_gpu_step_exec *p, bool queued
     uint32_t n = segments->n, n_before = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_op = segments->segments[i].n_host_op;
-        g->submits[i] = (hth_submit_info){segments->segments[i].cmdlist,
-                                           queued && n_op > n_before ? g->host_value + n_op : 0};
+        g->submits[i] = (hth_submit_info){.cmdlist = segments->segments[i].cmdlist,
+                                          .wait = queued && n_op > n_before ? g->host_value + n_op : 0};
         n_before = n_op;
     }
-    for (uint32_t i = 0; next && i < next->n; i++) g->submits[n++] = (hth_submit_info){next->segments[i].cmdlist, 0};
+    for (uint32_t i = 0; next && i < next->n; i++)
+        g->submits[n++] = (hth_submit_info){.cmdlist = next->segments[i].cmdlist};
     g->n_submitted = g->n_done = 0;
     return n;
 }
 
 hearth_status hth_gpu_submit_copy(hth_gpu *g, hearth_error *err)
 {
-    g->submits[0] = (hth_submit_info){g->copy_segment.segments[0].cmdlist, 0};
+    g->submits[0] = (hth_submit_info){.cmdlist = g->copy_segment.segments[0].cmdlist};
     g->n_submitted = g->n_done = 0;
     hearth_status st = submit(g, 1, err);
     return st == HEARTH_OK ? await_any(g, 1, err) : st;

@@ -89,7 +89,7 @@ static hearth_status run_once(hth_device *d, const shaders_run *run, const bound
     if (st != HEARTH_OK) return st;
     hth_cmdlist_dispatch(*cmdlist, pipeline, ranges, run->push, run->grid[0], run->grid[1], run->grid[2]);
     st = hth_cmdlist_end(*cmdlist, err);
-    if (st == HEARTH_OK) st = hth_queue_submit(d, (hth_submit_info[]){{*cmdlist, 0}}, 1, &fence, err);
+    if (st == HEARTH_OK) st = hth_queue_submit(d, (hth_submit_info[]){{.cmdlist = *cmdlist}}, 1, &fence, err);
     return st == HEARTH_OK ? hth_queue_wait(d, fence, LONG_ENOUGH_S * (uint64_t)1000000000, err) : st;
 }
 
