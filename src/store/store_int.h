@@ -2,8 +2,8 @@
 #ifndef HTH_STORE_STORE_INT_H
 #define HTH_STORE_STORE_INT_H
 
-#include "store/reuse.h"
 #include "store/slots.h"
+#include "store/use_weight.h"
 
 #include <pthread.h>
 
@@ -69,8 +69,7 @@ struct hth_store {
     uint32_t n_loading;
     uint32_t guessed[HTH_STORE_MAX_GUESS], n_guessed; /* items that are being read as guesses */
     uint32_t guess_size; /* bytes of the queued ones that are read at once */
-    float use_weight, growth; /* weight of a use now; its growth with each token */
-    float all_uses;           /* `uses` of an item that every step used */
+    hth_use_weight weight; /* of `uses` of the items */
     uint64_t i_step;          /* from 1 */
     hth_reuse reuse;
     float n_guess, n_guess_used; /* recent guesses, and those that were used; both decay */

@@ -3,34 +3,16 @@
 
 #include <string.h>
 
-enum { HALF_LIFE = 128 };
 /* Guesses are read while at least this part of them turns out right: wrong ones delay what is needed. One evicts what
  * is needed with less than that part of the probability that it is right. */
 #define GUESS_PART 0.5f
 /* Factor on the counts of guesses, per step. */
 #define GUESS_DECAY 0.99f
-/* Keys are scaled down when a use weighs more: keys keep their precision, and sums do not overflow. */
-#define MAX_USE_WEIGHT 1e18f
-
-/* The factor whose n-th power is 2: by bisection, since the library has no libm. */
-static float growth_of(uint32_t n_half_life)
-{
-    double low = 1.0, high = 2.0;
-    for (int k = 0; k < 60; k++) {
-        double mid = (low + high) / 2.0, power = 1.0, base = mid;
-        for (uint32_t n = n_half_life; n > 0; n /= 2, base = base < 1e100 ? base * base : base)
-            if (n % 2) power *= base;
-        if (power > 2.0) high = mid;
-        else low = mid;
-    }
-    return (float)low;
-}
 
 void hth_store_init_uses(hth_store *s, uint32_t n_half_life, uint32_t n_group)
 {
-    s->use_weight = s->all_uses = 1.0f;
+    hth_use_weight_open(&s->weight, n_half_life);
     s->i_step = 1;
-    s->growth = growth_of(n_half_life ? n_half_life : HALF_LIFE);
     for (uint32_t i = 0; i < n_group; i++) memset(s->groups[i].used, 0xff, sizeof s->groups[i].used);
 }
 
@@ -42,12 +24,12 @@ bool hth_store_may_guess(const hth_store *s) { return guess_probability(s) >= GU
 
 static float key_of_guess(const hth_store *s)
 {
-    return s->policy == HTH_STORE_LEARNED ? s->all_uses * guess_probability(s) : s->use_weight;
+    return s->policy == HTH_STORE_LEARNED ? s->weight.all * guess_probability(s) : s->weight.now;
 }
 
 float hth_store_guess_limit(const hth_store *s)
 {
-    return s->policy == HTH_STORE_LEARNED ? GUESS_PART * key_of_guess(s) : s->use_weight;
+    return s->policy == HTH_STORE_LEARNED ? GUESS_PART * key_of_guess(s) : s->weight.now;
 }
 
 void hth_store_count_guess(hth_store *s, const hth_item *i, bool made, bool used)
@@ -59,14 +41,14 @@ void hth_store_count_guess(hth_store *s, const hth_item *i, bool made, bool used
 
 /* ---- keys ---------------------------------------------------------------------------------------- */
 
-/* In units of all_uses: the probability that an item is needed in the next step of its group. */
+/* In units of weight.all: the probability that an item is needed in the next step of its group. */
 static float key_of_cached(const hth_store *s, const hth_item *i)
 {
-    if (s->policy == HTH_STORE_LRU) return s->use_weight;
+    if (s->policy == HTH_STORE_LRU) return s->weight.now;
     if (s->policy == HTH_STORE_STATIC) return i->is.weight;
     if (i->used_at == 0) return i->uses;
     uint64_t next_step = s->groups[i->is.i_group].i_step + 1;
-    return i->uses + s->all_uses * hth_reuse_gain(&s->reuse, (uint32_t)(next_step - i->used_at));
+    return hth_use_weight_key(&s->weight, &s->reuse, i->uses, (uint32_t)(next_step - i->used_at));
 }
 
 float hth_store_key(const hth_store *s, const hth_item *i)
@@ -94,10 +76,10 @@ void hth_store_count_use(hth_store *s, uint32_t i_item)
     hth_store_group *g = &s->groups[i->is.i_group];
     uint32_t *first = &g->used[g->i_step % HTH_STORE_REMEMBERED], age = UINT32_MAX;
     float before = i->uses;
-    i->uses += s->use_weight;
+    i->uses += s->weight.now;
     if (s->policy != HTH_STORE_LEARNED || i->is.residence != HTH_STORE_CACHED || i->used_at == g->i_step) return;
     if (i->used_at > 0) age = (uint32_t)(g->i_step - i->used_at), forget_use(s, i_item);
-    hth_reuse_add(&s->reuse, i->uses / s->all_uses, age, before / s->all_uses);
+    hth_reuse_add(&s->reuse, i->uses / s->weight.all, age, before / s->weight.all);
     i->used_at = g->i_step;
     i->used_before = HTH_NO_ITEM, i->used_after = *first;
     if (*first != HTH_NO_ITEM) s->items[*first].used_before = i_item;
@@ -139,24 +121,18 @@ static void release_guesses(hth_store *s)
     s->has_unused_guess = false;
 }
 
-static void age_uses(hth_store *s, uint32_t n_tok)
+/* Multiplies the sums of all items. */
+static void scale_uses(hth_store *s, float factor)
 {
-    for (uint32_t i = 0; i < n_tok; i++) {
-        s->use_weight *= s->growth;
-        if (s->use_weight < MAX_USE_WEIGHT) continue;
-        float factor = 1.0f / s->use_weight;
-        s->use_weight = 1.0f;
-        s->all_uses *= factor;
-        for (uint32_t k = 0; k < s->n_item; k++) s->items[k].uses *= factor;
-        if (s->policy != HTH_STORE_STATIC) hth_slots_scale(&s->slots, factor);
-    }
+    for (uint32_t k = 0; k < s->n_item; k++) s->items[k].uses *= factor;
+    if (s->policy != HTH_STORE_STATIC) hth_slots_scale(&s->slots, factor);
 }
 
 void hth_store_advance(hth_store *s, uint32_t n_tok)
 {
     pthread_mutex_lock(&s->lock);
-    s->all_uses += s->use_weight;
-    age_uses(s, n_tok);
+    float factor = hth_use_weight_advance(&s->weight, n_tok);
+    if (factor != 1.0f) scale_uses(s, factor);
     s->i_step++;
     s->n_guess *= GUESS_DECAY, s->n_guess_used *= GUESS_DECAY;
     hth_reuse_advance(&s->reuse);
