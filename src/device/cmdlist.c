@@ -139,11 +139,20 @@ void hth_cmdlist_dispatch_indirect(hth_cmdlist *t, const hth_pipeline *pipeline,
     add_dispatch(t, HTH_CMD_DISPATCH_INDIRECT, pipeline, all, n + 1, push, none);
 }
 
+static hth_cmd *last_dispatch(hth_cmdlist *t)
+{
+    assert(t->n_cmd > 0 && t->cmds[t->n_cmd - 1].kind <= HTH_CMD_DISPATCH_INDIRECT);
+    return &t->cmds[t->n_cmd - 1];
+}
+
 void hth_cmdlist_hint_bytes(hth_cmdlist *t, uint64_t bytes)
 {
-    if (t->error.status != HEARTH_OK) return;
-    assert(t->n_cmd > 0 && t->cmds[t->n_cmd - 1].kind <= HTH_CMD_DISPATCH_INDIRECT);
-    t->cmds[t->n_cmd - 1].read_bytes = bytes;
+    if (t->error.status == HEARTH_OK) last_dispatch(t)->read_bytes = bytes;
+}
+
+void hth_cmdlist_hint_link_bytes(hth_cmdlist *t, uint64_t bytes)
+{
+    if (t->error.status == HEARTH_OK) last_dispatch(t)->link_bytes = bytes;
 }
 
 void hth_cmdlist_hint_bytes_masked(hth_cmdlist *t, uint64_t bytes, hth_buffer_range marks, uint32_t first,

@@ -197,6 +197,9 @@ void hth_cmdlist_hint_bytes(hth_cmdlist *cmdlist, uint64_t bytes);
 /* The same, with `bytes` bytes read per set bit among the n bits of `marks` starting at bit `first`. */
 void hth_cmdlist_hint_bytes_masked(hth_cmdlist *cmdlist, uint64_t bytes, hth_buffer_range marks,
                                    uint32_t first, uint32_t n);
+/* The last recorded dispatch reads `bytes` bytes of the host's memory over the link; an indirect one, each workgroup.
+ * Bytes of the device's own memory are then those of hth_cmdlist_hint_bytes alone. Only the simulated device uses it. */
+void hth_cmdlist_hint_link_bytes(hth_cmdlist *cmdlist, uint64_t bytes);
 void hth_cmdlist_copy(hth_cmdlist *cmdlist, hth_buffer_range from, hth_buffer_range to);
 /* Later commands of this command list may read or overwrite what earlier commands wrote to these ranges. */
 void hth_cmdlist_barrier(hth_cmdlist *cmdlist, const hth_buffer_range *written, size_t n);
@@ -267,6 +270,9 @@ hearth_status hth_device_download(hth_buffer_range from, void *to, hearth_error 
 uint64_t hth_device_time(const hth_device *device);
 /* Accounts for time_ns of host computation; moves a virtual clock, otherwise does nothing. */
 void hth_device_advance_clock(hth_device *device, uint64_t time_ns);
+/* Accounts for `bytes` bytes of weights that the host reads, by the rate of the description (info.host_rate) and by what
+ * the second queue reads of the same memory meanwhile (simulated_int.h); otherwise does nothing. */
+void hth_device_charge_host(hth_device *device, uint64_t bytes);
 
 /* ---- for measurements --------------------------------------------------------------------------------- */
 

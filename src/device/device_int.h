@@ -80,6 +80,7 @@ typedef struct hth_cmd {
     size_t first_range;    /* index into the command list's ranges */
     size_t push_offset;    /* byte offset into the command list's push data */
     uint64_t read_bytes;   /* hth_cmdlist_hint_bytes; 0: unknown */
+    uint64_t link_bytes;   /* hth_cmdlist_hint_link_bytes; 0: none */
     hth_buffer_range mask; /* buffer NULL: none; else read_bytes counts once per set bit of n_bit bits */
     uint32_t first_bit, n_bit;
     uint64_t n_run, ns; /* device.h: hth_command_time */
@@ -136,6 +137,7 @@ struct hth_backend {
     /* As in device.h; NULL: the monotonic clock, which does not advance on request. */
     uint64_t (*time)(const hth_device *d);
     void (*advance_clock)(hth_device *d, uint64_t time_ns);
+    void (*charge_host)(hth_device *d, uint64_t bytes); /* NULL: nothing is charged */
 };
 
 extern const hth_backend hth_backend_ref, hth_backend_vulkan, hth_backend_simulated;

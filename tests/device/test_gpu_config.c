@@ -54,6 +54,8 @@ TEST(descriptions_are_refused_at_their_line)
         {12, "seed = 1.5", ":12: seed"},
         {12, "seed = 1234567890123456", ":12: seed"},
         {13, "clock = wall", ":13: clock: found wall, expected virtual or real"},
+        {13, "clock = virtual\nmax_binding_bytes = 0", ":14: max_binding_bytes: found 0, expected 1 to 2^50"},
+        {13, "clock = virtual\nmax_binding_bytes = 4G\nmax_binding_bytes = 4G", ":15: max_binding_bytes: stands there"},
         {13, "clock = virtual\nfault = 0:memory", ":14: fault"},
         {13, "clock = virtual\nfault = 1:fire", ":14: fault: found 1:fire, expected CALL:memory"},
         {13, "clock = virtual\nfault = memory", ":14: fault"},
@@ -162,19 +164,25 @@ TEST(shipped_gpu_descriptions_match_their_names)
 {
     static const struct {
         const char *file, *name;
-        double bandwidth, pcie;
-        uint64_t vram_bytes;
-    } cards[] = {{"8gb", "8 GB 272 GB/s PCIe 4 x8", 272e9, 13e9, (uint64_t)8 << 30},
-                 {"12gb", "12 GB 504 GB/s PCIe 4 x16", 504e9, 25e9, (uint64_t)12 << 30},
-                 {"24gb", "24 GB 1008 GB/s PCIe 4 x16", 1008e9, 25e9, (uint64_t)24 << 30}};
+        double bandwidth, pcie, host, flops;
+        uint64_t vram_bytes, max_binding_bytes;
+    } cards[] = {{"8gb", "8 GB 272 GB/s PCIe 4 x8", 272e9, 13e9, 60e9, 15e12, 8, 0},
+                 {"12gb", "12 GB 504 GB/s PCIe 4 x16", 504e9, 25e9, 60e9, 29e12, 12, 0},
+                 {"24gb", "24 GB 1008 GB/s PCIe 4 x16", 1008e9, 25e9, 60e9, 83e12, 24, 0},
+                 {"rtx3060-12gb", "NVIDIA GeForce RTX 3060 12 GB", 360e9, 25e9, 40e9, 12.7e12, 12, 4},
+                 {"rtx4060ti-16gb", "NVIDIA GeForce RTX 4060 Ti 16 GB", 288e9, 13e9, 40e9, 22.1e12, 16, 4},
+                 {"rx7600-8gb", "AMD Radeon RX 7600 8 GB", 288e9, 13e9, 40e9, 21.75e12, 8, 4},
+                 {"b580-12gb", "Intel Arc B580 12 GB", 456e9, 13e9, 40e9, 13.7e12, 12, 4}};
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
         char path[1100];
         hth_sim_gpu gpu;
         snprintf(path, sizeof path, "%s/bench/devices/%s.sim", HEARTH_SOURCE_DIR, cards[i].file);
         CHECK_OK(hth_sim_describe(path, &gpu, err));
         CHECK_TEXT(gpu.name, cards[i].name);
-        CHECK_INT(gpu.vram_bytes, cards[i].vram_bytes);
+        CHECK_INT(gpu.vram_bytes, cards[i].vram_bytes << 30);
+        CHECK_INT(gpu.max_binding_bytes, cards[i].max_binding_bytes << 30);
         CHECK(gpu.bandwidth == cards[i].bandwidth && gpu.pcie_up == cards[i].pcie);
+        CHECK(gpu.host_bandwidth == cards[i].host && gpu.flops == cards[i].flops);
         CHECK(gpu.pcie_down == gpu.pcie_up && gpu.submit_ns == 20e3 && gpu.wake_ns == 10e3);
         CHECK(!gpu.wall_clock && gpu.jitter == 0.0 && gpu.n_fault == 0 && gpu.n_budget == 0);
     }

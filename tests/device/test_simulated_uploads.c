@@ -1,5 +1,5 @@
-/* Uploads beside the first queue of a simulated device: times computed by hand, of the second queue and of what waits
- * for it, and the same promises on a real clock. */
+/* Uploads beside the first queue of a simulated device: times computed by hand, of the second queue, of what waits for
+ * it, of its transfers and of a host that reads the same memory; and the same promises on a real clock. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "device/device.h"
@@ -202,6 +202,187 @@ TEST(jitter_of_the_second_queue_is_its_own)
     CHECK(beside[0] != SUBMIT + 10 * (DISPATCH + 100000) + WAKE);
 }
 
+/* ---- what dispatches read of the host's memory -------------------------------------------------------- */
+
+/* A fill that reads so much over the link, and of the device's memory (0: not given). */
+static hth_cmdlist *load_of(bench *b, hth_buffer *to, uint64_t link, uint64_t reads)
+{
+    hth_cmdlist *t = begin(b);
+    fill(b, t, to, reads);
+    hth_cmdlist_hint_link_bytes(t, link);
+    CHECK_OK(hth_cmdlist_end(t, err));
+    return t;
+}
+
+/* Submission to end of a command list on an idle device, on either queue. */
+static uint64_t length_of(bench *b, hth_cmdlist *t)
+{
+    uint64_t before = hth_device_time(b->d), took = end_beside(b, submit_beside(b, t)) - before;
+    before = hth_device_time(b->d);
+    CHECK_INT(end_of(b, submit(b, t, 0, 0)) - before, took);
+    return took - SUBMIT - WAKE;
+}
+
+TEST(a_dispatch_that_reads_the_host_takes_the_time_of_its_transfer)
+{
+    static const uint32_t grids[] = {4, 3, 1, 0, 1, 1}, ones[2] = {N, 1};
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
+    CHECK_INT(length_of(&b, load_of(&b, b.a, 10000, 0)), LATENCY + 2 * 10000);
+    CHECK_INT(length_of(&b, load_of(&b, b.a, 10000, 500)), LATENCY + 2 * 10000);
+    CHECK_INT(length_of(&b, load_of(&b, b.a, 100, 0)), DISPATCH); /* no earlier than its own end */
+    CHECK_INT(length_of(&b, load_of(&b, b.a, 10000, 50000)), DISPATCH + 50000);
+    CHECK_INT(length_of(&b, load_of(&b, b.a, 0, 0)), DISPATCH + BYTES);
+
+    /* One after the other, and a barrier changes nothing. */
+    hth_cmdlist *t = begin(&b);
+    for (int i = 0; i < 3; i++) {
+        fill(&b, t, b.a, 0);
+        hth_cmdlist_hint_link_bytes(t, 10000);
+        hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.a, 0, 0}}, 1);
+    }
+    fill(&b, t, b.b, 7000);
+    CHECK_OK(hth_cmdlist_end(t, err));
+    CHECK_INT(length_of(&b, t), 3 * (LATENCY + 20000) + DISPATCH + 7000);
+
+    /* Each workgroup of an indirect one; an empty grid transfers nothing and has no latency. */
+    CHECK_OK(hth_device_upload((hth_buffer_range){b.upload, 0, sizeof grids}, grids, err));
+    for (uint64_t i = 0; i < 2; i++) {
+        t = begin(&b);
+        hth_cmdlist_dispatch_indirect(t, b.fill, (hth_buffer_range[]){{b.a, 0, 0}}, ones,
+                                      (hth_buffer_range){b.upload, 12 * i, 12});
+        hth_cmdlist_hint_link_bytes(t, 500);
+        CHECK_OK(hth_cmdlist_end(t, err));
+        CHECK_INT(length_of(&b, t), i == 0 ? LATENCY + 2 * 12 * 500 : DISPATCH);
+    }
+    t = begin(&b);
+    hth_cmdlist_dispatch(t, b.fill, (hth_buffer_range[]){{b.a, 0, 0}}, ones, 1, 0, 1);
+    hth_cmdlist_hint_link_bytes(t, 100000);
+    CHECK_OK(hth_cmdlist_end(t, err));
+    CHECK_INT(length_of(&b, t), DISPATCH);
+}
+
+TEST(transfers_to_the_device_take_turns)
+{
+    static uint8_t bytes[BYTES];
+    const uint64_t up = LATENCY + 2 * BYTES, load = LATENCY + 2 * 10000;
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
+    hth_cmdlist *copy = copy_of(&b, b.upload, b.b), *down = copy_of(&b, b.b, b.readback),
+                *beside = load_of(&b, b.a, 10000, 0);
+
+    /* A copy of the first queue, submitted 20 microseconds later, and the host's upload. */
+    hth_fence l = submit_beside(&b, beside), c = submit(&b, copy, 0, 0);
+    uint64_t now = SUBMIT + load + up + WAKE;
+    CHECK_INT(end_of(&b, c), now);
+    CHECK(hth_beside_is_complete(b.d, l));
+    submit_beside(&b, beside);
+    CHECK_OK(hth_device_upload((hth_buffer_range){b.b, 0, 0}, bytes, err));
+    CHECK_INT(hth_device_time(b.d), now += SUBMIT + load + up);
+
+    /* The other way round: six copies take 54 microseconds. */
+    hth_cmdlist *six = begin(&b);
+    for (int i = 0; i < 6; i++)
+        hth_cmdlist_copy(six, (hth_buffer_range){b.upload, 0, 0}, (hth_buffer_range){b.b, 0, 0});
+    CHECK_OK(hth_cmdlist_end(six, err));
+    submit(&b, six, 0, 0), l = submit_beside(&b, beside);
+    CHECK_INT(end_beside(&b, l), now += SUBMIT + 6 * up + load + WAKE);
+
+    /* Two of the second queue; a copy back has the other direction for itself. */
+    l = submit_beside(&b, load_of(&b, b.a, 30000, 0)), l = submit_beside(&b, beside), c = submit(&b, down, 0, 0);
+    CHECK_INT(end_of(&b, c), now + 3 * SUBMIT + LATENCY + 4 * BYTES + WAKE);
+    CHECK_INT(end_beside(&b, l), now + SUBMIT + LATENCY + 2 * 30000 + load + WAKE);
+}
+
+/* ---- what the host reads meanwhile ---------------------------------------------------------------------- */
+
+static uint64_t charge(bench *b, uint64_t bytes)
+{
+    uint64_t before = hth_device_time(b->d);
+    hth_device_charge_host(b->d, bytes);
+    return hth_device_time(b->d) - before;
+}
+
+/* 1.5 bytes a nanosecond alone, one beside the link. */
+TEST(the_host_has_what_the_link_leaves_of_its_memory)
+{
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT "host_bandwidth = 1.5e9\n");
+    hth_cmdlist *load = load_of(&b, b.a, 10000, 0), *copy = copy_of(&b, b.upload, b.b);
+    CHECK_INT(charge(&b, 15000), 10000);
+    CHECK_INT(charge(&b, 0), 0);
+
+    /* Under way for 21 microseconds: within it, across its end, and behind it. */
+    submit_beside(&b, load);
+    CHECK_INT(charge(&b, 15000), 15000);
+    CHECK_INT(charge(&b, 15000), 6000 + (15000 - 6000) * 2 / 3);
+    CHECK_INT(charge(&b, 15000), 10000);
+    submit_beside(&b, load);
+    CHECK_INT(charge(&b, 21000), 21000);
+    CHECK_INT(charge(&b, 15000), 10000);
+
+    /* All transfers that were started; those of the first queue do not count, nor what reads no host memory. */
+    hth_fence last = submit_beside(&b, load);
+    last = submit_beside(&b, load);
+    CHECK_INT(charge(&b, 30000), 22000 + (30000 - 22000) * 2 / 3);
+    CHECK(hth_beside_is_complete(b.d, last));
+    submit(&b, copy, 0, 0), submit(&b, load, 0, 0), submit_beside(&b, fill_of(&b, b.a, 500000));
+    CHECK_INT(charge(&b, 15000), 10000);
+    CHECK_OK(hth_queue_drain(b.d, second, err));
+    submit_beside(&b, copy); /* a copy is a transfer too */
+    CHECK_INT(charge(&b, 9000), 9000);
+}
+
+TEST(the_host_keeps_a_quarter_of_its_rate_beside_a_fast_link)
+{
+    static const struct {
+        const char *line;
+        uint64_t bytes, ns, more_bytes, more_ns;
+    } cases[] = {{"host_bandwidth = 0.4e9\n", 1000, 10000, 2000, 11000 + 900 * 5 / 2},
+                 {"host_bandwidth = 0.5e9\n", 1000, 8000, 2000, 13000 + (2000 - 1625) * 2},
+                 {"host_bandwidth = 0.64e9\n", 1600, 10000, 1760, 11000},
+                 {"host_bandwidth = 1e9\n", 10000, 20000, 1500, 1000 + 1000}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1000];
+        snprintf(text, sizeof text, "%s%s", SIM_GPU_EXACT, cases[i].line);
+        CLEANUP(close_bench) bench b = bench_of(text);
+        submit_beside(&b, load_of(&b, b.a, 10000, 0));
+        CHECK_INT(charge(&b, cases[i].bytes), cases[i].ns);
+        CHECK_INT(charge(&b, cases[i].more_bytes), cases[i].more_ns);
+    }
+}
+
+TEST(a_host_whose_time_is_not_modelled_is_charged_nothing)
+{
+    static const char real[] = SIM_GPU_RATES "jitter = 0\nseed = 1\nclock = real\nhost_bandwidth = 1e6\n";
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
+    submit_beside(&b, load_of(&b, b.a, 10000, 0));
+    CHECK_INT(charge(&b, 1 << 30), 0);
+    const hth_device_spec null = {.name = "null"};
+    hth_device *others[2] = {OPENED(hth_device, &null), NULL};
+    CHECK_OK(sim_gpu_open(real, 0, each_device_shaders, &others[1], err));
+    for (int i = 0; i < 2; i++) {
+        uint64_t before = hth_clock_ns();
+        hth_device_charge_host(others[i], (uint64_t)1 << 40);
+        CHECK(hth_clock_ns() - before < second && hth_device_time(others[i]) < 600 * second);
+        hth_device_close(others[i]);
+    }
+}
+
+TEST(a_description_may_give_the_largest_binding)
+{
+    static const uint32_t ones[2] = {1, 1};
+    for (int given = 0; given < 2; given++) {
+        CLEANUP(close_bench) bench b =
+            bench_of(given ? SIM_GPU_EXACT "max_binding_bytes = 2000\n" : SIM_GPU_EXACT "# of null\n");
+        CHECK_INT(hth_device_get_info(b.d)->max_binding_size, given ? 2000 : 128 << 20);
+        hth_cmdlist *t = begin(&b);
+        hth_cmdlist_dispatch(t, b.fill, (hth_buffer_range[]){{b.a, 4, 2000}}, ones, 1, 1, 1);
+        CHECK_OK(hth_cmdlist_end(t, err));
+        t = begin(&b);
+        hth_cmdlist_dispatch(t, b.fill, (hth_buffer_range[]){{b.a, 4, 2004}}, ones, 1, 1, 1);
+        hearth_error why;
+        CHECK_INT(hth_cmdlist_end(t, &why), given ? HEARTH_ERROR_UNSUPPORTED : HEARTH_OK);
+    }
+}
+
 /* ---- the real clock ----------------------------------------------------------------------------------- */
 
 #define REAL                                                                                                 \
@@ -233,7 +414,8 @@ TEST(with_a_real_clock_no_fence_of_the_second_queue_completes_before_its_time)
     CHECK_OK(hth_beside_wait(b.d, load, 60 * second, err));
     CHECK(hth_clock_ns() - before >= 30 * MS + 2 * MS);
     load = submit_beside(&b, slow);
-    CHECK_FAILS(hth_beside_wait(b.d, load, MS, err), HEARTH_ERROR_DEVICE, "of the second queue is not done after 0.001");
+    CHECK_FAILS(hth_beside_wait(b.d, load, MS, err), HEARTH_ERROR_DEVICE,
+                "of the second queue is not done after 0.001");
     CHECK(hth_device_state(b.d).lost);
 }
 
@@ -243,7 +425,8 @@ TEST(with_a_real_clock_both_queues_run_at_once)
     enum { ROUNDS = 200 };
     static const char text[] = SIM_GPU_RATES "jitter = 0\nseed = 1\nclock = real\n";
     CLEANUP(close_bench) bench b = bench_of(text);
-    hth_cmdlist *up = copy_of(&b, b.upload, b.a), *down = copy_of(&b, b.a, b.readback), *other = copy_of(&b, b.upload, b.b);
+    hth_cmdlist *up = copy_of(&b, b.upload, b.a), *down = copy_of(&b, b.a, b.readback),
+                *other = copy_of(&b, b.upload, b.b);
     uint32_t *words = hth_buffer_map(b.upload), n_wrong = 0;
     const uint32_t *back = hth_buffer_map(b.readback);
     hth_fence read = 0;

@@ -50,28 +50,48 @@ static uint64_t count_set_bits(const hth_cmd *cmd)
     return n;
 }
 
-static uint64_t dispatch_bytes(const hth_cmdlist *t, const hth_cmd *cmd)
+/* More bytes than this take longer than any timeout. */
+static const uint64_t MAX_BYTES = UINT64_MAX >> 16;
+
+static uint64_t bytes_of(uint64_t bytes, uint64_t times)
 {
-    const hth_buffer_range *s = t->ranges + cmd->first_range;
-    bool in_memory = cmd->kind == HTH_CMD_DISPATCH_INDIRECT;
+    if (__builtin_mul_overflow(bytes, times, &bytes)) return MAX_BYTES;
+    return bytes < MAX_BYTES ? bytes : MAX_BYTES;
+}
+
+/* Workgroups of a dispatch that begins now. */
+static uint64_t count_groups(const hth_cmdlist *t, const hth_cmd *cmd)
+{
+    const hth_buffer_range *in_memory = t->ranges + cmd->first_range + cmd->n_range - 1;
+    bool indirect = cmd->kind == HTH_CMD_DISPATCH_INDIRECT;
     uint32_t grid[3];
-    size_t n = cmd->n_range - in_memory;
-    memcpy(grid, in_memory ? (const void *)(s[n].buffer->map + s[n].offset) : cmd->grid, sizeof grid);
-    uint64_t groups = (uint64_t)grid[0] * grid[1];
-    if (groups == 0 || grid[2] == 0) return 0;
-    if (cmd->read_bytes == 0) return smallest_of(s, n);
-    /* More bytes than this take longer than any timeout. */
-    const uint64_t max = UINT64_MAX >> 16;
-    uint64_t bytes = cmd->read_bytes, times = cmd->mask.buffer ? count_set_bits(cmd) : 1;
-    if ((in_memory && __builtin_mul_overflow(groups, grid[2], &times)) ||
-        __builtin_mul_overflow(times, bytes, &bytes))
-        return max;
-    return bytes < max ? bytes : max;
+    uint64_t n;
+    memcpy(grid, indirect ? (const void *)(in_memory->buffer->map + in_memory->offset) : cmd->grid, sizeof grid);
+    return __builtin_mul_overflow((uint64_t)grid[0] * grid[1], grid[2], &n) ? UINT64_MAX : n;
+}
+
+/* When a dispatch ends that begins now. */
+static uint64_t dispatch_end(hth_sim *sim, hth_queue_id queue, const hth_cmdlist *t, const hth_cmd *cmd, uint64_t now)
+{
+    bool indirect = cmd->kind == HTH_CMD_DISPATCH_INDIRECT;
+    hth_sim_clock *clock = &sim->clocks[queue];
+    uint64_t n_group = count_groups(t, cmd), n_reader = indirect ? n_group : 1, bytes = 0;
+    if (n_group > 0 && cmd->read_bytes > 0)
+        bytes = bytes_of(cmd->read_bytes, cmd->mask.buffer ? count_set_bits(cmd) : n_reader);
+    else if (n_group > 0 && cmd->link_bytes == 0)
+        bytes = smallest_of(t->ranges + cmd->first_range, cmd->n_range - indirect);
+    uint64_t end =
+        now + hth_sim_cost(sim, &clock->random, sim->gpu.dispatch_ns + at_rate(bytes, sim->gpu.bandwidth));
+    if (n_group == 0 || cmd->link_bytes == 0) return end;
+    clock->up_ns = hth_sim_transfer(sim, &clock->random, &sim->up_ns, sim->gpu.pcie_up,
+                                    bytes_of(cmd->link_bytes, n_reader), now);
+    return later(end, clock->up_ns);
 }
 
 /* A copy starting at *now: advances *now for a copy within the device, *copied for a copy over a link. */
-static void copy(hth_sim *sim, uint64_t *random, const hth_buffer_range *s, uint64_t *now, uint64_t *copied)
+static void copy(hth_sim *sim, hth_sim_clock *clock, const hth_buffer_range *s, uint64_t *now, uint64_t *copied)
 {
+    uint64_t *random = &clock->random;
     const hth_sim_gpu *gpu = &sim->gpu;
     uint64_t bytes = s[0].size < s[1].size ? s[0].size : s[1].size, end = *now;
     bool up = s[0].buffer->memory != HTH_MEMORY_DEVICE, down = s[1].buffer->memory != HTH_MEMORY_DEVICE;
@@ -79,21 +99,19 @@ static void copy(hth_sim *sim, uint64_t *random, const hth_buffer_range *s, uint
         *now += hth_sim_cost(sim, random, gpu->dispatch_ns + at_rate(2 * bytes, gpu->bandwidth));
         return;
     }
-    if (up) end = hth_sim_transfer(sim, random, &sim->up_ns, gpu->pcie_up, bytes, end);
+    if (up) end = clock->up_ns = hth_sim_transfer(sim, random, &sim->up_ns, gpu->pcie_up, bytes, end);
     if (down) end = hth_sim_transfer(sim, random, &sim->down_ns, gpu->pcie_down, bytes, end);
     *copied = later(*copied, end);
 }
 
 uint64_t hth_sim_execute(hth_sim *sim, hth_queue_id queue, const hth_cmdlist *t, uint64_t start)
 {
-    uint64_t now = start, copied = start, *random = &sim->clocks[queue].random;
+    uint64_t now = start, copied = start;
     for (size_t i = 0; i < t->n_cmd; i++) {
         const hth_cmd *cmd = &t->cmds[i];
         if (cmd->kind == HTH_CMD_BARRIER) now = later(now, copied);
-        else if (cmd->kind == HTH_CMD_COPY) copy(sim, random, t->ranges + cmd->first_range, &now, &copied);
-        else
-            now += hth_sim_cost(sim, random,
-                                sim->gpu.dispatch_ns + at_rate(dispatch_bytes(t, cmd), sim->gpu.bandwidth));
+        else if (cmd->kind == HTH_CMD_COPY) copy(sim, &sim->clocks[queue], t->ranges + cmd->first_range, &now, &copied);
+        else now = dispatch_end(sim, queue, t, cmd, now);
         hth_ref_dispatch(&sim->ref, t, cmd);
     }
     return later(now, copied);

@@ -1,6 +1,5 @@
-/* GPU descriptions: lines of `key = value`; # starts a comment. There are no defaults: every key except
- * host_bandwidth, budget_bytes_at and fault is required, only the last two may repeat, and each value is
- * range-checked. */
+/* GPU descriptions: lines of `key = value`; # starts a comment. Every key but those of is_optional is required,
+ * only budget_bytes_at and fault may repeat, and each value is range-checked. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "base/format_errno.h"
@@ -168,15 +167,14 @@ typedef struct key {
         name, "0 to 1e6 microseconds", offsetof(hth_sim_gpu, field), NUMBER, 0.0, 1e6, 1e3                   \
     }
 
-#define HOST "host_bandwidth"
-
 static const key keys[] = {
     {"name", "1 to 63 letters of ASCII", offsetof(hth_sim_gpu, name), NAME, 0, 0, 0},
     {"vram_bytes", "1 to 2^50 bytes, or with K, M, G", offsetof(hth_sim_gpu, vram_bytes), BYTES, 0, 0, 0},
     RATE("bandwidth", bandwidth),
     RATE("pcie_up", pcie_up),
     RATE("pcie_down", pcie_down),
-    RATE(HOST, host_bandwidth),
+    RATE("host_bandwidth", host_bandwidth),
+    {"max_binding_bytes", "1 to 2^50 bytes, or with K, M, G", offsetof(hth_sim_gpu, max_binding_bytes), BYTES, 0, 0, 0},
     MICROSECONDS("pcie_latency_us", pcie_latency_ns),
     MICROSECONDS("dispatch_us", dispatch_ns),
     MICROSECONDS("submit_us", submit_ns),
@@ -191,7 +189,11 @@ static const key keys[] = {
 enum { N_KEY = sizeof keys / sizeof *keys };
 
 static bool is_repeatable(const key *k) { return k->kind == BUDGET || k->kind == FAULT; }
-static bool is_optional(const key *k) { return is_repeatable(k) || strcmp(k->name, HOST) == 0; }
+static bool is_optional(const key *k)
+{
+    return is_repeatable(k) || k->at == offsetof(hth_sim_gpu, host_bandwidth) ||
+           k->at == offsetof(hth_sim_gpu, max_binding_bytes);
+}
 
 static bool read_value(const key *k, span p, hth_sim_gpu *gpu)
 {

@@ -1,5 +1,6 @@
-/* The second queue of a simulated device. Its command lists run in the caller's thread when they are submitted, with
- * either clock, and complete at the time that is known then: so nothing of it waits for the first queue. */
+/* The second queue of a simulated device, and what it takes of the host's memory. Its command lists run in the caller's
+ * thread when they are submitted, with either clock, and complete at the time that is known then: so nothing of it waits
+ * for the first queue. */
 #include "device/simulated/simulated_int.h"
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -48,4 +49,18 @@ hearth_status hth_sim_beside_wait(hth_device *d, hth_fence fence, uint64_t timeo
     }
     hth_sim_advance_host(sim, later(now, end) + hth_sim_cost(sim, &sim->host_random, sim->gpu.wake_ns));
     return HEARTH_OK;
+}
+
+/* ---- the host beside it --------------------------------------------------------------------------------- */
+
+void hth_sim_charge_host(hth_device *d, uint64_t bytes)
+{
+    const hth_sim *sim = d->priv;
+    double alone = d->info.host_rate, link = sim->gpu.pcie_up;
+    if (alone <= 0.0) return;
+    double shared = alone - link > alone / 4 ? alone - link : alone / 4;
+    uint64_t end = sim->clocks[HTH_QUEUE_BESIDE].up_ns, now = hth_sim_time(sim);
+    double busy_ns = end > now ? (double)(end - now) : 0.0, ns = (double)bytes / shared * 1e9;
+    if (ns > busy_ns) ns = busy_ns + ((double)bytes - busy_ns * 1e-9 * shared) / alone * 1e9;
+    hth_device_advance_clock(d, (uint64_t)(ns + 0.5));
 }

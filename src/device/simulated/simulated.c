@@ -31,6 +31,7 @@ static hearth_status open_simulated(hth_device *d, const hth_device_spec *spec, 
     d->info.kind = HTH_DEVICE_SIMULATED;
     d->info.memory = d->info.budget = sim->gpu.vram_bytes;
     d->info.flops = sim->gpu.flops;
+    if (sim->gpu.max_binding_bytes > 0) d->info.max_binding_size = sim->gpu.max_binding_bytes;
     d->info.host_rate = sim->gpu.wall_clock ? 0.0 : sim->gpu.host_bandwidth;
     d->faults = sim->gpu.faults, d->n_fault = sim->gpu.n_fault;
     snprintf(d->info.name, sizeof d->info.name, "simulated %s", sim->gpu.name);
@@ -250,4 +251,5 @@ const hth_backend hth_backend_simulated = {
     .wait = wait_for,
     .time = time_of,
     .advance_clock = advance_clock,
+    .charge_host = hth_sim_charge_host,
 };

@@ -5,14 +5,20 @@
  *   dispatch dispatch_us + bytes / bandwidth. Bytes: what hth_cmdlist_hint_bytes gives, or
  *            hth_cmdlist_hint_bytes_masked for the bits set when it begins; else the size of the smallest
  *            binding, because a token's vectors are small and the other bindings may be whole caches; none for
- *            an empty grid. Dispatches of a command list run one after the other.
+ *            an empty grid. Dispatches of a command list run one after the other. With hth_cmdlist_hint_link_bytes
+ *            a transfer to the device begins with it, and it ends no earlier than that; then only given bytes count.
+ *            A transfer is latency + bytes / pcie_up, one at a time: copies and uploads share the link. An empty
+ *            grid transfers nothing and has no latency.
  *   copy     to or from host-visible memory: latency + bytes / link rate; one queue per direction, concurrent
  *            with the following dispatches until the next barrier or the end of the command list. Within the
  *            device: dispatch_us, and bytes read and written at its bandwidth.
  *   upload, download   of device memory: as a copy, after the device's current work; the host waits for it
  *   submit   host time per call, whatever the number of command lists. A signal costs nothing, and neither
  *            signals nor fences have latency: copies carry it.
- *   host     the caller charges host computation (forward/gpu/sim_host_cost.c), at the host rate
+ *   host     the caller charges the bytes that the host reads (hth_device_charge_host), at host_bandwidth H. While
+ *            the second queue transfers, from now to the end of the transfers that it has started, the link takes
+ *            L = pcie_up of the same memory, and the host has R = max(H - L, H / 4). With b the time to that end:
+ *            T = bytes / R if that is at most b, else b + (bytes - b R) / H.
  *   wait     until the fence, then wake_us if the fence was not reached yet. A poll that finds it not reached
  *            costs what queue.c says.
  *   second queue  has a time of its own: its dispatches cost as the others and delay none of them, only the links are
@@ -40,6 +46,7 @@ typedef struct hth_sim_gpu {
     uint64_t vram_bytes, seed;
     double bandwidth, pcie_up, pcie_down; /* bytes per second; up: host to device */
     double host_bandwidth;                /* weight bytes per second that the host reads; 0: not given */
+    uint64_t max_binding_bytes;           /* 0: not given */
     /* per second; affects no cost, only where command lists are split into segments */
     double flops;
     double pcie_latency_ns, dispatch_ns, submit_ns, wake_ns;
@@ -68,6 +75,7 @@ typedef struct hth_sim_submit {
  * and of the other one, so that threads do not affect each other's costs. */
 typedef struct hth_sim_clock {
     uint64_t busy_ns, random;
+    uint64_t up_ns; /* the end of its last transfer to the device */
 } hth_sim_clock;
 
 /* Of the second queue; only the caller's thread uses it (second_queue.c). */
@@ -125,6 +133,8 @@ hearth_status hth_sim_not_done(const hth_device *d, hth_fence fence, bool *late,
 hearth_status hth_sim_beside_submit(hth_device *d, hth_cmdlist *cmdlist, hth_fence fence, hearth_error *err);
 hth_fence hth_sim_beside_completed(hth_sim *sim);
 hearth_status hth_sim_beside_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late, hearth_error *err);
+/* hth_backend.charge_host. */
+void hth_sim_charge_host(hth_device *d, uint64_t bytes);
 /* When a fence is reached that was submitted; 0: it was seen already. */
 uint64_t hth_sim_beside_end(const hth_sim *sim, hth_fence fence);
 

@@ -1,16 +1,12 @@
 /* Charges the host's part of a step to the clock of a simulated GPU: the weight bytes that it reads, at the host
- * rate of the GPU description. A whole run then has the model's time, identical in every run; on any other device
+ * rate of the GPU description, or what uploads leave of it. A whole run then has the model's time, identical in every run; on any other device
  * nothing is charged. As on the GPU itself, computation on the weights is free, so prompts look cheap. Of a split
  * layer only the active neurons count; a layer on the CPU counts whole. */
 #include "forward/gpu/gpu_int.h"
 
 static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->row_size; }
 
-static void charge(hth_gpu *g, uint64_t bytes)
-{
-    double rate = hth_device_get_info(g->device)->host_rate;
-    if (rate > 0.0) hth_device_advance_clock(g->device, (uint64_t)((double)bytes / rate * 1e9 + 0.5));
-}
+static void charge(hth_gpu *g, uint64_t bytes) { hth_device_charge_host(g->device, bytes); }
 
 void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint64_t n_fired)
 {
