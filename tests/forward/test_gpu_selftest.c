@@ -9,10 +9,11 @@
 #include "model/program.h"
 #include "forward/gpu/cache.h"
 #include "forward/gpu/gpu_int.h"
+#include "forward/gpu/pack_table.h"
 #include "support/device/shaders.h"
 #include "support/kernels/rows_case.h"
 
-enum { MEMORY = 4 << 20, MAX_PROGRAMS = 620, LOCAL = 64, TABLE_IQ2 = 5 };
+enum { MEMORY = 4 << 20, MAX_PROGRAMS = 680, LOCAL = 64, TABLE_IQ2 = 5 };
 
 /* Shaders with constants, as record.c uses them. */
 typedef struct wanted {
@@ -147,6 +148,26 @@ static void add_routes(list *l)
     add(l, HTH_SHADER_group_pairs, (const uint32_t[]){130, 3, LOCAL});
 }
 
+/* Each type in the forms that it has: by its table, or copied. Floats are copied. */
+static void add_packs(list *l)
+{
+    for (size_t i = 0; i < ROWS_N_TYPE; i++) {
+        uint32_t consts[HTH_PACK_ROWS_N_CONST] = {LOCAL, HTH_PACK_ROWS_PLANES}, table[HTH_PACK_TABLE_WORDS], n_word;
+        const uint32_t size = hth_type_find(rows_types[i])->size;
+        hth_quant_desc desc = {0};
+        if (!hth_quant_desc_of(rows_types[i], &desc) && rows_types[i] != HTH_TYPE_F16) continue;
+        memcpy(consts + HTH_PACK_ROWS_FORMAT, &desc, sizeof desc);
+        consts[HTH_PACK_ROWS_BLOCKS] = hth_pack_rows_blocks(0);
+        add(l, HTH_SHADER_pack_rows, consts);
+        consts[HTH_PACK_ROWS_SIZE] = size, consts[HTH_PACK_ROWS_BLOCKS] = hth_pack_rows_blocks(size);
+        for (uint32_t form = HTH_PACK_ROWS_FILE; form <= HTH_PACK_ROWS_PANELS; form++) {
+            consts[HTH_PACK_ROWS_FORM] = form;
+            if (hth_pack_table(rows_types[i], (hth_layout)form, table, &n_word))
+                add(l, HTH_SHADER_pack_rows, consts);
+        }
+    }
+}
+
 /* Where the device has matrix units. */
 static void add_tiles(list *l, hth_type type, const hth_device_info *info)
 {
@@ -181,6 +202,7 @@ static list *shaders_of(const hth_device_info *info)
     add_attention(l, HTH_GPU_MAX_D_HEAD, HEARTH_KV_F32, 2);
     add_vectors(l);
     add_routes(l);
+    add_packs(l);
     return l;
 }
 
@@ -361,14 +383,15 @@ TEST(a_device_that_fuses_is_named_unless_products_are_exact)
     CHECK(n_exact > 0);
 }
 
-/* Masks, powers of two, sums of integers and copies are made without rounding anything. */
+/* Masks, powers of two, sums of integers, copies and moved bits are made without rounding anything. */
 static bool rounds(const wanted *w)
 {
     bool copies = w->consts[HTH_NORM_QUANTIZE_KIND] == HTH_KIND_NONE && w->consts[HTH_NORM_QUANTIZE_BLOCK] == 0;
     if (w->id == HTH_SHADER_norm_quantize) return !copies;
     return w->id != HTH_SHADER_active_mask && w->id != HTH_SHADER_down_scale &&
            w->id != HTH_SHADER_down_scale_sliced && w->id != HTH_SHADER_down_accumulate &&
-           w->id != HTH_SHADER_copy_page && w->id != HTH_SHADER_group_pairs;
+           w->id != HTH_SHADER_copy_page && w->id != HTH_SHADER_group_pairs &&
+           w->id != HTH_SHADER_pack_rows;
 }
 
 TEST(a_device_that_truncates_is_named)
@@ -510,6 +533,7 @@ static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_norm_add] = ".f...", [HTH_SHADER_soft_cap] = ".f",
     [HTH_SHADER_norm_groups] = "....f", [HTH_SHADER_mul_values] = "...f", [HTH_SHADER_copy_values] = "...f",
     [HTH_SHADER_router_rows] = "....f", [HTH_SHADER_route] = "......", [HTH_SHADER_group_pairs] = "...",
+    [HTH_SHADER_pack_rows] = "....",
     [HTH_SHADER_conv] = "....ff", [HTH_SHADER_delta_rates] = ".....ff", [HTH_SHADER_delta_net] = "....ff",
     [HTH_SHADER_kda_rates] = "...ff", [HTH_SHADER_kda] = "......ff", [HTH_SHADER_ssm_rates] = ".f",
     [HTH_SHADER_ssm_scan] = "......ff",

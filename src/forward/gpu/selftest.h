@@ -55,6 +55,9 @@ typedef enum hth_gpu_fill_kind {
     HTH_FILL_MASK, /* bits of rows, in patterns of `width` rows */
     HTH_FILL_PAIRS, /* of each token two slices of `width`, then their weights, from 2^min_exponent to 1 */
     HTH_FILL_GROUPS, /* of `width` slices: groups, of max_exponent pairs the first, of two the others */
+    HTH_FILL_JOBS,   /* of pack_rows: `width` of them, the slots in descending order, but for slot 0 */
+    HTH_FILL_BYTES,
+    HTH_FILL_PACK_TABLE,
     HTH_FILL_KEYS, /* words of positions, for a cache with `width` words per position */
     HTH_FILL_VALUES,
     HTH_FILL_ROUNDED, /* `width` words of bytes, then scales */

@@ -6,6 +6,7 @@
 #include "kernels/kernels.h"
 #include "model/program.h"
 #include "forward/gpu/cache.h"
+#include "forward/gpu/pack_table.h"
 #include "forward/kv_pool.h"
 
 #include <assert.h>
@@ -320,6 +321,37 @@ static void group_pairs(hth_gpu_testcase *t)
     set_call(t, &push, sizeof push, over(n, c[HTH_GROUP_PAIRS_LOCAL]), 1, 1);
     bind_pairs(t, N_ROW, N_USED, n, -3);
     bind_output(t, HTH_GROUPS_HEAD + (uint64_t)hth_max_groups(n, N_ROW * N_USED, of) * hth_group_words(of), 4);
+}
+
+/* The type with this descriptor whose blocks have so many bytes. */
+static void set_pack_type(hth_gpu_testcase *t)
+{
+    hth_quant_desc desc;
+    for (uint32_t type = 0; type < HTH_TYPE_LIMIT; type++)
+        if (hth_quant_desc_of((hth_type)type, &desc) && memcmp(&desc, &t->desc, sizeof desc) == 0 &&
+            hth_type_find(type)->size == t->consts[HTH_PACK_ROWS_SIZE])
+            t->type = (hth_type)type;
+}
+
+/* Two of three slices, the later one first, after an odd byte. One slice stays. Rows in file order end inside a tile. */
+static void pack_rows(hth_gpu_testcase *t)
+{
+    enum { N_SLOT = 3, N_JOB = 2, JOBS_AT = 3, BASE = 5 };
+    const uint32_t *c = t->consts, block = c[HTH_PACK_ROWS_FORMAT], form = c[HTH_PACK_ROWS_FORM];
+    const uint32_t n_row = form == HTH_PACK_ROWS_PANELS ? 16 : 19, n_block = block ? blocks_of_row(block) : 12;
+    uint32_t grid[2], pitch = n_row * n_block * (block > 0 ? c[HTH_PACK_ROWS_SIZE] : 4) + 3;
+    hth_soa_layout alone;
+    if (block > 0) set_planes(t, c + HTH_PACK_ROWS_FORMAT, N_SLOT * n_row, n_block);
+    else t->layout.size = 4 * N_SLOT * n_row * n_block;
+    if (form != HTH_PACK_ROWS_PLANES) set_pack_type(t);
+    else if (block > 0 && hth_soa_layout_init(t->type, n_row, n_block * block, &alone)) pitch = (uint32_t)alone.size;
+    const hth_push_pack_rows push = {JOBS_AT, BASE, pitch, n_row, n_block, t->layout.offsets};
+    hth_pack_rows_grid(c, n_row, n_block, grid);
+    set_call(t, &push, sizeof push, grid[0], grid[1], N_JOB + 1);
+    bind_input(t, HTH_FILL_JOBS, JOBS_AT + HTH_PACK_ROWS_HEAD + 2 * (N_JOB + 1), 4)->width = N_JOB;
+    bind_input(t, HTH_FILL_BYTES, over(BASE + N_JOB * pitch, 16), 16);
+    bind_input(t, HTH_FILL_PACK_TABLE, form == HTH_PACK_ROWS_PLANES ? 0 : HTH_PACK_TABLE_WORDS, 4);
+    bind_output(t, t->layout.size, 1);
 }
 
 /* Three tokens of which two count; each neuron's half is of the same kind in both. */
@@ -719,6 +751,7 @@ static void (*const shapes[HTH_N_SHADER])(hth_gpu_testcase *t) = {
     [HTH_SHADER_router_rows] = router_rows,
     [HTH_SHADER_route] = route,
     [HTH_SHADER_group_pairs] = group_pairs,
+    [HTH_SHADER_pack_rows] = pack_rows,
     [HTH_SHADER_rope_store] = rope_store,
     [HTH_SHADER_attn] = attend,
     [HTH_SHADER_attn_reduce] = attn_reduce,

@@ -10,6 +10,7 @@
 #include "kernels/axpy/axpy.h"
 #include "model/arch.h"
 #include "forward/gpu/cache.h"
+#include "forward/gpu/pack_table.h"
 #include "forward/kv_pool.h"
 
 #include <string.h>
@@ -306,6 +307,22 @@ static void fill_groups(generator *r, const hth_gpu_test_input *g, uint32_t *wor
     }
 }
 
+/* From word jobs_at on, the first push constant. */
+static void fill_jobs(const hth_gpu_testcase *t, const hth_gpu_test_input *g, uint32_t *words)
+{
+    uint32_t *jobs = words + t->push[0], *job = jobs + HTH_PACK_ROWS_HEAD;
+    memset(words, 0xa5, (size_t)g->size);
+    jobs[0] = g->width;
+    for (uint32_t i = 0; i < g->width; i++, job += 2) job[0] = g->width - i, job[1] = i;
+}
+
+static void fill_pack_table(const hth_gpu_testcase *t, const hth_gpu_test_input *g, uint32_t *words)
+{
+    uint32_t n_word;
+    memset(words, 0, (size_t)g->size);
+    (void)hth_pack_table(t->type, (hth_layout)t->consts[HTH_PACK_ROWS_FORM], words, &n_word);
+}
+
 /* Groups of `width` rows: all set, none, one, every second; then random. Bits before the first row are
  * set. */
 static void fill_mask(generator *r, const hth_gpu_test_input *g, uint32_t *words)
@@ -451,6 +468,9 @@ static void fill(generator *r, const hth_gpu_testcase *t, uint32_t i, uint8_t *c
     case HTH_FILL_MASK: fill_mask(r, g, to); break;
     case HTH_FILL_PAIRS: fill_pairs(r, g, to); break;
     case HTH_FILL_GROUPS: fill_groups(r, g, to); break;
+    case HTH_FILL_JOBS: fill_jobs(t, g, to); break;
+    case HTH_FILL_BYTES: fill_bytes(r, to, (size_t)g->size, 0); break;
+    case HTH_FILL_PACK_TABLE: fill_pack_table(t, g, to); break;
     case HTH_FILL_KEYS:
     case HTH_FILL_VALUES: fill_cache(r, t, g, to); break;
     case HTH_FILL_ROUNDED: fill_rounded(r, g, to); break;

@@ -253,6 +253,72 @@ typedef struct hth_push_group_pairs {
     uint32_t n_used, slots_at;
 } hth_push_group_pairs;
 
+/* Slices of a matrix from the host's bytes to the device's layout (weight_layout.h). Job z writes the slice `slot` of
+ * slice_rows rows. No two jobs write the same one, and all other slices stay. Halves and bytes that fill up the last word
+ * of a row become 0. The job's source is slice `index`, which begins at byte base + index * pitch (any byte below 2^32).
+ *   FORM    how its rows lie there. FILE: one after another. PANELS: slice_rows is a multiple of 16. PLANES: as
+ *           hth_soa_layout_pack writes slice_rows rows alone, for types without a table (pack_table.h)
+ *   SIZE    bytes of a block of the type
+ *   BLOCKS  of a tile: hth_pack_rows_blocks(SIZE), or fewer; 4, or a multiple of 8
+ * PLANES of floats have a descriptor of zeros, and n_block is the number of a row's words.
+ * Jobs, from word jobs_at on: their number, three words, then slot and index of each. at: offsets of the matrix of all slots.
+ * Bindings: jobs, source, table (PLANES: not read), that matrix. The source begins at a multiple of 16 bytes and has whole
+ * ones. Grid: {hth_pack_rows_grid, any}: workgroups behind the last job do nothing. */
+enum {
+    HTH_PACK_ROWS_LOCAL = 0,
+    HTH_PACK_ROWS_FORM,
+    HTH_PACK_ROWS_SIZE,
+    HTH_PACK_ROWS_BLOCKS,
+    HTH_PACK_ROWS_FORMAT, /* first constant of the quantisation descriptor */
+    HTH_PACK_ROWS_N_CONST = HTH_PACK_ROWS_FORMAT + 8,
+};
+enum { HTH_PACK_ROWS_FILE = 0, HTH_PACK_ROWS_PANELS, HTH_PACK_ROWS_PLANES }; /* the first two: hth_layout */
+enum { HTH_PACK_ROWS_HEAD = 4, HTH_PACK_ROWS_TILE = 16, HTH_PACK_ARRAYS = 6 };
+typedef struct hth_push_pack_rows {
+    uint32_t jobs_at, base, pitch, slice_rows, n_block;
+    hth_soa_offsets at;
+} hth_push_pack_rows;
+
+/* Blocks of a tile of 16 rows, which fits into 16 KiB. */
+static inline uint32_t hth_pack_rows_blocks(uint32_t size)
+{
+    uint32_t n = size > 30 ? 960 / size : 32;
+    return n < 8 ? 4 : n / 8 * 8;
+}
+/* Words of a row in each array of the layout, in their order. Members of the descriptor: hth_quant_desc. */
+static inline void hth_pack_rows_words(const uint32_t *consts, uint32_t n_block, uint32_t words[HTH_PACK_ARRAYS])
+{
+    const uint32_t *desc = consts + HTH_PACK_ROWS_FORMAT, block = desc[0], part = desc[5], n_half = (n_block + 1) / 2;
+    words[0] = block > 0 ? n_block * (block * desc[1] / 32) : n_block;
+    words[1] = n_block * (block * desc[2] / 32);
+    words[2] = block == 0 ? 0 : desc[7] == 1 ? (n_block + 3) / 4 : n_half;
+    words[3] = part > 0 ? n_block * (block / part / 4) : 0;
+    words[4] = desc[6] ? words[3] : 0;
+    words[5] = desc[6] ? n_half : 0;
+}
+/* Bytes of a slice that are read. */
+static inline uint64_t hth_pack_rows_bytes(const uint32_t *consts, uint32_t slice_rows, uint32_t n_block)
+{
+    uint32_t words[HTH_PACK_ARRAYS];
+    uint64_t n = 0;
+    if (consts[HTH_PACK_ROWS_FORM] != HTH_PACK_ROWS_PLANES)
+        return (uint64_t)slice_rows * n_block * consts[HTH_PACK_ROWS_SIZE];
+    hth_pack_rows_words(consts, n_block, words);
+    for (uint32_t i = 0; i < HTH_PACK_ARRAYS; i++) n += words[i];
+    return 4 * (uint64_t)slice_rows * n;
+}
+/* Workgroups of a job, at most 65,535 in each direction for matrices of less than 2^20 rows. What a workgroup reads, for
+ * hth_cmdlist_hint_bytes, is hth_pack_rows_bytes divided by their number. */
+static inline void hth_pack_rows_grid(const uint32_t *consts, uint32_t slice_rows, uint32_t n_block, uint32_t grid[2])
+{
+    const uint32_t local = consts[HTH_PACK_ROWS_LOCAL], blocks = consts[HTH_PACK_ROWS_BLOCKS];
+    grid[0] = (n_block + blocks - 1) / blocks;
+    grid[1] = (slice_rows + HTH_PACK_ROWS_TILE - 1) / HTH_PACK_ROWS_TILE;
+    if (consts[HTH_PACK_ROWS_FORM] != HTH_PACK_ROWS_PLANES) return;
+    uint64_t n = hth_pack_rows_bytes(consts, slice_rows, n_block) / (32 * local) + 1; /* 8 words of an invocation */
+    grid[0] = n < 65535 ? (uint32_t)n : 65535, grid[1] = 1;
+}
+
 /* Prepares the heads of a token, in the order of forward/attention.c. Queries of qkv[t][qkv_stride], n_head D_HEAD of
  * them first, in place; keys, which follow them, on their way into the cache; values, n_head_kv d_value of them from
  * word value_from of values_in[t][value_stride] on, which may be qkv. Either may have no heads. Queries and keys are

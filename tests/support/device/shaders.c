@@ -77,8 +77,21 @@ static hearth_status get(const bound *b, const shaders_binding *to, size_t i_bin
     return st;
 }
 
+/* Records it with the grid in memory. */
+static hearth_status dispatch_indirect(hth_device *d, hth_cmdlist *cmdlist, const hth_pipeline *pipeline,
+                                       const hth_buffer_range *bind, const shaders_run *run, hth_buffer **grid,
+                                       hearth_error *err)
+{
+    hearth_status st = hth_buffer_new(d, HTH_MEMORY_UPLOAD, sizeof run->grid, "a grid", grid, err);
+    if (st != HEARTH_OK) return st;
+    memcpy(hth_buffer_map(*grid), run->grid, sizeof run->grid);
+    hth_cmdlist_dispatch_indirect(cmdlist, pipeline, bind, run->push, (hth_buffer_range){*grid, 0, 0});
+    hth_cmdlist_hint_bytes(cmdlist, run->read_bytes);
+    return HEARTH_OK;
+}
+
 static hearth_status run_once(hth_device *d, const shaders_run *run, const bound *bounds, size_t n,
-                              hth_cmdlist **cmdlist, hearth_error *err)
+                              hth_cmdlist **cmdlist, hth_buffer **grid, hearth_error *err)
 {
     const hth_pipeline *pipeline;
     hth_buffer_range ranges[HTH_SHADER_MAX_BIND];
@@ -87,8 +100,9 @@ static hearth_status run_once(hth_device *d, const shaders_run *run, const bound
     hearth_status st = hth_pipeline_get(d, run->id, run->consts, &pipeline, err);
     if (st == HEARTH_OK) st = hth_cmdlist_begin(d, cmdlist, err);
     if (st != HEARTH_OK) return st;
-    hth_cmdlist_dispatch(*cmdlist, pipeline, ranges, run->push, run->grid[0], run->grid[1], run->grid[2]);
-    st = hth_cmdlist_end(*cmdlist, err);
+    if (run->read_bytes > 0) st = dispatch_indirect(d, *cmdlist, pipeline, ranges, run, grid, err);
+    else hth_cmdlist_dispatch(*cmdlist, pipeline, ranges, run->push, run->grid[0], run->grid[1], run->grid[2]);
+    if (st == HEARTH_OK) st = hth_cmdlist_end(*cmdlist, err);
     if (st == HEARTH_OK) st = hth_queue_submit(d, (hth_submit_info[]){{.cmdlist = *cmdlist}}, 1, &fence, err);
     return st == HEARTH_OK ? hth_queue_wait(d, fence, LONG_ENOUGH_S * (uint64_t)1000000000, err) : st;
 }
@@ -98,13 +112,15 @@ bool shaders_do(hth_device *d, const shaders_run *run)
     const char *access = hth_shader_infos[run->id].bindings;
     bound bounds[HTH_SHADER_MAX_BIND] = {{0}};
     hth_cmdlist *cmdlist = NULL;
+    hth_buffer *grid = NULL;
     hearth_error err = {0};
     hearth_status st = HEARTH_OK;
     size_t n = strlen(access);
     for (size_t i = 0; st == HEARTH_OK && i < n; i++) st = put(d, &run->bind[i], access[i], &bounds[i], &err);
-    if (st == HEARTH_OK) st = run_once(d, run, bounds, n, &cmdlist, &err);
+    if (st == HEARTH_OK) st = run_once(d, run, bounds, n, &cmdlist, &grid, &err);
     for (size_t i = 0; st == HEARTH_OK && i < n; i++) st = get(&bounds[i], &run->bind[i], i, &err);
     hth_cmdlist_free(cmdlist);
+    hth_buffer_free(grid);
     for (size_t i = 0; i < n; i++) {
         hth_buffer_free(bounds[i].buffer);
         free(bounds[i].bytes);

@@ -30,6 +30,7 @@ typedef struct shaders_run {
     const void *push;
     shaders_binding bind[HTH_SHADER_MAX_BIND];
     uint32_t grid[3];
+    uint64_t read_bytes; /* nonzero: the grid is in memory, and a workgroup reads so much */
 } shaders_run;
 
 /* Runs it once and waits. False, and the case fails: an error, or a byte beside an output was written. */

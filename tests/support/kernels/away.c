@@ -95,7 +95,8 @@ hth_shader_ref_fn *const shaders_away[HTH_N_SHADER] = {
     [HTH_SHADER_copy_page] = away_copy_page,
     /* These round no integers. */
     [HTH_SHADER_router_rows] = hth_ref_router_rows, [HTH_SHADER_route] = hth_ref_route,
-    [HTH_SHADER_group_pairs] = hth_ref_group_pairs, [HTH_SHADER_norm_groups] = hth_ref_norm_groups, [HTH_SHADER_mul_values] = hth_ref_mul_values,
+    [HTH_SHADER_group_pairs] = hth_ref_group_pairs, [HTH_SHADER_pack_rows] = hth_ref_pack_rows,
+    [HTH_SHADER_norm_groups] = hth_ref_norm_groups, [HTH_SHADER_mul_values] = hth_ref_mul_values,
     [HTH_SHADER_copy_values] = hth_ref_copy_values, [HTH_SHADER_conv] = hth_ref_conv,
     [HTH_SHADER_delta_rates] = hth_ref_delta_rates, [HTH_SHADER_delta_net] = hth_ref_delta_net,
     [HTH_SHADER_kda_rates] = hth_ref_kda_rates, [HTH_SHADER_kda] = hth_ref_kda,

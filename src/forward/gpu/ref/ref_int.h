@@ -1,5 +1,5 @@
 /* Declarations of the shaders as C functions, grouped by kind (ref_vectors.c, ref_rows.c, ref_down.c,
- * ref_attend.c, ref_values.c, ref_experts.c, ref_recurrent.c, ref_scan.c), and shared helpers. */
+ * ref_attend.c, ref_values.c, ref_experts.c, ref_pack.c, ref_recurrent.c, ref_scan.c), and shared helpers. */
 #ifndef HTH_FORWARD_GPU_REF_INT_H
 #define HTH_FORWARD_GPU_REF_INT_H
 
@@ -15,7 +15,7 @@ hth_shader_ref_fn hth_ref_mul_mat_vec_q, hth_ref_mul_mat_vec_q_acc, hth_ref_mul_
     hth_ref_mul_mat_vec_f_acc;
 hth_shader_ref_fn hth_ref_active_mask, hth_ref_mul_mat_vec_q_sparse, hth_ref_mul_mat_vec_f_sparse,
     hth_ref_mul_mat_vec_q_sliced, hth_ref_mul_mat_vec_f_sliced;
-hth_shader_ref_fn hth_ref_router_rows, hth_ref_route, hth_ref_group_pairs;
+hth_shader_ref_fn hth_ref_router_rows, hth_ref_route, hth_ref_group_pairs, hth_ref_pack_rows;
 hth_shader_ref_fn hth_ref_rope_store, hth_ref_attn, hth_ref_attn_reduce, hth_ref_copy_page;
 hth_shader_ref_fn hth_ref_norm_groups, hth_ref_mul_values, hth_ref_copy_values;
 hth_shader_ref_fn hth_ref_conv, hth_ref_delta_rates, hth_ref_delta_net, hth_ref_kda_rates, hth_ref_kda, hth_ref_ssm_rates,

@@ -23,6 +23,7 @@ hth_shader_ref_fn *const hth_shader_ref_table[HTH_N_SHADER] = {
     [HTH_SHADER_router_rows] = hth_ref_router_rows,
     [HTH_SHADER_route] = hth_ref_route,
     [HTH_SHADER_group_pairs] = hth_ref_group_pairs,
+    [HTH_SHADER_pack_rows] = hth_ref_pack_rows,
     [HTH_SHADER_act_quantize] = hth_ref_act_quantize,
     [HTH_SHADER_norm_add] = hth_ref_norm_add,
     [HTH_SHADER_soft_cap] = hth_ref_soft_cap,
