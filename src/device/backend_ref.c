@@ -34,8 +34,10 @@ static hearth_status open_ref(hth_device *d, const hth_device_spec *spec, hearth
     d->info = (hth_device_info){.kind = HTH_DEVICE_REF, .memory = UINT64_MAX, .has_second_queue = true,
                                 .max_binding_size = MAX_BINDING, .alignment = 4};
     d->info.max_shared_memory = SHARED, d->info.max_workgroup_size = LOCAL, d->info.subgroup_size = SUBGROUP;
+    d->info.features = HTH_FEATURE_IMPORT & ~spec->disabled_features;
     if (spec->coopmat.m > 0 && !(spec->disabled_features & HTH_FEATURE_COOPMAT)) {
-        d->info.features = HTH_FEATURE_COOPMAT | (spec->coopmat2 ? HTH_FEATURE_COOPMAT2 & ~spec->disabled_features : 0u);
+        d->info.features |= HTH_FEATURE_COOPMAT;
+        if (spec->coopmat2) d->info.features |= HTH_FEATURE_COOPMAT2 & ~spec->disabled_features;
         d->info.n_shape = 1, d->info.shapes[0] = spec->coopmat;
     }
     snprintf(d->info.name, sizeof d->info.name, "null");
@@ -56,7 +58,20 @@ hearth_status hth_ref_buffer_new(hth_buffer *b, const char *what, hearth_error *
     return HEARTH_OK;
 }
 
-static void free_buffer(hth_buffer *b) { hth_pages_free(b->map, (size_t)b->allocated); }
+/* From a multiple of the alignment of bindings on. */
+hearth_status hth_ref_buffer_import(hth_buffer *b, const void *data, const char *what, hearth_error *err)
+{
+    uintptr_t before = (uintptr_t)data % b->device->info.alignment;
+    (void)what, (void)err;
+    b->map = (uint8_t *)((uintptr_t)data - before);
+    b->size += before;
+    return HEARTH_OK;
+}
+
+static void free_buffer(hth_buffer *b)
+{
+    if (b->memory != HTH_MEMORY_HOST) hth_pages_free(b->map, (size_t)b->allocated);
+}
 
 static hearth_status upload(hth_buffer_range to, const void *from, hearth_error *err)
 {
@@ -175,6 +190,7 @@ const hth_backend hth_backend_ref = {
     .open = open_ref,
     .close = close_ref,
     .buffer_new = hth_ref_buffer_new,
+    .buffer_import = hth_ref_buffer_import,
     .buffer_free = free_buffer,
     .upload = upload,
     .download = download,

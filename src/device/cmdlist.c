@@ -68,6 +68,12 @@ static bool check_range(hth_cmdlist *t, hth_buffer_range *s, bool bound)
     return t->error.status == HEARTH_OK;
 }
 
+static bool check_written(hth_cmdlist *t, const hth_buffer_range *s)
+{
+    if (t->error.status == HEARTH_OK) t->error.status = hth_buffer_check_written(s->buffer, &t->error);
+    return t->error.status == HEARTH_OK;
+}
+
 static hth_cmd *add_cmd(hth_cmdlist *t, hth_cmd_kind kind, const hth_buffer_range *ranges, size_t n_ranges)
 {
     if (t->error.status != HEARTH_OK) return NULL;
@@ -108,6 +114,8 @@ static void add_dispatch(hth_cmdlist *t, hth_cmd_kind kind, const hth_pipeline *
 {
     const hth_shader_info *shader = &hth_shader_infos[pipeline->id];
     if (t->error.status != HEARTH_OK || !check_grid(t, pipeline, grid)) return;
+    for (size_t i = 0; shader->bindings[i]; i++)
+        if (shader->bindings[i] != 'r' && !check_written(t, &ranges[i])) return;
     uint8_t *bytes = grow(t, t->push, t->n_push, shader->push_size, &t->push_capacity, 1);
     if (!bytes) return;
     t->push = bytes;
@@ -167,7 +175,7 @@ void hth_cmdlist_hint_bytes_masked(hth_cmdlist *t, uint64_t bytes, hth_buffer_ra
 
 void hth_cmdlist_copy(hth_cmdlist *t, hth_buffer_range from, hth_buffer_range to)
 {
-    add_cmd(t, HTH_CMD_COPY, (hth_buffer_range[]){from, to}, 2);
+    if (check_written(t, &to)) add_cmd(t, HTH_CMD_COPY, (hth_buffer_range[]){from, to}, 2);
 }
 
 void hth_cmdlist_barrier(hth_cmdlist *t, const hth_buffer_range *written, size_t n)

@@ -29,6 +29,7 @@ enum {
     HTH_FEATURE_COOPMAT = 4,  /* 8-bit cooperative matrices at subgroup scope (KHR_cooperative_matrix) */
     HTH_FEATURE_COOPMAT2 = 8, /* per-element operations as well (NV_cooperative_matrix2) */
     HTH_FEATURE_FAST_DOT = 16, /* INT_DOT is an instruction: drivers say that it is accelerated */
+    HTH_FEATURE_IMPORT = 32,  /* hth_buffer_import */
 };
 
 /* One cooperative matrix product: m x k bytes times k x n bytes, added to m x n 32-bit integers. */
@@ -142,6 +143,7 @@ typedef enum hth_memory {
     HTH_MEMORY_DEVICE = 0, /* weights, activations: not visible to the host */
     HTH_MEMORY_READBACK,   /* the device writes, the host reads */
     HTH_MEMORY_UPLOAD,     /* the host writes, the device reads */
+    HTH_MEMORY_HOST,       /* the caller's own, which the device reads where it lies: hth_buffer_import */
 } hth_memory;
 
 /* A range of a buffer. size 0: to the end of the buffer. */
@@ -153,11 +155,18 @@ typedef struct hth_buffer_range {
 /* what: for error messages ("the weights of layer 3"). The buffer is not zeroed. */
 hearth_status hth_buffer_new(hth_device *device, hth_memory memory, uint64_t size, const char *what,
                              hth_buffer **out, hearth_error *err);
+/* A buffer of `size` bytes (above 0) of the caller's memory, which the device reads where it lies and never writes. The
+ * driver takes whole pages, so that data begins at byte *offset of the buffer. It counts towards no limit. The caller may
+ * write it while no unfinished command list reads it. It must outlive the buffer and all submitted command lists that
+ * use it; on a lost device, the device. UNSUPPORTED, which loses no device: it cannot import, its bindings are smaller,
+ * or its driver refuses this memory, as some do with mapped files. */
+hearth_status hth_buffer_import(hth_device *device, const void *data, uint64_t size, const char *what,
+                                hth_buffer **out, uint64_t *offset, hearth_error *err);
 /* NULL is allowed. The memory is freed once the device has completed its last use; on a lost device, when the
  * device is closed. */
 void hth_buffer_free(hth_buffer *buffer);
 uint64_t hth_buffer_size(const hth_buffer *buffer);
-/* Host address; NULL for HTH_MEMORY_DEVICE. */
+/* Host address of its first byte; NULL for HTH_MEMORY_DEVICE. */
 void *hth_buffer_map(hth_buffer *buffer);
 
 /* ---- pipelines and command lists ---------------------------------------------------------------------- */
@@ -197,8 +206,9 @@ void hth_cmdlist_hint_bytes(hth_cmdlist *cmdlist, uint64_t bytes);
 /* The same, with `bytes` bytes read per set bit among the n bits of `marks` starting at bit `first`. */
 void hth_cmdlist_hint_bytes_masked(hth_cmdlist *cmdlist, uint64_t bytes, hth_buffer_range marks,
                                    uint32_t first, uint32_t n);
-/* The last recorded dispatch reads `bytes` bytes of the host's memory over the link; an indirect one, each workgroup.
- * Bytes of the device's own memory are then those of hth_cmdlist_hint_bytes alone. Only the simulated device uses it. */
+/* The last recorded dispatch reads `bytes` bytes of the host's memory over the link; of an indirect one, each workgroup
+ * does. Of the device's memory it then reads what hth_cmdlist_hint_bytes says, or nothing. Only the simulated device
+ * uses it. */
 void hth_cmdlist_hint_link_bytes(hth_cmdlist *cmdlist, uint64_t bytes);
 void hth_cmdlist_copy(hth_cmdlist *cmdlist, hth_buffer_range from, hth_buffer_range to);
 /* Later commands of this command list may read or overwrite what earlier commands wrote to these ranges. */
@@ -258,8 +268,8 @@ hearth_status hth_beside_wait(hth_device *device, hth_fence fence, uint64_t time
  * at most twice in total. */
 hearth_status hth_queue_drain(hth_device *device, uint64_t timeout_ns, hearth_error *err);
 
-/* Copies to.size bytes from `from` to a buffer of any memory kind: what is submitted, uploaded or downloaded later
- * is ordered after it. For loading, not for decoding. */
+/* Copies to.size bytes from `from` to a buffer of any memory kind but HTH_MEMORY_HOST: what is submitted, uploaded or
+ * downloaded later is ordered after it. For loading, not for decoding. */
 hearth_status hth_device_upload(hth_buffer_range to, const void *from, hearth_error *err);
 hearth_status hth_device_download(hth_buffer_range from, void *to, hearth_error *err);
 
@@ -270,8 +280,8 @@ hearth_status hth_device_download(hth_buffer_range from, void *to, hearth_error 
 uint64_t hth_device_time(const hth_device *device);
 /* Accounts for time_ns of host computation; moves a virtual clock, otherwise does nothing. */
 void hth_device_advance_clock(hth_device *device, uint64_t time_ns);
-/* Accounts for `bytes` bytes of weights that the host reads, by the rate of the description (info.host_rate) and by what
- * the second queue reads of the same memory meanwhile (simulated_int.h); otherwise does nothing. */
+/* Accounts for `bytes` bytes of weights that the host reads, at info.host_rate less what the second queue reads of the
+ * same memory meanwhile (simulated_int.h). 0: does nothing. */
 void hth_device_charge_host(hth_device *device, uint64_t bytes);
 
 /* ---- for measurements --------------------------------------------------------------------------------- */

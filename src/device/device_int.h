@@ -46,7 +46,7 @@ struct hth_device {
 struct hth_buffer {
     hth_device *device;
     hth_memory memory;
-    uint64_t size, allocated; /* bytes requested, and allocated */
+    uint64_t size, allocated; /* bytes requested, and allocated; 0 of HTH_MEMORY_HOST */
     hth_fence free_after[HTH_N_QUEUE];
     void *priv;
     uint8_t *map;
@@ -113,6 +113,8 @@ struct hth_backend {
     /* Bytes that this process may use now, its own included; 0 or NULL: unknown. */
     uint64_t (*budget)(const hth_device *d);
     hearth_status (*buffer_new)(hth_buffer *b, const char *what, hearth_error *err);
+    /* Of b->size bytes of data. Sets b->map, b->size to whole pages around them. */
+    hearth_status (*buffer_import)(hth_buffer *b, const void *data, const char *what, hearth_error *err);
     void (*buffer_free)(hth_buffer *b);
     hearth_status (*upload)(hth_buffer_range to, const void *from, hearth_error *err);
     hearth_status (*download)(hth_buffer_range from, void *to, hearth_error *err);
@@ -144,6 +146,7 @@ extern const hth_backend hth_backend_ref, hth_backend_vulkan, hth_backend_simula
 
 /* Runs one command of a command list with the functions that the reference device d was opened with. */
 hearth_status hth_ref_buffer_new(hth_buffer *b, const char *what, hearth_error *err);
+hearth_status hth_ref_buffer_import(hth_buffer *b, const void *data, const char *what, hearth_error *err);
 void hth_ref_dispatch(const hth_device *d, const hth_cmdlist *t, const hth_cmd *cmd);
 
 /* Whether y[2 * HTH_N_HALF] is what widen_halves computes without an error; any NaN is a NaN. */
@@ -158,6 +161,8 @@ extern const char *const hth_queue_words[HTH_N_QUEUE];
 
 /* Resolves size 0. ARGUMENT: the range exceeds its buffer. */
 hearth_status hth_buffer_range_check(hth_buffer_range *s, hearth_error *err);
+/* ARGUMENT: nothing may write it. */
+hearth_status hth_buffer_check_written(const hth_buffer *b, hearth_error *err);
 /* Begins every call that can fail: checks for a lost device and for injected faults. */
 hearth_status hth_device_begin_call(hth_device *d, hearth_error *err);
 /* Ends the call: after DEVICE the device is lost. */

@@ -1,8 +1,10 @@
-/* Buffers: enforces the memory budget, and frees memory only once the device has completed its last use. */
+/* Buffers: enforces the memory budget, and frees memory only once the device has completed its last use. Imported ones
+ * are the caller's memory, which no budget counts. */
 #include "base/alloc.h"
 #include "base/format_bytes.h"
 #include "device/device_int.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { ALIGNMENT = 256 }; /* allocation granularity, bytes */
@@ -57,6 +59,41 @@ hearth_status hth_buffer_new(hth_device *d, hth_memory memory, uint64_t size, co
     hearth_status st = make_buffer(d, memory, size, what, out, err);
     if (st == HEARTH_ERROR_MEMORY) d->used_at_oom = d->used;
     return st;
+}
+
+static hearth_status import_buffer(hth_device *d, const void *data, uint64_t size, const char *what, hth_buffer **out,
+                                   uint64_t *offset, hearth_error *err)
+{
+    hearth_status st = hth_device_begin_call(d, err);
+    if (st != HEARTH_OK) return st;
+    hth_device_reclaim(d, false);
+    if (!(d->info.features & HTH_FEATURE_IMPORT))
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s: its driver does not read the host's memory in place",
+                        d->info.name, what);
+    if (size > d->info.max_binding_size)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s: %s wanted, its driver binds at most %s at once",
+                        d->info.name, what, hth_format_bytes(size).text,
+                        hth_format_bytes(d->info.max_binding_size).text);
+    hth_buffer *b = hth_alloc(1, sizeof *b);
+    if (!b) return hth_fail_memory(err, sizeof *b, "a buffer");
+    *b = (hth_buffer){.device = d, .memory = HTH_MEMORY_HOST, .size = size};
+    st = hth_device_end_call(d, d->backend->buffer_import(b, data, what, err));
+    if (st != HEARTH_OK) {
+        hth_free(b);
+        return st;
+    }
+    link_buffer(&d->buffers, b);
+    *offset = (uint64_t)((const uint8_t *)data - b->map);
+    *out = b;
+    return HEARTH_OK;
+}
+
+hearth_status hth_buffer_import(hth_device *d, const void *data, uint64_t size, const char *what, hth_buffer **out,
+                                uint64_t *offset, hearth_error *err)
+{
+    assert(data && size > 0);
+    *out = NULL, *offset = 0;
+    return import_buffer(d, data, size, what, out, offset, err);
 }
 
 void hth_buffer_free(hth_buffer *b)
@@ -131,11 +168,18 @@ hearth_status hth_buffer_range_check(hth_buffer_range *s, hearth_error *err)
                     (unsigned long long)size);
 }
 
+hearth_status hth_buffer_check_written(const hth_buffer *b, hearth_error *err)
+{
+    if (b->memory != HTH_MEMORY_HOST) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: imported memory of the host is not written", b->device->info.name);
+}
+
 hearth_status hth_device_upload(hth_buffer_range to, const void *from, hearth_error *err)
 {
     hth_device *d = to.buffer->device;
     hearth_status st = hth_device_begin_call(d, err);
     if (st == HEARTH_OK) st = hth_buffer_range_check(&to, err);
+    if (st == HEARTH_OK) st = hth_buffer_check_written(to.buffer, err);
     if (st != HEARTH_OK) return st;
     return hth_device_end_call(d, d->backend->upload(to, from, err));
 }

@@ -481,6 +481,20 @@ static VKAPI_ATTR void VKAPI_CALL requirements(VkDevice d, VkBuffer buffer, VkMe
     if (memory) r->memoryTypeBits = (1u << memory->n_type) - 1;
 }
 
+/* Memory of the host is of all types that it sees and that are not the device's own, or of all that it sees. */
+static VKAPI_ATTR VkResult VKAPI_CALL host_pointer(VkDevice d, VkExternalMemoryHandleTypeFlagBits type,
+                                                   const void *at, VkMemoryHostPointerPropertiesEXT *p)
+{
+    VkResult r = OF_DEVICE(d, vkGetMemoryHostPointerPropertiesEXT)(d, type, at, p);
+    uint32_t seen = 0, away = 0;
+    for (uint32_t i = 0; memory && i < memory->n_type; i++) {
+        VkMemoryPropertyFlags is = memory->types[i].propertyFlags;
+        if ((is & SEEN) == SEEN) seen |= 1u << i, away |= is & OWN ? 0 : 1u << i;
+    }
+    if (memory && r == VK_SUCCESS) p->memoryTypeBits = away ? away : seen;
+    return r;
+}
+
 /* The driver's own type 0 serves for all. */
 static VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice d, const VkMemoryAllocateInfo *info,
                                                const VkAllocationCallbacks *a, VkDeviceMemory *out)
@@ -813,6 +827,7 @@ static PFN_vkVoidFunction own_device_proc(const char *name)
     HAS("vkGetDeviceProcAddr", layer_device_proc);
     HAS("vkDestroyDevice", destroy_device);
     HAS("vkGetBufferMemoryRequirements", requirements);
+    HAS("vkGetMemoryHostPointerPropertiesEXT", host_pointer);
     HAS("vkAllocateMemory", allocate);
     HAS("vkMapMemory", map);
     HAS("vkFreeMemory", free_memory);

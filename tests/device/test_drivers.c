@@ -9,6 +9,9 @@
 typedef struct lies {
     bool no_loader, no_device, no_timeline, no_compute, has_memory_budget, is_portability, no_memory;
     bool two_queues, drops_beside; /* a family has two; what comes to the second one is said to be done */
+    VkResult pointer, import;      /* of what is asked about memory of the host, and of importing it */
+    bool two_types;                /* memory of the host is the device's own, or not */
+    uint64_t allocation;           /* the largest one; 0: as it is */
     const char *missing; /* an entry point */
     uint32_t version;    /* 0: as it is */
     uint64_t budget, usage;
@@ -32,6 +35,9 @@ static VKAPI_ATTR void VKAPI_CALL properties(VkPhysicalDevice device, VkPhysical
     REAL(vkGetPhysicalDeviceProperties2)(device, p);
     if (now.version) p->properties.apiVersion = now.version;
     if (now.is_portability) p->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+    for (VkBaseOutStructure *s = p->pNext; now.allocation > 0 && s; s = s->pNext)
+        if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES)
+            ((VkPhysicalDeviceMaintenance3Properties *)(void *)s)->maxMemoryAllocationSize = now.allocation;
 }
 
 static VKAPI_ATTR void VKAPI_CALL features(VkPhysicalDevice device, VkPhysicalDeviceFeatures2 *p)
@@ -99,12 +105,43 @@ static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t n, const Vk
     return REAL_OF_DEVICE(vkSignalSemaphore)(last_device, &signal);
 }
 
+static uint32_t imported_type;
+
+static VKAPI_ATTR VkResult VKAPI_CALL host_pointer(VkDevice device, VkExternalMemoryHandleTypeFlagBits type,
+                                                   const void *at, VkMemoryHostPointerPropertiesEXT *p)
+{
+    if (now.pointer != VK_SUCCESS) return now.pointer;
+    VkResult result = REAL_OF_DEVICE(vkGetMemoryHostPointerPropertiesEXT)(device, type, at, p);
+    if (now.two_types) p->memoryTypeBits = 7;
+    return result;
+}
+
+static VKAPI_ATTR void VKAPI_CALL requirements(VkDevice device, VkBuffer buffer, VkMemoryRequirements *needs)
+{
+    REAL_OF_DEVICE(vkGetBufferMemoryRequirements)(device, buffer, needs);
+    if (now.two_types) needs->memoryTypeBits = 7;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice device, const VkMemoryAllocateInfo *info,
+                                               const VkAllocationCallbacks *a, VkDeviceMemory *out)
+{
+    VkMemoryAllocateInfo own = *info;
+    if (info->pNext && now.import != VK_SUCCESS) return now.import;
+    if (info->pNext) imported_type = info->memoryTypeIndex;
+    if (now.two_types) own.memoryTypeIndex = 0;
+    return REAL_OF_DEVICE(vkAllocateMemory)(device, &own, a, out);
+}
+
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_entry(VkDevice device, const char *name)
 {
     last_device = device;
     if (strcmp(name, "vkGetDeviceQueue") == 0) return (PFN_vkVoidFunction)get_queue;
+    PFN_vkVoidFunction there = REAL(vkGetDeviceProcAddr)(device, name);
     if (strcmp(name, "vkQueueSubmit") == 0) return (PFN_vkVoidFunction)submit;
-    return REAL(vkGetDeviceProcAddr)(device, name);
+    if (strcmp(name, "vkGetBufferMemoryRequirements") == 0) return (PFN_vkVoidFunction)requirements;
+    if (strcmp(name, "vkAllocateMemory") == 0) return (PFN_vkVoidFunction)allocate;
+    bool is_import = strcmp(name, "vkGetMemoryHostPointerPropertiesEXT") == 0;
+    return is_import && there ? (PFN_vkVoidFunction)host_pointer : there;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice device, const VkDeviceCreateInfo *info,
@@ -145,6 +182,13 @@ static VKAPI_ATTR VkResult VKAPI_CALL extensions(VkPhysicalDevice device, const 
 static VKAPI_ATTR void VKAPI_CALL memory(VkPhysicalDevice device, VkPhysicalDeviceMemoryProperties2 *p)
 {
     REAL(vkGetPhysicalDeviceMemoryProperties2)(device, p);
+    VkMemoryType *types = p->memoryProperties.memoryTypes;
+    if (now.two_types) {
+        p->memoryProperties.memoryTypeCount = 3;
+        types[1] = types[2] = types[0]; /* cached memory that is not flushed; memory of the host */
+        types[1].propertyFlags = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+        types[2].propertyFlags &= ~(VkMemoryPropertyFlags)VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+    }
     for (VkBaseOutStructure *s = p->pNext; now.has_memory_budget && s; s = s->pNext) {
         if (s->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT) continue;
         VkPhysicalDeviceMemoryBudgetPropertiesEXT *b = (void *)s;
@@ -393,6 +437,61 @@ TEST(command_lists_of_the_second_queue_that_did_not_run_are_found)
         CHECK(hth_device_state(d).lost);
         now.drops_beside = false;
     }
+    hth_device_close(d);
+    now = (lies){0};
+}
+
+/* ---- memory of the host ------------------------------------------------------------------------------- */
+
+/* A device of this driver that can import, or NULL (skipped). */
+static hth_device *open_importing(lies l)
+{
+    if (!has_vulkan()) return NULL;
+    now = l;
+    hth_device *d = OPENED(hth_device, &(hth_device_spec){.name = "vulkan:0"});
+    if (d && hth_device_get_info(d)->features & HTH_FEATURE_IMPORT) return d;
+    if (d) test_skip("%s does not import memory", hth_device_get_info(d)->name);
+    hth_device_close(d);
+    now = (lies){0};
+    return NULL;
+}
+
+TEST(memory_that_a_driver_refuses_loses_no_device)
+{
+    static const VkResult results[] = {VK_ERROR_INVALID_EXTERNAL_HANDLE, VK_ERROR_OUT_OF_DEVICE_MEMORY,
+                                       VK_ERROR_OUT_OF_HOST_MEMORY, VK_ERROR_UNKNOWN};
+    static uint8_t data[8192];
+    hth_device *d = open_importing((lies){.allocation = (uint64_t)64 << 20});
+    hth_buffer *b;
+    uint64_t at;
+    if (!d) return;
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+        for (int k = 0; k < 2; k++) {
+            now.pointer = k == 0 ? results[i] : VK_SUCCESS, now.import = k == 1 ? results[i] : VK_SUCCESS;
+            CHECK_FAILS(hth_buffer_import(d, data, 100, "experts", &b, &at, err), HEARTH_ERROR_UNSUPPORTED,
+                        k == 0 ? "experts: |vkGetMemoryHostPointerPropertiesEXT" : "experts: |vkAllocateMemory");
+            CHECK(!hth_device_state(d).lost && b == NULL);
+        }
+    now.import = VK_SUCCESS;
+    CHECK_FAILS(hth_buffer_import(d, data, (uint64_t)64 << 20 | 1, "experts", &b, &at, err), HEARTH_ERROR_UNSUPPORTED,
+                "experts: |a limit");
+    CHECK_OK(hth_buffer_import(d, data, sizeof data, "experts", &b, &at, err));
+    now.import = VK_ERROR_DEVICE_LOST;
+    CHECK_FAILS(hth_buffer_import(d, data, 100, "experts", &b, &at, err), HEARTH_ERROR_DEVICE, "it was lost");
+    CHECK(hth_device_state(d).lost);
+    hth_device_close(d);
+    now = (lies){0};
+}
+
+TEST(imported_memory_is_preferably_not_the_device_s_own)
+{
+    static uint8_t data[8192];
+    hth_device *d = open_importing((lies){.two_types = true});
+    hth_buffer *b;
+    uint64_t at;
+    if (!d) return;
+    CHECK_OK(hth_buffer_import(d, data, 100, "experts", &b, &at, err));
+    CHECK_INT(imported_type, 2);
     hth_device_close(d);
     now = (lies){0};
 }

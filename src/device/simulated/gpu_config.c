@@ -72,14 +72,14 @@ static bool read_count(span p, uint64_t *value)
 }
 
 /* With suffix K, M or G: powers of 1024, as in --vram. */
-static bool read_bytes(span p, uint64_t *value)
+static bool read_bytes(span p, double min, uint64_t *value)
 {
     static const char units[] = "KMG";
     const char *unit = p.n > 0 ? memchr(units, p.at[p.n - 1], 3) : NULL;
     double v;
     if (!read_number((span){p.at, p.n - (unit != NULL)}, &v)) return false;
     if (unit) v *= (double)((uint64_t)1024 << (10 * (unit - units)));
-    if (v < 1.0 || v > 0x1p50) return false;
+    if (v < min || v > 0x1p50) return false;
     *value = (uint64_t)v;
     return true;
 }
@@ -126,7 +126,7 @@ static bool read_budget(span p, hth_sim_gpu *gpu)
     span step, bytes;
     if (gpu->n_budget == HTH_SIM_MAX_BUDGETS || !split_at(p, ':', &step, &bytes)) return false;
     hth_sim_budget *b = &gpu->budgets[gpu->n_budget++];
-    return read_count(step, &b->step) && b->step > 0 && read_bytes(bytes, &b->bytes);
+    return read_count(step, &b->step) && b->step > 0 && read_bytes(bytes, 1.0, &b->bytes);
 }
 
 static bool read_fault(span p, hth_sim_gpu *gpu)
@@ -155,7 +155,7 @@ typedef struct key {
     const char *name, *wants;
     size_t at; /* offset in hth_sim_gpu */
     kind kind;
-    double min, max, unit; /* of a NUMBER: range, and factor */
+    double min, max, unit; /* of a NUMBER: range, and factor; of BYTES: min */
 } key;
 
 #define RATE(name, field)                                                                                    \
@@ -169,12 +169,13 @@ typedef struct key {
 
 static const key keys[] = {
     {"name", "1 to 63 letters of ASCII", offsetof(hth_sim_gpu, name), NAME, 0, 0, 0},
-    {"vram_bytes", "1 to 2^50 bytes, or with K, M, G", offsetof(hth_sim_gpu, vram_bytes), BYTES, 0, 0, 0},
+    {"vram_bytes", "1 to 2^50 bytes, or with K, M, G", offsetof(hth_sim_gpu, vram_bytes), BYTES, 1, 0, 0},
     RATE("bandwidth", bandwidth),
     RATE("pcie_up", pcie_up),
     RATE("pcie_down", pcie_down),
     RATE("host_bandwidth", host_bandwidth),
-    {"max_binding_bytes", "1 to 2^50 bytes, or with K, M, G", offsetof(hth_sim_gpu, max_binding_bytes), BYTES, 0, 0, 0},
+    {"max_binding_bytes", "1 to 2^50 bytes, or with K, M, G", offsetof(hth_sim_gpu, max_binding_bytes), BYTES, 1, 0, 0},
+    {"pinned_bytes", "0 to 2^50 bytes, or with K, M, G", offsetof(hth_sim_gpu, pinned_bytes), BYTES, 0, 0, 0},
     MICROSECONDS("pcie_latency_us", pcie_latency_ns),
     MICROSECONDS("dispatch_us", dispatch_ns),
     MICROSECONDS("submit_us", submit_ns),
@@ -192,7 +193,7 @@ static bool is_repeatable(const key *k) { return k->kind == BUDGET || k->kind ==
 static bool is_optional(const key *k)
 {
     return is_repeatable(k) || k->at == offsetof(hth_sim_gpu, host_bandwidth) ||
-           k->at == offsetof(hth_sim_gpu, max_binding_bytes);
+           k->at == offsetof(hth_sim_gpu, max_binding_bytes) || k->at == offsetof(hth_sim_gpu, pinned_bytes);
 }
 
 static bool read_value(const key *k, span p, hth_sim_gpu *gpu)
@@ -201,7 +202,7 @@ static bool read_value(const key *k, span p, hth_sim_gpu *gpu)
     double v;
     switch (k->kind) {
     case NAME: return read_name(p, to);
-    case BYTES: return read_bytes(p, to);
+    case BYTES: return read_bytes(p, k->min, to);
     case COUNT: return read_count(p, to);
     case CLOCK: return read_clock(p, to);
     case BUDGET: return read_budget(p, gpu);
@@ -245,7 +246,7 @@ hearth_status hth_sim_describe_text(const char *path, const char *text, size_t n
 {
     reader r = {.path = path, .gpu = gpu, .err = err};
     hearth_status st = HEARTH_OK;
-    *gpu = (hth_sim_gpu){0};
+    *gpu = (hth_sim_gpu){.pinned_bytes = UINT64_MAX};
     for (size_t at = 0; st == HEARTH_OK && at < n;) {
         const char *end = memchr(text + at, '\n', n - at);
         size_t length = end ? (size_t)(end - text) - at : n - at;

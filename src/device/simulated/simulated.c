@@ -3,6 +3,7 @@
  * completion time is known then: identical in every run. Opened as "sim:FILE". */
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/format_bytes.h"
 #include "device/simulated/simulated_int.h"
 
 #include <stdio.h>
@@ -31,6 +32,7 @@ static hearth_status open_simulated(hth_device *d, const hth_device_spec *spec, 
     d->info.kind = HTH_DEVICE_SIMULATED;
     d->info.memory = d->info.budget = sim->gpu.vram_bytes;
     d->info.flops = sim->gpu.flops;
+    if (sim->gpu.pinned_bytes == 0) d->info.features &= ~(uint32_t)HTH_FEATURE_IMPORT;
     if (sim->gpu.max_binding_bytes > 0) d->info.max_binding_size = sim->gpu.max_binding_bytes;
     d->info.host_rate = sim->gpu.wall_clock ? 0.0 : sim->gpu.host_bandwidth;
     d->faults = sim->gpu.faults, d->n_fault = sim->gpu.n_fault;
@@ -87,9 +89,24 @@ static void quiesce_lost(hth_device *d)
     if (d->lost && sim->gpu.wall_clock && !sim->ending) hth_sim_quiesce(sim);
 }
 
+static hearth_status import_buffer(hth_buffer *b, const void *data, const char *what, hearth_error *err)
+{
+    hth_sim *sim = b->device->priv;
+    uint64_t size = b->size, limit = sim->gpu.pinned_bytes;
+    hearth_status st = hth_ref_buffer_import(b, data, what, err);
+    if (st != HEARTH_OK) return st;
+    if (sim->imported > limit || b->size > limit - sim->imported)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s: %s of the host wanted, %s of %s are imported",
+                        b->device->info.name, what, hth_format_bytes(size).text, hth_format_bytes(sim->imported).text,
+                        hth_format_bytes(limit).text);
+    sim->imported += b->size;
+    return HEARTH_OK;
+}
+
 static void free_buffer(hth_buffer *b)
 {
     quiesce_lost(b->device);
+    if (b->memory == HTH_MEMORY_HOST) ((hth_sim *)b->device->priv)->imported -= b->size;
     hth_backend_ref.buffer_free(b);
 }
 
@@ -239,6 +256,7 @@ const hth_backend hth_backend_simulated = {
     .stop = stop,
     .close = close_simulated,
     .buffer_new = hth_ref_buffer_new,
+    .buffer_import = import_buffer,
     .buffer_free = free_buffer,
     .upload = upload,
     .download = download,

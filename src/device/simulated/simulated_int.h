@@ -47,6 +47,7 @@ typedef struct hth_sim_gpu {
     double bandwidth, pcie_up, pcie_down; /* bytes per second; up: host to device */
     double host_bandwidth;                /* weight bytes per second that the host reads; 0: not given */
     uint64_t max_binding_bytes;           /* 0: not given */
+    uint64_t pinned_bytes;                /* of the host, that may be imported in all; UINT64_MAX: any number */
     /* per second; affects no cost, only where command lists are split into segments */
     double flops;
     double pcie_latency_ns, dispatch_ns, submit_ns, wake_ns;
@@ -97,6 +98,7 @@ typedef struct hth_sim {
     hth_sim_clock clocks[HTH_N_QUEUE];
     _Atomic uint64_t up_ns, down_ns;     /* until when the links are busy */
     hth_sim_beside beside;
+    uint64_t imported;                   /* bytes of the host */
     uint64_t opened_ns;                  /* on the monotonic clock */
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -166,6 +166,29 @@ static hearth_status find_coopmat2(const hth_vk_instance *vk, VkPhysicalDevice d
     return HEARTH_OK;
 }
 
+/* Whether buffers that shaders read can be the host's own memory. */
+static hearth_status find_import(const hth_vk_instance *vk, VkPhysicalDevice device, hth_vk_physical_device *f,
+                                 hearth_error *err)
+{
+    VkPhysicalDeviceExternalMemoryHostPropertiesEXT host = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};
+    VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &host};
+    VkPhysicalDeviceExternalBufferInfo buffer = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO,
+                                                 .usage = HTH_VK_IMPORT_USAGE,
+                                                 .handleType = HTH_VK_IMPORT_TYPE};
+    VkExternalBufferProperties external = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES};
+    bool listed;
+    hearth_status st = find_extension(vk, device, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME, &listed, err);
+    if (st != HEARTH_OK || !listed) return st;
+    vk->vkGetPhysicalDeviceProperties2(device, &properties);
+    vk->vkGetPhysicalDeviceExternalBufferProperties(device, &buffer, &external);
+    f->import_alignment = host.minImportedHostPointerAlignment;
+    bool usable = f->import_alignment > 0 && external.externalMemoryProperties.externalMemoryFeatures &
+                                                 VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT;
+    if (usable) f->info.features |= HTH_FEATURE_IMPORT;
+    return HEARTH_OK;
+}
+
 uint64_t hth_vk_budget(const hth_device *d)
 {
     const hth_vk_device *vk = d->priv;
@@ -254,6 +277,7 @@ static hearth_status fill_physical_device(const hth_vk_instance *vk, VkPhysicalD
     if (st == HEARTH_OK && p->apiVersion >= VK_API_VERSION_1_2 && !(without & HTH_FEATURE_COOPMAT))
         st = find_coopmat(vk, device, f, err);
     if (st == HEARTH_OK) st = find_coopmat2(vk, device, p->apiVersion, info, err);
+    if (st == HEARTH_OK) st = find_import(vk, device, f, err);
     if (st != HEARTH_OK) return st;
     if (without & HTH_FEATURE_COOPMAT) without |= HTH_FEATURE_COOPMAT2, info->n_shape = 0;
     if (without & HTH_FEATURE_INT_DOT) without |= HTH_FEATURE_FAST_DOT;

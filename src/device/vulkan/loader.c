@@ -23,6 +23,7 @@ static const struct {
     {VK_ERROR_INITIALIZATION_FAILED, HEARTH_ERROR_DEVICE, "its driver did not start"},
     {VK_ERROR_DEVICE_LOST, HEARTH_ERROR_DEVICE, "it was lost"},
     {VK_ERROR_UNKNOWN, HEARTH_ERROR_DEVICE, "its driver failed and does not say why"},
+    {VK_ERROR_INVALID_EXTERNAL_HANDLE, HEARTH_ERROR_UNSUPPORTED, "its driver cannot import this memory"},
     {VK_ERROR_INCOMPATIBLE_DRIVER, HEARTH_ERROR_UNSUPPORTED,
      "no driver was found: docs/gpu.md names some; VK_LOADER_DEBUG=error says more"},
     {VK_ERROR_FEATURE_NOT_PRESENT, HEARTH_ERROR_UNSUPPORTED, "its driver lacks a feature"},
@@ -79,10 +80,13 @@ static hearth_status open_loader(hth_vk_instance *vk, hearth_error *err)
 #define INSTANCE(name)
 #define OPTIONAL(name)
 #define DEVICE(name)
+#define OPTIONAL_DEVICE(name)
 #include "device/vulkan/vk_functions.def"
 #undef GLOBAL
 #undef INSTANCE
 #undef OPTIONAL
+#undef DEVICE
+#undef OPTIONAL_DEVICE
     return HEARTH_OK;
 }
 
@@ -92,11 +96,14 @@ static hearth_status load_instance(hth_vk_instance *vk, hearth_error *err)
 #define INSTANCE(name)                                                                                       \
     if (!(vk->name = (PFN_##name)entry(vk, #name))) return fail_entry(#name, err);
 #define OPTIONAL(name) vk->name = (PFN_##name)entry(vk, #name);
+#define DEVICE(name)
+#define OPTIONAL_DEVICE(name)
 #include "device/vulkan/vk_functions.def"
 #undef GLOBAL
 #undef INSTANCE
 #undef OPTIONAL
 #undef DEVICE
+#undef OPTIONAL_DEVICE
     return HEARTH_OK;
 }
 
@@ -108,11 +115,13 @@ hearth_status hth_vk_dispatch_table_load(const hth_vk_instance *vk, VkDevice dev
 #define OPTIONAL(name)
 #define DEVICE(name)                                                                                         \
     if (!(calls->name = (PFN_##name)vk->vkGetDeviceProcAddr(device, #name))) return fail_entry(#name, err);
+#define OPTIONAL_DEVICE(name) calls->name = (PFN_##name)vk->vkGetDeviceProcAddr(device, #name);
 #include "device/vulkan/vk_functions.def"
 #undef GLOBAL
 #undef INSTANCE
 #undef OPTIONAL
 #undef DEVICE
+#undef OPTIONAL_DEVICE
     return HEARTH_OK;
 }
 

@@ -31,6 +31,7 @@ static uint32_t type_for(const hth_vk_device *vk, uint32_t allowed, hth_memory m
     case HTH_MEMORY_DEVICE: return find_type(vk, allowed, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0);
     case HTH_MEMORY_READBACK: return find_type(vk, allowed, host_flags, VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
     case HTH_MEMORY_UPLOAD: return find_type(vk, allowed, host_flags, 0);
+    case HTH_MEMORY_HOST: break; /* import.c */
     }
     return UINT32_MAX;
 }

@@ -44,9 +44,11 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
                                      .queueFamilyIndex = vk->physical.family,
                                      .queueCount = vk->physical.info.has_second_queue ? HTH_N_QUEUE : 1,
                                      .pQueuePriorities = priorities};
-    const char *extensions[5];
+    const char *extensions[6];
     uint32_t n_extension = 0;
     if (vk->physical.is_subset) extensions[n_extension++] = HTH_VK_PORTABILITY_SUBSET;
+    if (vk->physical.info.features & HTH_FEATURE_IMPORT)
+        extensions[n_extension++] = VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME;
     bool dot = vk->physical.info.features & HTH_FEATURE_INT_DOT;
     bool coopmat = vk->physical.info.features & HTH_FEATURE_COOPMAT;
     bool coopmat2 = vk->physical.info.features & HTH_FEATURE_COOPMAT2;
@@ -197,6 +199,7 @@ const hth_backend hth_backend_vulkan = {
     .n_validation_error = n_validation_error,
     .budget = hth_vk_budget,
     .buffer_new = hth_vk_buffer_new,
+    .buffer_import = hth_vk_buffer_import,
     .buffer_free = hth_vk_buffer_release,
     .upload = hth_vk_upload,
     .download = hth_vk_download,

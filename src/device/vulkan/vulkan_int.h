@@ -19,11 +19,13 @@ typedef struct hth_vk_instance {
 #define INSTANCE(name) PFN_##name name;
 #define OPTIONAL(name) PFN_##name name; /* NULL: missing */
 #define DEVICE(name)
+#define OPTIONAL_DEVICE(name)
 #include "device/vulkan/vk_functions.def"
 #undef GLOBAL
 #undef INSTANCE
 #undef OPTIONAL
 #undef DEVICE
+#undef OPTIONAL_DEVICE
 } hth_vk_instance;
 
 typedef struct hth_vk_dispatch_table {
@@ -31,11 +33,13 @@ typedef struct hth_vk_dispatch_table {
 #define INSTANCE(name)
 #define OPTIONAL(name)
 #define DEVICE(name) PFN_##name name;
+#define OPTIONAL_DEVICE(name) PFN_##name name; /* NULL: missing */
 #include "device/vulkan/vk_functions.def"
 #undef GLOBAL
 #undef INSTANCE
 #undef OPTIONAL
 #undef DEVICE
+#undef OPTIONAL_DEVICE
 } hth_vk_dispatch_table;
 
 /* UNSUPPORTED: no loader, or no driver for it. */
@@ -54,6 +58,10 @@ hearth_status hth_vk_fail(hearth_error *err, const hth_device *d, const char *ca
 /* A driver that has it wants it enabled. In vulkan_beta.h. */
 #define HTH_VK_PORTABILITY_SUBSET "VK_KHR_portability_subset"
 
+/* What imported memory is to the driver (import.c). */
+#define HTH_VK_IMPORT_TYPE VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT
+#define HTH_VK_IMPORT_USAGE (VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT)
+
 typedef struct hth_vk_physical_device {
     VkPhysicalDevice handle;
     uint32_t family; /* compute queue family */
@@ -64,6 +72,7 @@ typedef struct hth_vk_physical_device {
     bool has_memory_budget;
     bool is_subset;           /* the driver has a part of Vulkan: what it lacks is not used here */
     bool has_subgroup_size;   /* a pipeline can require info.subgroup_size */
+    uint64_t import_alignment; /* with HTH_FEATURE_IMPORT: of addresses and sizes, bytes */
     hth_device_info info;
 } hth_vk_physical_device;
 
@@ -132,6 +141,8 @@ hearth_status hth_vk_upload(hth_buffer_range to, const void *from, hearth_error 
 hearth_status hth_vk_download(hth_buffer_range from, void *to, hearth_error *err);
 /* Waits for uploads in flight, and frees their staging buffers. */
 hearth_status hth_vk_finish_uploads(hth_device *d, hearth_error *err);
+/* import.c */
+hearth_status hth_vk_buffer_import(hth_buffer *b, const void *data, const char *what, hearth_error *err);
 /* pipeline.c */
 hearth_status hth_vk_pipeline_new(hth_device *d, hth_pipeline *p, hearth_error *err);
 void hth_vk_pipeline_free(hth_device *d, hth_pipeline *p);
