@@ -39,6 +39,24 @@ HEARTH_API bool hearth_model_get_storage(const hearth_model *model, hearth_stora
 HEARTH_API bool hearth_model_get_layer_storage(const hearth_model *model, uint32_t i_layer,
                                                hearth_storage_stats *stats);
 
+/* Counts experts of layers that are divided between devices and the CPU, since the model was opened. */
+typedef struct hearth_expert_stats {
+    size_t size;             /* set by the caller: Versions in hearth.h */
+    uint64_t n_chosen;       /* experts that routers chose, for all tokens and such layers */
+    uint64_t n_on_device;    /* of these, those that were on a device then */
+    uint64_t n_upload;       /* experts that were moved to a device, and their bytes */
+    uint64_t upload_bytes;
+    uint64_t n_wait;         /* messages to the CPU, one for each such layer of a step, for which the device waited */
+    uint64_t n_wait_empty;   /* of these, those where the CPU had nothing to compute */
+} hearth_expert_stats;
+
+/* Fills in *stats, as far as stats->size goes. False, and zeros: no such layer is on a device. False, and nothing is
+ * written: stats->size is too small.
+ * Errors: none.
+ * Ownership: nothing is kept.
+ * Threads: any; figures of a step that is running may be incomplete. */
+HEARTH_API bool hearth_model_get_expert_stats(const hearth_model *model, hearth_expert_stats *stats);
+
 /* Starts counting, from zero, how many neurons of each layer are not zero, for tokens that the session evaluates
  * itself (not in batches); on false: stops. Costs a pass over the hidden values. Nothing is counted on a device, nor
  * where weights are read when they are needed.

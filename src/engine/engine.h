@@ -206,6 +206,8 @@ hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, h
 /* Sets for tests how many bytes stores have beyond their least size, whatever the memory limit is; UINT64_MAX: the
  * limit decides. */
 void hth_engine_set_store_memory(uint64_t more);
+/* Lets devices of models that are opened from now on take the experts that hth_step_set_route gives, for measurements. */
+void hth_engine_give_experts(bool given);
 /* Makes reading and computing of bundles alternate instead of overlap, for measurements (hth_streamed.in_turn). */
 void hth_engine_read_in_turn(hearth_model *m);
 /* After a change of what lies on the device, with m->gpu_lock held or while the model is opened, before load.c reads

@@ -5,7 +5,9 @@
 
 #include "base/checked_math.h"
 #include "base/format_bytes.h"
+#include "base/fp_state.h"
 #include "base/log.h"
+#include "engine/struct_size.h"
 #include "placement/policy.h"
 #include "forward/gpu/shader_params.h"
 #include "model/program.h"
@@ -376,6 +378,9 @@ static hearth_status open_or_shrink(hearth_model *m, hth_placement_builder *c,
     return HEARTH_OK;
 }
 
+static _Atomic bool gives_experts;
+void hth_engine_give_experts(bool given) { gives_experts = given; }
+
 /* The budget of a device, whose limit hth_placement_open_devices set, and what the options say of it. */
 static void set_budget(const hearth_model *m, const hearth_gpu_options *o, hth_placement_part *p)
 {
@@ -390,6 +395,7 @@ static void set_budget(const hearth_model *m, const hearth_gpu_options *o, hth_p
                                      .kv = o->kv,
                                      .selector = m->selector,
                                      .n_thread = m->n_thread,
+                                     .has_given_experts = gives_experts,
                                      .bit_exact = o->bit_exact};
     p->is_user_limit = vram > 0 && vram < free_bytes;
     p->budget = p->is_user_limit ? vram : free_bytes;
@@ -544,4 +550,33 @@ void hth_engine_close_gpu(hearth_model *m)
     for (uint32_t i = 0; i < m->n_device; i++) hth_device_close(m->devices[i].device);
     memset(m->devices, 0, sizeof m->devices);
     m->gpu = NULL, m->n_device = 0, m->n_evicted = 0;
+}
+
+/* ---- counts ------------------------------------------------------------------------------------------------ */
+
+static bool divides_experts(const hth_model *m, const hth_gpu *gpu)
+{
+    bool divides = false;
+    for (uint32_t i = 0; gpu && i < hth_gpu_end_layer(gpu); i++)
+        divides |= hth_layer_divides_experts(&m->layers[i]) && hth_gpu_n_expert(gpu, i) < hth_layer_n_unit(&m->layers[i]);
+    return divides;
+}
+
+bool hearth_model_get_expert_stats(const hearth_model *m, hearth_expert_stats *stats)
+{
+    HTH_FP_SCOPE;
+    hearth_expert_stats all = {0};
+    if (!m || !hth_engine_can_write_result(&hth_size_of_hearth_expert_stats, stats)) return false;
+    pthread_mutex_t *lock = &((hearth_model *)(uintptr_t)m)->gpu_lock;
+    pthread_mutex_lock(lock);
+    bool is_there = m->model && divides_experts(m->model, m->gpu);
+    if (is_there) {
+        hth_gpu_counts c = hth_gpu_count(m->gpu);
+        all.n_chosen = c.n_chosen, all.n_on_device = c.n_chosen_there;
+        all.n_upload = c.n_moved, all.upload_bytes = c.moved_bytes;
+        all.n_wait = c.n_split, all.n_wait_empty = c.n_split_empty;
+    }
+    pthread_mutex_unlock(lock);
+    hth_engine_write_result(&hth_size_of_hearth_expert_stats, &all, stats);
+    return is_there;
 }

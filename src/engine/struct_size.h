@@ -14,6 +14,7 @@
     X(hearth_token_info, attributes, attributes)                                                             \
     X(hearth_device_info, matrix_shapes, matrix_shapes)                                                      \
     X(hearth_storage_stats, cache_bytes_max, cache_bytes_max)                                                \
+    X(hearth_expert_stats, n_wait_empty, n_wait_empty)                                                       \
     X(hearth_chat_options, tools, tools)                                                                     \
     X(hearth_answer_options, user, user)                                                                     \
     X(hearth_session_options, selector, selector)                                                            \

@@ -37,6 +37,12 @@ typedef struct hth_rope {
 /* Limits of values in files. */
 enum { HTH_MAX_LAYER = 1024, HTH_MAX_D_FF = 1 << 20, HTH_MAX_EXPERT = 4096 };
 
+typedef struct hth_layer_set {
+    uint8_t bits[HTH_MAX_LAYER / 8];
+} hth_layer_set;
+static inline bool hth_layer_set_has(const hth_layer_set *s, uint32_t i) { return s->bits[i / 8] >> i % 8 & 1; }
+static inline void hth_layer_set_add(hth_layer_set *s, uint32_t i) { s->bits[i / 8] |= (uint8_t)(1u << i % 8); }
+
 /* Sizes of latent attention. rank 0: the model has none. */
 typedef struct hth_latent_sizes {
     uint32_t q_rank;                  /* 0: queries are computed at once */

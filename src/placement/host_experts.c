@@ -105,13 +105,6 @@ static bool is_kept(const rule_list *rules, const hth_gguf_tensor *t)
 
 /* ---- layers -------------------------------------------------------------------------------------------- */
 
-static void keep(uint8_t *layers, uint32_t i) { layers[i / 8] |= (uint8_t)(1u << i % 8); }
-
-bool hth_placement_keeps_experts(const hth_offload_params *p, uint32_t i_layer)
-{
-    return p->host_experts[i_layer / 8] >> i_layer % 8 & 1;
-}
-
 /* Whether a matrix is one of experts that may lie apart from their layer. */
 static bool is_of_experts(const hth_model *m, const hth_binding *b)
 {
@@ -119,13 +112,13 @@ static bool is_of_experts(const hth_model *m, const hth_binding *b)
     return l && hth_layer_divides_experts(l) && hth_experts_have(&l->experts, b->matrix);
 }
 
-static void keep_named(const hth_model *m, const rule_list *rules, uint8_t *layers)
+static void keep_named(const hth_model *m, const rule_list *rules, hth_layer_set *layers)
 {
     uint32_t n_expert = 0, n_other = 0;
     for (size_t i = 0; i < m->n_binding; i++) {
         const hth_binding *b = &m->bindings[i];
         if (!b->matrix || b->matrix == &m->token_embd || !is_kept(rules, b->tensor)) continue;
-        if (is_of_experts(m, b)) keep(layers, b->layer), n_expert++;
+        if (is_of_experts(m, b)) hth_layer_set_add(layers, b->layer), n_expert++;
         else n_other++;
     }
     if (n_other > 0 || n_expert == 0)
@@ -134,11 +127,11 @@ static void keep_named(const hth_model *m, const rule_list *rules, uint8_t *laye
 }
 
 hearth_status hth_placement_find_host_experts(const hth_model *m, const hth_placement_layers *which,
-                                              uint8_t layers[HTH_MAX_LAYER / 8], hearth_error *err)
+                                              hth_layer_set *layers, hearth_error *err)
 {
     rule_list rules = {0};
-    memset(layers, 0, HTH_MAX_LAYER / 8);
-    for (uint32_t i = 0; i < m->hparams.n_layer && i < which->n_cpu_experts; i++) keep(layers, i);
+    *layers = (hth_layer_set){0};
+    for (uint32_t i = 0; i < m->hparams.n_layer && i < which->n_cpu_experts; i++) hth_layer_set_add(layers, i);
     if (!which->cpu) return HEARTH_OK;
     hearth_status st = open_rules(&rules, which->cpu, err);
     if (st == HEARTH_OK) keep_named(m, &rules, layers);

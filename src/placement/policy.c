@@ -77,7 +77,7 @@ static hth_placement_part whole_part(const hth_model *m, const hth_placement_par
 static uint32_t share_of(const hth_placement_builder *c, uint32_t i, uint32_t n)
 {
     const hth_model *m = c->model;
-    bool is_host = hth_placement_keeps_experts(&c->parts[0].params, i) && hth_layer_divides_experts(&m->layers[i]);
+    bool is_host = hth_layer_set_has(&c->parts[0].params.host_experts, i) && hth_layer_divides_experts(&m->layers[i]);
     uint32_t n_unit = hth_layer_n_unit(&m->layers[i]), grain = hth_gpu_split_granularity(m, i);
     if (is_host) return 0;
     if (n == ALL || grain == 0) return n_unit;
@@ -381,13 +381,13 @@ bool hth_placement_arg_layers(const char *placement, hth_placement_layers *out)
 
 hearth_status hth_placement_builder_layers(hth_placement_builder *c, const hth_placement_layers *layers, hearth_error *err)
 {
-    uint8_t host_experts[HTH_MAX_LAYER / 8];
-    hearth_status st = hth_placement_find_host_experts(c->model, layers, host_experts, err);
+    hth_layer_set host_experts;
+    hearth_status st = hth_placement_find_host_experts(c->model, layers, &host_experts, err);
     if (st != HEARTH_OK) return st;
     for (uint32_t i = 0; i < c->n_part; i++) {
         hth_offload_params *p = &c->parts[i].params;
         p->max_layer = layers->n < UINT32_MAX ? (uint32_t)layers->n : UINT32_MAX;
-        memcpy(p->host_experts, host_experts, sizeof host_experts);
+        p->host_experts = host_experts;
         p->first_layer = p->end_layer = 0, p->head = false;
     }
     if (layers->n > 0) hth_placement_uniform(c);
@@ -476,6 +476,7 @@ static void take_placement(hth_placement_builder *c, const hth_placement *p)
         ends[i] = d->end_layer;
         to->submit_mode = d->submit_on_demand ? HTH_SUBMIT_ON_DEMAND : HTH_SUBMIT_UPFRONT;
         memcpy(to->streams, d->streams, sizeof d->streams);
+        to->read_experts = p->read_experts;
     }
     hth_placement_builder_set_ends(c, ends, p->head);
     c->seconds = p->seconds;

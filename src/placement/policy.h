@@ -79,13 +79,12 @@ typedef struct hth_placement_layers {
 bool hth_placement_arg_layers(const char *placement, hth_placement_layers *out);
 /* Applies it, also for later choices. ARGUMENT: RULES are wrong; MEMORY. */
 hearth_status hth_placement_builder_layers(hth_placement_builder *c, const hth_placement_layers *layers, hearth_error *err);
-/* Sets the bits of layers whose experts stay on the host. Warns of matrices that cannot be kept there by name. Errors as
+/* The layers whose experts stay on the host. Warns of matrices that cannot be kept there by name. Errors as
  * above. */
 hearth_status hth_placement_find_host_experts(const hth_model *model, const hth_placement_layers *which,
-                                              uint8_t layers[HTH_MAX_LAYER / 8], hearth_error *err);
+                                              hth_layer_set *layers, hearth_error *err);
 /* Whether RULES are right: ARGUMENT, MEMORY. */
 hearth_status hth_placement_check_rules(const char *rules, hearth_error *err);
-bool hth_placement_keeps_experts(const hth_offload_params *params, uint32_t i_layer);
 
 /* Whether --placement is a file: none of NULL, "plan", "even", "all" and "layers:N". */
 bool hth_placement_arg_is_path(const char *placement);

@@ -9,6 +9,7 @@
 
 #define KIND "placement"
 #define KEY_HOT "hearth.placement.hot"
+#define KEY_READS "hearth.placement.reads" /* layers, ascending; only if there are any */
 #define KEY_HEAD "hearth.placement.head"
 #define KEY_HANDOFF "hearth.placement.handoff"
 #define KEY_DEVICE "hearth.placement.device"
@@ -37,6 +38,14 @@ static void write_device(hth_gguf_writer *out, const hth_placement_device *d, ui
         hth_gguf_writer_array(out, hth_placement_key_of(KEY_STREAM, i).text, HTH_GGUF_U32, d->streams, 2 * n_stream);
 }
 
+static void write_reads(hth_gguf_writer *out, const hth_placement *p)
+{
+    uint32_t layers[HTH_MAX_LAYER], n = 0;
+    for (uint32_t i = 0; i < p->n_layer; i++)
+        if (hth_layer_set_has(&p->read_experts, i)) layers[n++] = i;
+    if (n > 0) hth_gguf_writer_array(out, KEY_READS, HTH_GGUF_U32, layers, n);
+}
+
 hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, const char *path,
                                   hearth_error *err)
 {
@@ -46,6 +55,7 @@ hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, c
     if (st != HEARTH_OK) return st;
     hth_sidecar_write_head(out, KIND, model_hash);
     hth_gguf_writer_array(out, KEY_HOT, HTH_GGUF_U32, p->n_hot, p->n_layer);
+    write_reads(out, p);
     hth_gguf_writer_uint(out, KEY_HEAD, HTH_GGUF_U32, p->head);
     for (uint32_t i = 0; i < p->n_device; i++) {
         write_device(out, &p->devices[i], i);
@@ -102,6 +112,24 @@ static hearth_status read_hot(hth_placement *p, const hth_gguf *file, const hth_
         p->n_hot[i] = (uint32_t)x;
     }
     return HEARTH_OK;
+}
+
+static hearth_status read_reads(hth_placement *p, const hth_gguf *file, hearth_error *err)
+{
+    const hth_gguf_value *layers = hth_gguf_find(file, KEY_READS);
+    if (!layers) return HEARTH_OK;
+    uint64_t n = layers->type == HTH_GGUF_ARRAY ? layers->n_element : 0, next = 0;
+    bool right = n > 0 && n <= p->n_layer;
+    hearth_status st = right ? hth_gguf_get_array(file, KEY_READS, HTH_GGUF_U32, n, &layers, err) : HEARTH_OK;
+    for (uint64_t i = 0; st == HEARTH_OK && right && i < n; i++) {
+        uint64_t layer = hth_gguf_element_uint(layers, i);
+        right = layer >= next && layer < p->n_layer;
+        if (right) hth_layer_set_add(&p->read_experts, (uint32_t)layer);
+        next = layer + 1;
+    }
+    if (st != HEARTH_OK || right) return st;
+    return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: wanted are numbers below %u, ascending, of layers there",
+                    hth_gguf_path(file), KEY_READS, (unsigned long long)hth_gguf_find(file, KEY_READS)->offset, p->n_layer);
 }
 
 bool hth_placement_streams_valid(const hth_placement_stream streams[HTH_PLACEMENT_STREAMS])
@@ -208,6 +236,7 @@ hearth_status hth_placement_open(hth_placement *p, const char *path, const hth_m
                         st == HEARTH_ERROR_MEMORY ? "" : "; it is no placement: hearth plan writes one");
     st = hth_sidecar_check_head(file, KIND, model->file, &hash, err);
     if (st == HEARTH_OK) st = read_hot(p, file, model, err);
+    if (st == HEARTH_OK) st = read_reads(p, file, err);
     if (st == HEARTH_OK) st = read_rest(p, file, model, err);
     hth_gguf_close(file);
     if (st != HEARTH_OK) hth_placement_close(p);

@@ -25,6 +25,7 @@ typedef struct hth_placement_device {
 typedef struct hth_placement {
     uint32_t n_layer; /* layers on devices, the first ones */
     uint32_t *n_hot;  /* [n_layer] neurons of each on its device, or experts, the first ones */
+    hth_layer_set read_experts; /* layers whose missing experts devices read from the host's memory */
     bool head;        /* on the device of the last layer */
     hth_placement_device devices[HEARTH_MAX_GPU];
     uint32_t n_device;

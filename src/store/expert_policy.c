@@ -99,22 +99,32 @@ static uint32_t find_candidate(const hth_expert_policy *p, float *score)
     return best;
 }
 
-/* An empty slot, else the one whose expert has the smallest score. */
-static uint32_t find_victim(const hth_expert_policy *p, float *score)
+/* An empty slot, if those count, else the one whose expert has the smallest score. */
+static uint32_t find_victim(const hth_expert_policy *p, bool or_empty, float *score)
 {
     uint32_t worst = HTH_NO_EXPERT;
     for (uint32_t i = p->n_slot; i-- > 0;) {
         uint32_t e = p->expert_of[i];
         if (p->loading[i] != HTH_NO_EXPERT) continue;
-        if (e == HTH_NO_EXPERT) {
+        if (e == HTH_NO_EXPERT && or_empty) {
             *score = 0.0f;
             return i;
         }
-        if (was_used(p, e)) continue;
+        if (e == HTH_NO_EXPERT || was_used(p, e)) continue;
         float s = hth_expert_policy_score(p, e);
         if (worst == HTH_NO_EXPERT || s < *score) worst = i, *score = s;
     }
     return worst;
+}
+
+bool hth_expert_policy_evict(hth_expert_policy *p)
+{
+    float score;
+    uint32_t slot = find_victim(p, false, &score);
+    if (slot == HTH_NO_EXPERT) return false;
+    p->slot_of[p->expert_of[slot]] = HTH_NO_EXPERT;
+    p->expert_of[slot] = HTH_NO_EXPERT;
+    return true;
 }
 
 bool hth_expert_policy_choose(const hth_expert_policy *p, float min_gain, hth_expert_swap *swap)
@@ -122,7 +132,7 @@ bool hth_expert_policy_choose(const hth_expert_policy *p, float min_gain, hth_ex
     float has = 0.0f, loses = 0.0f;
     *swap = (hth_expert_swap){find_candidate(p, &has), HTH_NO_EXPERT, 0.0f};
     if (swap->expert == HTH_NO_EXPERT) return false;
-    swap->slot = find_victim(p, &loses);
+    swap->slot = find_victim(p, true, &loses);
     if (swap->slot == HTH_NO_EXPERT) return false;
     swap->gain = has - loses;
     return swap->gain > min_gain;

@@ -71,6 +71,8 @@ float hth_expert_policy_score(const hth_expert_policy *p, uint32_t expert);
 bool hth_expert_policy_choose(const hth_expert_policy *p, float min_gain, hth_expert_swap *swap);
 /* The expert of the slot becomes absent, and another begins to load there. */
 void hth_expert_policy_begin(hth_expert_policy *p, const hth_expert_swap *swap);
+/* Empties the slot with the smallest score of those whose expert the last step did not use. False: there is none. */
+bool hth_expert_policy_evict(hth_expert_policy *p);
 /* What loads in the slot is resident from now on. */
 void hth_expert_policy_end(hth_expert_policy *p, uint32_t slot);
 /* What loads in the slot has failed, or was given up: the slot is empty. */

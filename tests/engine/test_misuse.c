@@ -191,6 +191,9 @@ TEST(functions_on_models_take_NULL)
     CHECK(!hearth_model_get_layer_storage(NULL, 0, &stats) &&
           !hearth_model_get_layer_storage(model, 0, NULL));
     CHECK(!hearth_model_get_layer_storage(model, UINT32_MAX, &stats));
+    hearth_expert_stats experts = {.size = sizeof experts};
+    CHECK(!hearth_model_get_expert_stats(NULL, &experts) && !hearth_model_get_expert_stats(model, NULL));
+    CHECK(!hearth_model_get_expert_stats(model, &experts));
     CHECK(!hearth_handle_sigbus(NULL));
     CHECK(hearth_model_n_vocab(NULL) == 0 && hearth_model_d_model(NULL) == 0 && hearth_model_n_metadata(NULL) == 0);
     hearth_metadata key = {.size = sizeof key};

@@ -59,7 +59,7 @@ TEST(results_end_where_an_older_program_says)
 #define FOR_EACH_FUNCTION(X)                                                                                 \
     X(hearth_model_open_memory)                                                                              \
     X(hearth_model_close)                                                                                    \
-    X(hearth_model_get_info) X(hearth_model_get_storage) X(hearth_chat_open) X(hearth_chat_close)            \
+    X(hearth_model_get_info) X(hearth_model_get_storage) X(hearth_model_get_expert_stats) X(hearth_chat_open) X(hearth_chat_close)            \
         X(hearth_chat_render) X(hearth_free) X(hearth_answer_open) X(hearth_answer_close)                    \
             X(hearth_session_open) X(hearth_session_close) X(hearth_embedder_open) X(hearth_embedder_close) X(hearth_sampler_open) X(hearth_sampler_close)    \
                 X(hearth_constraint_open) X(hearth_constraint_close) X(hearth_scheduler_open)                \
@@ -263,6 +263,13 @@ static bool get_storage(void *to)
     (void)lib_hearth_model_get_storage(model, to);
     return first != ((uint8_t *)to)[sizeof(size_t)];
 }
+static bool get_experts(void *to)
+{
+    uint8_t first;
+    memcpy(&first, (char *)to + sizeof(size_t), 1);
+    (void)lib_hearth_model_get_expert_stats(model, to);
+    return first != ((uint8_t *)to)[sizeof(size_t)];
+}
 static bool get_stats(void *to) { return lib_hearth_scheduler_get_stats(scheduler, to) == HEARTH_OK; }
 static bool get_progress(void *to) { return lib_hearth_scheduler_get_progress(scheduler, request_id, to); }
 
@@ -295,6 +302,7 @@ static const struct filled {
                   {"hearth_device_info", sizeof(hearth_device_info), get_device},
                   {"hearth_usage", sizeof(hearth_usage), get_usage},
                   {"hearth_storage_stats", sizeof(hearth_storage_stats), get_storage},
+                  {"hearth_expert_stats", sizeof(hearth_expert_stats), get_experts},
                   {"hearth_scheduler_stats", sizeof(hearth_scheduler_stats), get_stats},
                   {"hearth_request_progress", sizeof(hearth_request_progress), get_progress}};
 

@@ -11,6 +11,7 @@ static gguf_bytes make_placement(const tiny_file *t)
     static uint32_t n_hot[TINY_LAYERS] = {TINY_D_FF, TINY_D_FF};
     const hth_placement p = {.n_layer = TINY_LAYERS,
                              .n_hot = n_hot,
+                             .read_experts = {{2}},
                              .devices = {{"vulkan:0", "driver 1", 1, true, {{8, 16}, {64, 0}}},
                                          {"vulkan:1", "driver 1", TINY_LAYERS, false, {{0}}}},
                              .n_device = 2,
@@ -27,6 +28,7 @@ static void check(const hth_placement *p)
     expect(p->n_layer > 0 && p->n_layer <= TINY_LAYERS && p->n_device > 0 && p->n_device <= HEARTH_MAX_GPU);
     /* it is not packed, so that its layers are not divided */
     for (uint32_t i = 0; i < p->n_layer; i++) expect(p->n_hot[i] == TINY_D_FF);
+    for (uint32_t i = p->n_layer; i < HTH_MAX_LAYER; i++) expect(!hth_layer_set_has(&p->read_experts, i));
     for (uint32_t i = 0; i < p->n_device; end = p->devices[i++].end_layer) {
         const hth_placement_device *d = &p->devices[i];
         expect(d->end_layer >= end && d->end_layer <= p->n_layer && hth_placement_streams_valid(d->streams));

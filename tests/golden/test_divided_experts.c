@@ -17,6 +17,7 @@ typedef struct division {
     uint32_t n_hot[HYBRID_MAX_LAYERS], n_layer, n_row;
     uint32_t n_first; /* of two devices, layers of the first */
     bool head, submitted, streamed;
+    uint32_t reads; /* of every so many-th layer, one token at a time; 0: none */
     uint64_t store; /* bytes of the store beyond the least, if the experts are streamed */
 } division;
 
@@ -29,6 +30,7 @@ static hearth_model *open_divided(const golden *g, const division *d, hearth_kv_
                        .head = d->head,
                        .devices = {{.end_layer = d->n_first, .submit_on_demand = d->submitted}}};
     memcpy(n_hot, d->n_hot, sizeof n_hot);
+    for (uint32_t i = 0; d->reads > 0 && i < d->n_layer; i += d->reads) hth_layer_set_add(&p.read_experts, i);
     if (!hybrid_write_placement(g->model, d->device, &p, path)) return NULL;
     const hearth_model_options o = {.n_thread = 2,
                                     .ram = d->streamed,
@@ -75,6 +77,7 @@ static division draw(test_random *r, const char *device, const shape *s, const g
                   .n_layer = s->n_layer,
                   .submitted = test_random_below(r, 2),
                   .streamed = test_random_below(r, 2),
+                  .reads = test_random_below(r, 3),
                   .store = stores[test_random_below(r, 3)]};
     if (test_random_below(r, 3) == 0) d.n_layer = 1 + test_random_below(r, s->n_layer);
     d.n_first = test_random_below(r, d.n_layer + 1);
@@ -90,8 +93,9 @@ static division draw(test_random *r, const char *device, const shape *s, const g
 
 static void describe(const golden *g, const division *d, char *text, size_t size)
 {
-    int n = snprintf(text, size, "%s on %s, %u on the first, steps of %u, %s%s, store %lld:", g->model, d->device,
+    int n = snprintf(text, size, "%s on %s, %u on the first, steps of %u, %s%s%s, store %lld:", g->model, d->device,
                      d->n_first, d->n_row, d->submitted ? "submitted" : "queued", d->head ? ", head" : "",
+                     d->reads ? ", reads" : "",
                      d->streamed ? (long long)d->store : -1);
     for (uint32_t i = 0; i < d->n_layer; i++) n += snprintf(text + n, size - (size_t)n, " %u", d->n_hot[i]);
 }
@@ -137,7 +141,8 @@ static void check_division(const golden *g, const division *d, const float *expe
     check_bits(g, d, model, expected, 1, g->n < N_SINGLE ? g->n : N_SINGLE);
     if (d->streamed) check_store(d, model);
     hth_gpu_counts c = hth_gpu_count(model->gpu);
-    sum->n_split += c.n_split, sum->n_split_empty += c.n_split_empty;
+    sum->n_split += c.n_split, sum->n_split_empty += c.n_split_empty, sum->n_moved += c.n_moved;
+    sum->n_chosen += c.n_chosen, sum->n_chosen_there += c.n_chosen_there;
 }
 
 /* Softmax and no more; a shared expert with a gate of its own; groups, a bias of the choice, a shared expert. */
@@ -170,6 +175,7 @@ static void check_placements(const char *device, int n_placement)
         hth_device *there = strstr(device, "null") ? NULL : hybrid_open_device(device);
         bool ran = there || strstr(device, "null");
         CHECK(!ran || (sum.n_split > 0 && (n_placement < 10 || sum.n_split_empty > 0)));
+        CHECK(!ran || n_placement < 10 || (sum.n_moved > 0 && sum.n_chosen_there > 0 && sum.n_chosen > sum.n_chosen_there));
         hth_device_close(there);
         if (f > 0) remove(g.model);
     }
@@ -186,6 +192,56 @@ TEST(any_division_of_experts_on_two_devices_gives_the_bits_of_the_cpu)
 TEST(any_division_of_experts_on_vulkan_gives_the_bits_of_the_cpu)
 {
     check_placements("vulkan:0", test_is_long() ? 20 : 3);
+}
+
+/* ---- reads ----------------------------------------------------------------------------------------------- */
+
+/* Whether a model's device reads missing experts: it can read the host's memory, and there are spare slots. */
+static bool can_read(const hearth_model *model)
+{
+    bool can = hth_device_get_info(model->devices[0].device)->features & HTH_FEATURE_IMPORT;
+    for (uint32_t i = 0; i < model->model->hparams.n_layer; i++) {
+        const hth_router *r = &model->model->layers[i].experts.router;
+        if (hth_layer_divides_experts(&model->model->layers[i])) can = can && r->n_expert - 1 >= 2 * r->n_used;
+    }
+    return can;
+}
+
+/* One token at a time: the device waits for no message, whatever it chooses. Returns whether it reads experts. */
+static bool check_reads(const char *device, const golden *g, const shape *s, const float *expected)
+{
+    enum { N_TOK = 24 };
+    division d = {.device = device, .n_layer = s->n_layer, .n_row = 8, .head = true, .reads = 1};
+    for (uint32_t i = 0; i < s->n_layer; i++) d.n_hot[i] = s->n_unit[i] - s->has_experts[i];
+    CLOSED(hearth_model) *model = open_divided(g, &d, HEARTH_KV_F16);
+    if (!model || !model->gpu) return false;
+    check_bits(g, &d, model, expected, 1, N_TOK);
+    hth_gpu_counts c = hth_gpu_count(model->gpu);
+    hearth_expert_stats stats = {.size = sizeof stats};
+    if (can_read(model)) CHECK_INT(c.n_split, 0);
+    CHECK(c.n_moved > N_TOK / 4 && c.moved_bytes > 0);
+    CHECK(hearth_model_get_expert_stats(model, &stats) && stats.n_wait == c.n_split && stats.n_upload == c.n_moved);
+    CHECK(stats.n_chosen > stats.n_on_device && stats.n_on_device > 0 && stats.n_chosen == c.n_chosen);
+    check_bits(g, &d, model, expected, 8, N_TOK); /* in pieces the CPU computes what is missing */
+    CHECK(hth_gpu_count(model->gpu).n_split > 0);
+    check_bits(g, &d, model, expected, 1, N_TOK);
+    return can_read(model);
+}
+
+TEST(a_device_that_reads_missing_experts_waits_for_no_message)
+{
+    static const char *const devices[] = {"null", "vulkan:0"};
+    uint32_t n_read = 0;
+    for (int f = 0; f < 3; f++) {
+        CLEANUP(golden_close) golden g = {0};
+        shape s;
+        if (!open_file(&g, f) || !shape_of(&g, &s)) continue;
+        FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
+        for (int i = 0; expected && i < 2 && (i == 0 || f == 0); i++)
+            n_read += check_reads(devices[i], &g, &s, expected);
+        if (f > 0) remove(g.model);
+    }
+    CHECK(n_read > 0);
 }
 
 /* ---- loss ------------------------------------------------------------------------------------------------ */

@@ -248,6 +248,7 @@ static hearth_status write_placement(const plan_state *p, const char *path, hear
 {
     hth_placement to = {.n_layer = n_layer_there(p),
                         .n_hot = p->builder.n_hot,
+                        .read_experts = p->builder.parts[0].params.read_experts,
                         .head = hth_placement_builder_has_head(&p->builder),
                         .n_device = p->n_device,
                         .seconds = p->builder.seconds};

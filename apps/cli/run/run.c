@@ -228,6 +228,17 @@ static void print_storage(const generation *g)
                     1e3 * s.stall_seconds / n, (unsigned long long)s.n_repeated);
 }
 
+static void print_experts(const generation *g)
+{
+    hearth_expert_stats s = {.size = sizeof s};
+    if (!hearth_model_get_expert_stats(g->model, &s) || s.n_chosen == 0) return;
+    double n = (double)(g->prompt.n + g->ids.n);
+    print_requested("experts: %.1f %% of those that were chosen were on %s; for each token %.2f were uploaded (%.2f MiB), "
+                    "and it waited %.1f times, %.1f of them for nothing",
+                    100.0 * (double)s.n_on_device / (double)s.n_chosen, model_info(g->model).gpu, (double)s.n_upload / n,
+                    (double)s.upload_bytes * 0x1p-20 / n, (double)s.n_wait / n, (double)s.n_wait_empty / n);
+}
+
 static void print_expected(const generation *g, double measured)
 {
     const expected_speed *e = &g->expected.first;
@@ -260,6 +271,7 @@ static void print_stats(const generation *g)
 {
     hearth_model_info info = model_info(g->model);
     print_storage(g);
+    print_experts(g);
     drafts_print(g->session);
     double measured = rate((double)g->ids.n, g->decode_seconds);
     print_expected(g, measured);

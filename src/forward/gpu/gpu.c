@@ -122,6 +122,10 @@ static hearth_status record_and_test_all(hth_gpu *g, hearth_error *err)
     return st;
 }
 
+/* Whether the host computes neurons or experts of a layer that is here: then it loads them before command lists are
+ * recorded. */
+static bool has_host_rows(const hth_gpu *g) { return g->n_split_layer + g->n_divided_mixture > 0; }
+
 /* Compiled pipelines are saved before the first token, whatever happens to the process after it. */
 static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
 {
@@ -159,7 +163,7 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
     if (st == HEARTH_OK) st = hth_gpu_expert_slots_open(g, err);
     if (st == HEARTH_OK) st = hth_gpu_caches_open(g, err);
     if (st == HEARTH_OK) st = hth_gpu_weights_open(g, read, user, err);
-    if (st == HEARTH_OK && g->n_split_layer == 0) st = record_and_test(g, err);
+    if (st == HEARTH_OK && !has_host_rows(g)) st = record_and_test(g, err);
     if (st == HEARTH_OK) *out = g;
     else hth_gpu_close(g);
     return st;
@@ -170,6 +174,7 @@ static void release_memory(hth_gpu *g)
 {
     hth_queue_drain(g->device, g->timeout_ns, NULL); /* if this fails, the memory is freed with the device */
     hth_gpu_segments_free(g);
+    hth_gpu_moves_close(g);
     hth_gpu_weights_close(g);
     hth_gpu_caches_close(g);
     hth_gpu_workspace_close(g);
@@ -228,10 +233,11 @@ static hearth_status bind_part(hth_gpu *g, hearth_error *err)
         /* The host loaded only its own rows, so its matrices begin with them. */
         to->cold = hth_ffn_slice(f, to->n_hot, f->d_ff - to->n_hot, 0);
     }
-    if (g->n_split_layer == 0) return HEARTH_OK;
+    if (!has_host_rows(g)) return HEARTH_OK;
     /* Rows that are read when they are needed are computed on the host, also for prompts. */
-    bool in_memory = g->layers[g->split_layers[0]].cold.up.data != NULL;
+    bool in_memory = g->n_split_layer == 0 || g->layers[g->split_layers[0]].cold.up.data != NULL;
     hearth_status st = in_memory ? hth_weight_streams_open(g, err) : hth_gpu_open_shared_sums(g, err);
+    if (st == HEARTH_OK) st = hth_gpu_moves_open(g, err);
     return st == HEARTH_OK ? record_and_test(g, err) : st;
 }
 
@@ -339,6 +345,8 @@ hth_gpu_counts hth_gpu_count(const hth_gpu *g)
     for (; g; g = g->next) {
         all.n_step += g->counts.n_step;
         all.n_split += g->counts.n_split, all.n_split_empty += g->counts.n_split_empty;
+        all.n_chosen += g->counts.n_chosen, all.n_chosen_there += g->counts.n_chosen_there;
+        all.n_moved += g->counts.n_moved, all.moved_bytes += g->counts.moved_bytes;
         all.n_streamed += g->counts.n_streamed, all.n_streamed_shared += g->counts.n_streamed_shared;
     }
     return all;

@@ -36,8 +36,11 @@ typedef struct hth_offload_params {
         /* maximum number of offloaded layers, the head counted as one; 0: no limit. Applies to later placements
          * that replace this one. */
         max_layer;
-    /* a bit of each layer of which the host computes all experts: of later placements too, as max_layer */
-    uint8_t host_experts[HTH_MAX_LAYER / 8];
+    hth_layer_set host_experts; /* layers of which the host computes all experts: of later placements too, as max_layer */
+    /* layers of which the device reads missing experts from the host's memory, for steps of one token, if it can; else
+     * the host computes them */
+    hth_layer_set read_experts;
+    bool has_given_experts; /* of each token, by hth_step_set_route; without that function the first ones */
     bool bit_exact; /* fail to open if the results would differ from the CPU's bits */
     /* the host computes operations of these layers that no shader has, with a round trip each; else such layers are not
      * on devices */
@@ -176,6 +179,9 @@ typedef struct hth_gpu_counts {
     uint64_t n_split_empty;     /* of them those without active CPU neurons */
     uint64_t n_streamed;        /* steps with streamed weights */
     uint64_t n_streamed_shared; /* of them those where the host computed a share */
+    /* of layers whose experts are divided: experts that were chosen, for all tokens; those that were in slots */
+    uint64_t n_chosen, n_chosen_there;
+    uint64_t n_moved, moved_bytes; /* experts that were moved to slots, and their bytes */
 } hth_gpu_counts;
 hth_gpu_counts hth_gpu_count(const hth_gpu *gpu); /* of all parts together */
 

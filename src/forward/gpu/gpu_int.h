@@ -7,6 +7,7 @@
 #include "forward/gpu/gpu.h"
 #include "forward/gpu/weight_layout.h"
 #include "forward/gpu/selftest.h"
+#include "store/expert_policy.h"
 
 #include <pthread.h>
 
@@ -62,6 +63,28 @@ uint64_t hth_gpu_state_words(const hth_model *model, const hth_op *op);
 /* Runs of tokens of one sequence that a step may have, where there are states. */
 uint32_t hth_gpu_max_run(const hth_model *model, const hth_offload_params *params);
 
+/* The slots of a layer whose experts are divided between device and host (expert_slots.c), and the experts that are on
+ * their way to some of them (expert_moves.c). */
+enum { HTH_GPU_MAX_MOVES = 4 }; /* of a layer at once */
+/* Where gate, up or down of experts come from: expert or entry i begins at byte base + i pitch. */
+typedef struct hth_gpu_expert_source {
+    hth_buffer *buffer;
+    uint64_t base, pitch;
+    uint32_t form, i_table; /* HTH_PACK_ROWS_*; of hth_gpu_moves.tables */
+} hth_gpu_expert_source;
+typedef struct hth_gpu_expert_slots {
+    hth_expert_policy policy; /* changes between steps alone */
+    uint32_t at;              /* word of the step block where the slots begin, with spare ones behind them */
+    hth_gpu_expert_source sources[HTH_GPU_EXPERT_DOWN + 1];
+    bool is_staged;           /* these are in staging memory, because the device cannot read the host's weights */
+    uint64_t expert_bytes;    /* of all parts of an expert */
+    hth_cmdlist *cmdlist;     /* of moves; NULL: the experts stay where they are */
+    uint32_t jobs_at;         /* word of hth_gpu_moves.jobs, or .reads */
+    bool reads;               /* steps of one token read missing experts into spare slots (expert_reads.c) */
+    hth_fence fence;          /* of the moves under way */
+    uint32_t n_move, slots[HTH_GPU_MAX_MOVES], entries[HTH_GPU_MAX_MOVES]; /* entries: of staging memory */
+} hth_gpu_expert_slots;
+
 /* Data of a layer that no single operation has. */
 typedef struct hth_gpu_layer {
     const hth_gpu_op *ffn;     /* NULL: the device has no dense network of it */
@@ -72,8 +95,7 @@ typedef struct hth_gpu_layer {
     hth_buffer_range keys, values; /* its own, or those of the layer whose it reads */
     uint32_t head_words;  /* words of a cache from one KV head to the next */
     uint32_t n_hot;       /* neurons on the device, the first ones */
-    uint32_t slots_at;    /* word of the step block where the slots of its experts begin; 0: they are not divided */
-    uint32_t *slot_of;    /* [n_expert] where they are; HTH_STEP_NO_SLOT: on the host alone. NULL: not divided */
+    hth_gpu_expert_slots *slots; /* NULL: its experts are not divided */
     hth_gpu_vector scale_max; /* of a transposed down (its rows are neurons): D of each cluster; absent for floats */
     bool down_transposed;     /* that of the dense network is; only then the following are set */
     hth_gpu_vector down_bias;
@@ -125,6 +147,7 @@ typedef struct hth_gpu_workspace {
     uint32_t table_at; /* word of the step block where the page tables begin: n_position / HTH_KV_PAGE words per class,
                         * which all sequences together reserve at most */
     uint32_t slots_at, slot_words; /* word where the slots of experts begin; words of a layer */
+    uint32_t given_at, given_words; /* of given experts: [n_row][n_used] of a layer */
 } hth_gpu_workspace;
 
 hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err);
@@ -132,13 +155,52 @@ void hth_gpu_workspace_close(hth_gpu *g);
 hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err);
 void hth_gpu_caches_close(hth_gpu *g);
 
-/* ---- experts that are divided (expert_slots.c) -------------------------------------------------------- */
+/* ---- experts that are divided (expert_slots.c, expert_moves.c) ----------------------------------------- */
 
+/* Word of the step block where the spare slots of a layer are. */
+static inline uint32_t hth_gpu_spares_at(const hth_gpu_expert_slots *s) { return s->at + s->policy.n_expert + 1; }
 /* Whether the host computes experts of a layer. */
 bool hth_gpu_divides_experts(const hth_gpu *g, uint32_t i_layer);
 /* Behind hth_gpu_workspace_open. */
 hearth_status hth_gpu_expert_slots_open(hth_gpu *g, hearth_error *err);
 void hth_gpu_expert_slots_close(hth_gpu *g);
+/* A step has used the experts of a layer for n tokens: ids[n][stride], the first n_used of each. */
+void hth_gpu_count_experts(hth_gpu *g, hth_expert_policy *p, const uint32_t *ids, uint32_t stride, uint32_t n);
+
+enum { HTH_GPU_MAX_STAGED_EXPERT = 16 };
+/* Experts on their way from the host to slots of the device, by its second queue. */
+typedef struct hth_gpu_moves {
+    hth_buffer *jobs;    /* of each layer what pack_rows reads (HTH_READS_*); NULL: no experts move */
+    hth_buffer *tables;  /* of pack_rows, HTH_PACK_TABLE_WORDS each, of all types and forms that occur */
+    hth_buffer *staging; /* [n_entry][entry_bytes] experts */
+    uint64_t entry_bytes;
+    uint32_t n_entry;
+    bool is_entry_used[HTH_GPU_MAX_STAGED_EXPERT];
+    hth_buffer *reads, *reads_to_host; /* of each layer what a step of one token read (HTH_READS_*); NULL: no layer reads */
+    hth_buffer **imports; /* [n_import] weights of the host that the device reads where they lie */
+    uint32_t n_import;
+    uint64_t limit, under_way; /* bytes that may be on the way, and that are */
+    bool was_limited;          /* more would have left */
+    hth_fence done;            /* moves up to this one are complete */
+} hth_gpu_moves;
+/* expert_sources.c: bytes that experts need on their way, at most. */
+uint64_t hth_gpu_move_bytes(const hth_model *model);
+/* Once the host has loaded its experts. MEMORY, DEVICE. Where the device cannot have them, they stay where they are. */
+hearth_status hth_gpu_moves_open(hth_gpu *g, hearth_error *err);
+void hth_gpu_moves_close(hth_gpu *g);
+hearth_status hth_gpu_record_moves(hth_gpu *g, hearth_error *err);
+void hth_gpu_free_move_lists(hth_gpu *g);
+/* expert_reads.c: words of given layers in hth_gpu_moves.reads. */
+hearth_status hth_gpu_reads_open(hth_gpu *g, hearth_error *err);
+/* Writes the spare slots of a layer where `route` expects them. */
+void hth_gpu_fill_spares(const hth_gpu_expert_slots *s, uint32_t *spares);
+/* Behind a step of one token: what was read is in its slots from now on. DEVICE: the device says what cannot be. */
+hearth_status hth_gpu_end_reads(hth_gpu *g, hearth_error *err);
+/* expert_moves.c */
+/* Before a step: experts that have arrived are in their slots from now on. */
+void hth_gpu_end_moves(hth_gpu *g);
+/* Behind a step: experts that are worth it leave for the slots of others. */
+hearth_status hth_gpu_begin_moves(hth_gpu *g, hth_pool *pool, hearth_error *err);
 
 /* ---- command lists (record.c) ------------------------------------------------------------------------- */
 
@@ -269,6 +331,9 @@ struct hth_gpu {
     uint32_t *split_layers;    /* [n_split_layer] indices of the split layers */
     uint32_t n_split_layer;
     uint32_t n_divided_mixture; /* layers whose experts are divided between device and host */
+    hth_reuse reuse;            /* of the experts of all of these */
+    uint32_t *chosen;           /* [n_row][n_used] experts of a layer, for its policy */
+    hth_gpu_moves moves;
     hth_gpu_vector head_numbers; /* of BY_HEAD: for each token the numbers of hth_gpu_heads_at_once slices, then zeros */
     hth_buffer *vectors;
     float *staging_vectors; /* the vectors, while they are collected */

@@ -106,7 +106,7 @@ static bool any_chosen(const hth_step *s, const hth_op *op, const uint32_t *slot
     uint32_t n_used = s->model->layers[op->layer].experts.router.n_used;
     for (uint32_t t = 0; t < n; t++)
         for (uint32_t i = 0; i < n_used; i++)
-            if (slot_of[hth_fwd_ids(s, op->in[1], t)[i]] == HTH_STEP_NO_SLOT) return true;
+            if (slot_of[hth_fwd_ids(s, op->in[1], t)[i]] == HTH_NO_EXPERT) return true;
     return false;
 }
 
@@ -138,7 +138,8 @@ static hearth_status compute_experts(hth_step *s, const hth_op *op, const uint32
 static hearth_status run_experts(hth_gpu *g, hth_step *s, uint32_t i_op, uint32_t n, hearth_error *err)
 {
     const hth_op *op = &s->program->ops[i_op];
-    const uint32_t *slot_of = g->layers[op->layer].slot_of;
+    hth_expert_policy *policy = &g->layers[op->layer].slots->policy;
+    const uint32_t *slot_of = policy->slot_of;
     uint32_t *flag = hth_gpu_mapped(g->workspace.host_sums);
     read_rows(s, op->in[1], g->workspace.d2h_pairs, n);
     *flag = HTH_HOST_SUMS_NONE;
@@ -146,6 +147,7 @@ static hearth_status run_experts(hth_gpu *g, hth_step *s, uint32_t i_op, uint32_
     if (!are_experts(s, op, n))
         return hth_fail(err, HEARTH_ERROR_DEVICE, "%s chose experts that the model lacks",
                         hth_device_get_info(g->device)->name);
+    hth_gpu_count_experts(g, policy, hth_fwd_ids(s, op->in[1], 0), 2 * policy->n_used, n);
     if (!any_chosen(s, op, slot_of, n)) {
         g->counts.n_split_empty++;
         return HEARTH_OK;

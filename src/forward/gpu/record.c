@@ -217,6 +217,7 @@ static void layers(hth_recorder *r)
         if (i > 0) device_ops(r, c->runs[i - 1].end, c->runs[i].first);
         host_run(r, i);
     }
+    hth_rec_copy_reads(r);
 }
 
 static void head(hth_recorder *r)
@@ -391,6 +392,7 @@ static hearth_status record_all(hth_gpu *g, hearth_error *err)
     if (st == HEARTH_OK && g->params.head) st = record_alone(g, 1, head, &g->head_segments[0], err);
     if (st == HEARTH_OK && g->params.head) st = record_alone(g, rows, head, &g->head_segments[1], err);
     if (st == HEARTH_OK) st = record_alone(g, 1, copy_pages, &g->copy_segment, err);
+    if (st == HEARTH_OK) st = hth_gpu_record_moves(g, err);
     return st;
 }
 
@@ -423,4 +425,5 @@ void hth_gpu_segments_free(hth_gpu *g)
     for (uint32_t i = 0; i < g->n_stream; i++) free_segments(&g->streams[i].segments);
     for (int i = 0; i < 2; i++) free_segments(&g->head_segments[i]);
     free_segments(&g->copy_segment);
+    hth_gpu_free_move_lists(g);
 }

@@ -12,7 +12,7 @@ typedef struct network {
     const hth_gpu_op *weights;
     uint32_t d_ff, n_expert, n_used, step; /* step 2: gate and up are one matrix (hth_experts) */
     uint32_t n_slot;             /* for experts on the device; fewer: the host computes those without a slot */
-    uint32_t slots_at;           /* hth_gpu_layer */
+    uint32_t slots_at;           /* word of the step block; 0: all are here */
     uint32_t first_part;         /* of a token's parts */
     bool is_gated, down_transposed;
     float limit;
@@ -31,14 +31,18 @@ static network network_of(const hth_recorder *r, const hth_op *op)
         return net;
     }
     net.d_ff = e->d_ff, net.n_expert = e->router.n_expert, net.n_used = e->router.n_used, net.n_slot = n_slot;
-    net.slots_at = r->g->layers[op->layer].slots_at;
+    net.slots_at = r->g->layers[op->layer].slots ? r->g->layers[op->layer].slots->at : 0;
     net.step = e->up.n_row > 0 ? 1 : 2;
     net.is_gated = e->gate.n_row > 0, net.limit = e->limit;
     net.down_transposed = e->down_t.rows.n_row > 0;
     return net;
 }
 
-static bool is_divided(const network *net) { return net->n_slot < net->n_expert; }
+/* Whether the host computes some of the experts. */
+static bool is_divided(const hth_recorder *r, const network *net)
+{
+    return net->n_slot < net->n_expert && !hth_rec_reads_experts(r, net->op->layer);
+}
 
 /* The chosen experts of a layer. */
 static network chosen_of(const hth_recorder *r, const hth_op *settle)
@@ -154,7 +158,7 @@ static void run_network(hth_recorder *r, const network *net)
 void hth_rec_experts(hth_recorder *r, const hth_op *op)
 {
     const network net = network_of(r, op);
-    if (is_divided(&net)) write_d2h_msg(r, &net);
+    if (is_divided(r, &net)) write_d2h_msg(r, &net);
     if (net.n_slot > 0) run_network(r, &net);
 }
 
@@ -194,9 +198,9 @@ void hth_rec_settle(hth_recorder *r, const hth_op *op)
     const hth_rec_sums sums = {.parts = ws->expert_parts,
                                .n_part = n_part_of(r, op),
                                .floats = true,
-                               .has_acc64 = is_divided(&net),
+                               .has_acc64 = is_divided(r, &net),
                                .acc64 = ws->host_sums};
-    if (is_divided(&net)) {
+    if (is_divided(r, &net)) {
         hth_rec_host_op(r, HTH_HOST_OP_EXPERTS, (uint32_t)(net.op - r->g->model->program->ops), r->n_d2h);
         hth_rec_split(r);
     }

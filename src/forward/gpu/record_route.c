@@ -81,11 +81,19 @@ static uint32_t choice_local(const hth_recorder *r, uint32_t n)
     return local;
 }
 
+/* Where the experts of a layer's tokens are given; 0: they are not. */
+static uint32_t given_at(const hth_recorder *r, const hth_op *op)
+{
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    return r->g->params.has_given_experts && !op->experts.shared ? ws->given_at + op->layer * ws->given_words : 0;
+}
+
 static void choose(hth_recorder *r, const hth_op *op, const hth_router *router, uint32_t score, hth_buffer_range logits)
 {
     const hth_gpu_vector *vectors = hth_rec_weights(r, op)->vectors;
     hth_buffer_range pairs = r->values[op->out[0].value].at;
-    bool has_logits = score != HTH_ROUTE_CONSTANT;
+    bool has_logits = score != HTH_ROUTE_CONSTANT, places = !op->experts.shared && hth_rec_reads_experts(r, op->layer);
+    const hth_gpu_expert_slots *slots = places ? r->g->layers[op->layer].slots : NULL;
     const hth_push_route push = {.n_used = router->n_used,
                                  .n_group = router->n_group,
                                  .n_group_used = router->n_group_used,
@@ -94,14 +102,21 @@ static void choose(hth_recorder *r, const hth_op *op, const hth_router *router, 
                                  .normalises = router->normalise,
                                  .scale = router->scale,
                                  .x = has_logits ? hth_rec_rows_at(r, op->temp[0]) : (hth_rows_at){0},
-                                 .y = hth_rec_rows_at(r, op->out[0])};
-    const uint32_t consts[] = {score, router->n_expert, choice_local(r, router->n_expert), false};
+                                 .y = hth_rec_rows_at(r, op->out[0]),
+                                 .given_at = given_at(r, op),
+                                 .slots_at = places ? slots->at : 0,
+                                 .spares_at = places ? hth_gpu_spares_at(slots) : 0,
+                                 .reads_at = places ? slots->jobs_at : 0};
+    const uint32_t consts[] = {score, router->n_expert, choice_local(r, router->n_expert), places};
     const hth_buffer_range bind[] = {r->g->workspace.step, logits, hth_rec_vector(r, vectors[HTH_GPU_SELECT_BIAS]),
                                      hth_rec_vector(r, vectors[HTH_GPU_EXPERT_SCALE]), pairs,
-                                     hth_rec_vector(r, (hth_gpu_vector){0})};
+                                     places ? (hth_buffer_range){r->g->moves.reads, 0, hth_buffer_size(r->g->moves.reads)}
+                                            : hth_rec_vector(r, (hth_gpu_vector){0})};
     hth_rec_dispatch(r, HTH_SHADER_route, consts, bind, &push, r->n_row, 1);
     hth_rec_mark_dirty(r, pairs);
+    if (places) hth_rec_mark_dirty(r, bind[5]), hth_rec_mark_dirty(r, r->g->workspace.step);
     hth_rec_barrier(r);
+    if (places) hth_rec_read_experts(r, op->layer);
 }
 
 /* The expert that all tokens use, with the weight of the architecture, or the sigmoid of a row. */

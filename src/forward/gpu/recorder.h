@@ -230,6 +230,12 @@ void hth_rec_reduce_sums(hth_recorder *r, const hth_rec_sums *p, uint32_t first_
                          bool accumulate);
 /* record_route.c */
 hth_rec_op_fn hth_rec_route;
+/* expert_reads.c: whether a step reads missing experts of a layer into spare slots; the conversions, of which the products
+ * with them wait. */
+bool hth_rec_reads_experts(const hth_recorder *r, uint32_t i_layer);
+void hth_rec_read_experts(hth_recorder *r, uint32_t i_layer);
+/* What a step has read, to the host. */
+void hth_rec_copy_reads(hth_recorder *r);
 /* record_experts.c */
 hth_rec_op_fn hth_rec_experts, hth_rec_settle;
 /* What gate and up of EXPERTS read, as a group without matrices. */

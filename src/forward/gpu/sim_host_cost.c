@@ -31,7 +31,7 @@ void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *
     for (uint32_t t = 0; t < n_tok; t++)
         for (uint32_t i = 0; i < e->router.n_used; i++) is_chosen[hth_fwd_ids(s, op->in[1], t)[i]] = 1;
     for (uint32_t i = 0; i < e->router.n_expert; i++)
-        n += is_chosen[i] && g->layers[op->layer].slot_of[i] == HTH_STEP_NO_SLOT;
+        n += is_chosen[i] && g->layers[op->layer].slots->policy.slot_of[i] == HTH_NO_EXPERT;
     charge(g, (bytes_of(&e->gate) + bytes_of(&e->up) + bytes_of(&e->down)) / e->router.n_expert * n);
 }
 

@@ -99,11 +99,25 @@ static void fill_slots(const hth_gpu *g)
 {
     uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host);
     for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++) {
-        const hth_gpu_layer *l = &g->layers[i];
-        uint32_t n = g->model->layers[i].experts.router.n_expert;
-        if (l->slots_at == 0) continue;
-        memcpy(block + l->slots_at, l->slot_of, n * sizeof *block);
-        block[l->slots_at + n] = HTH_STEP_NO_SLOT;
+        const hth_gpu_expert_slots *s = g->layers[i].slots;
+        if (!s) continue;
+        memcpy(block + s->at, s->policy.slot_of, s->policy.n_expert * sizeof *block);
+        block[s->at + s->policy.n_expert] = HTH_STEP_NO_SLOT;
+        if (s->reads) hth_gpu_fill_spares(s, block + hth_gpu_spares_at(s));
+    }
+}
+
+/* Experts that the caller gives instead of the routers. */
+static void fill_given(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n)
+{
+    const hth_gpu_workspace *ws = &g->workspace;
+    uint32_t *block = hth_gpu_mapped(ws->step_from_host);
+    for (uint32_t i = g->params.first_layer; g->params.has_given_experts && i < g->params.end_layer; i++) {
+        uint32_t n_used = g->model->layers[i].experts.router.n_used, *to = block + ws->given_at + i * ws->given_words;
+        for (uint32_t t = 0; t < n && n_used > 0; t++, to += n_used) {
+            for (uint32_t k = 0; k < n_used; k++) to[k] = k;
+            if (s->route) s->route(s->route_user, i, s->n_tok_done + first + t, false, to);
+        }
     }
 }
 
@@ -116,6 +130,7 @@ static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint
     block[HTH_STEP_N_RUN] = 0;
     fill_rows(g, s->tokens + first, n);
     fill_slots(g);
+    fill_given(g, s, first, n);
     hth_gpu_write_values(g, s, &g->crossings.runs[0], first, n);
     fill_tables(g, s, first, n, n_row);
     if (n == 1) fill_grids(g, &s->tokens[first]);
@@ -190,6 +205,7 @@ static hearth_status run_tokens(hth_gpu *g, hth_step *s, uint32_t first, uint32_
 {
     const hth_weight_stream *stream = g->n_split_layer > 0 ? stream_for(g, n) : NULL;
     uint32_t next = 0, n_want;
+    hth_gpu_end_moves(g);
     fill_block(g, s, first, n, stream ? stream->n_row : hth_gpu_bucket_size(g, bucket_of(g, n)));
     n_want = g->params.head ? fill_wanted(g, s->tokens + first, n, &next) : 0;
     const hth_gpu_step_exec all = {.segments = stream ? &stream->segments : hth_gpu_segments_for(g, s, first, n),
@@ -201,7 +217,9 @@ static hearth_status run_tokens(hth_gpu *g, hth_step *s, uint32_t first, uint32_
     hearth_status st = hth_gpu_submit_step(g, s, &all, err);
     if (st == HEARTH_OK && n_want > 0)
         st = finish_logits(g, s, n_want, to, err);
-    return st == HEARTH_OK ? deliver(g, s, first, n, next, to, err) : st;
+    if (st == HEARTH_OK) st = deliver(g, s, first, n, next, to, err);
+    if (st == HEARTH_OK && n == 1) st = hth_gpu_end_reads(g, err);
+    return st == HEARTH_OK ? hth_gpu_begin_moves(g, s->pool, err) : st;
 }
 
 /* Locks g for a step. */

@@ -88,7 +88,8 @@ static uint32_t fill_submits(hth_gpu *g, const hth_gpu_step_exec *p, bool queued
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_op = segments->segments[i].n_host_op;
         g->submits[i] = (hth_submit_info){.cmdlist = segments->segments[i].cmdlist,
-                                          .wait = queued && n_op > n_before ? g->host_value + n_op : 0};
+                                          .wait = queued && n_op > n_before ? g->host_value + n_op : 0,
+                                          .beside = i == 0 ? g->moves.done : 0};
         n_before = n_op;
     }
     for (uint32_t i = 0; next && i < next->n; i++)

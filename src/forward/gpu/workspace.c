@@ -38,12 +38,23 @@ typedef struct sizes {
     bump from_host, to_host, memory;
 } sizes;
 
-/* Words of a layer's slots: one for each expert, and for one more. */
+/* Words of a layer's slots: one for each expert, and for one more; then spare slots. */
 static uint32_t words_of_slots(const hth_model *m)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < m->hparams.n_layer; i++)
-        if (hth_layer_divides_experts(&m->layers[i])) n = hth_max_u32(n, m->layers[i].experts.router.n_expert + 1);
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
+        const hth_router *r = &m->layers[i].experts.router;
+        if (hth_layer_divides_experts(&m->layers[i])) n = hth_max_u32(n, r->n_expert + 1 + r->n_used);
+    }
+    return n;
+}
+
+/* Words of the experts that are given for a layer. */
+static uint32_t words_of_given(const hth_model *m, const hth_offload_params *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; p->has_given_experts && i < m->hparams.n_layer; i++)
+        n = hth_max_u32(n, p->n_row * m->layers[i].experts.router.n_used);
     return n;
 }
 
@@ -54,7 +65,9 @@ static uint64_t lay_out_step(const hth_model *m, const hth_offload_params *p, ht
     r->table_at = r->runs_at + HTH_RUN_WORDS * hth_gpu_max_run(m, p);
     r->slots_at = r->table_at + HTH_N_KV_POSITION_CLASS * (p->n_position / HTH_KV_PAGE);
     r->slot_words = words_of_slots(m);
-    return r->slots_at + (uint64_t)m->hparams.n_layer * r->slot_words;
+    r->given_at = r->slots_at + m->hparams.n_layer * r->slot_words;
+    r->given_words = words_of_given(m, p);
+    return r->given_at + (uint64_t)m->hparams.n_layer * r->given_words;
 }
 
 /* Allocates what a step copies first, at the same distances in both buffers. */
@@ -305,7 +318,7 @@ bool hth_gpu_workspace_bytes(const hth_model *model, uint64_t max, const hth_off
     hth_gpu_workspace r;
     sizes s;
     bool fits = lay_out(model, max, params, &r, &s);
-    *bytes = s.from_host.used + s.to_host.used + s.memory.used + vector_bytes(model, params);
+    *bytes = s.from_host.used + s.to_host.used + s.memory.used + vector_bytes(model, params) + hth_gpu_move_bytes(model);
     return fits;
 }
 
