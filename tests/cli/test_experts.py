@@ -209,6 +209,31 @@ def options_of_profiles_suit_the_model():
 
 
 @case
+def recorded_experts_are_replayed_by_bench():
+    shown, out, _ = recorded("qwen3moe")
+    run = ["bench", mixture("qwen3moe"), "-p", "0", "-n", "4", "-t", "1", "--gpu", "none", "--repeat", "1"]
+    drawn = json.loads(good(*run, "--route", f"trace={out},foreseen=0.5,seed=3", "--json").stdout)["drawn_experts"]
+    first = drawn.pop("first_token")
+    check(drawn == {"trace": out, "of_another_model": False, "tokens": shown["tokens"], "foreseen": 0.5, "seed": 3}, drawn)
+    check(0 <= first < shown["tokens"], first)
+    text = good(*run, "--route", f"trace={out},seed=3").stdout.decode()
+    check(f"Experts recorded, not chosen by the model: trace {out}, its {shown['tokens']} tokens from number {first} on" in text, text)
+    with open(mixture("qwen3moe"), "rb") as f:
+        content = bytearray(f.read())
+    content[-5] ^= 1  # another model of the same shape
+    run[1] = scratch("other.gguf", bytes(content))
+    text = good(*run, "--route", f"trace={out}").stdout.decode()
+    check(f"trace {out} of another model, its" in text, text)
+    check(json.loads(good(*run, "--route", f"trace={out}", "--json").stdout)["drawn_experts"]["of_another_model"], "the same")
+    run[1] = mixture("dots1")
+    bad(1, "the trace has 2 layers", *run, "--route", f"trace={out}")
+    for wrong in [f"trace={out},sticky=0.5", f"uniform,trace={out}", f"file=x,trace={out}", "trace="]:
+        bad(2, "bench --route", *run, "--route", wrong)
+    bad(1, "No such file", *run, "--route", f"trace={scratch('none')}")
+    bad(1, "not 'hearth.trace'", *run, "--route", f"trace={mixture('dots1')}")
+
+
+@case
 def compare_of_mixtures_has_no_table_of_layers():
     text = scratch("text", b"Once upon a time. " * 100)
     args = ["compare", mixture("gpt-oss"), "--kv", "q8_0", "-f", text, "-c", "64", "--chunks", "1"]
