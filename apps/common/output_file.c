@@ -18,22 +18,22 @@
 
 const option_spec output_options[] = {FORCE_OPTION, {0}};
 
-/* Identification of each kind of file: its general.architecture, the command that made it, or the text that it begins
- * with. */
+/* Identification of each kind of file: its general.architecture or another one, the command that made it, or the text
+ * that it begins with. */
 static const struct {
-    const char *words, *architecture, *made_by, *text;
+    const char *words, *architecture, *made_by, *text, *other_architecture;
 } kinds[] = {
-    [OUTPUT_MODEL] = {"a model that Hearth made", NULL, NULL, NULL},
-    [OUTPUT_SYNTHETIC] = {"a model of hearth synth", NULL, "synth", NULL},
-    [OUTPUT_PROFILE] = {"a profile", "hearth.profile", NULL, NULL},
-    [OUTPUT_PREDICTORS] = {"a file of predictors", "hearth.predictors", NULL, NULL},
-    [OUTPUT_THRESHOLDS] = {"a file of thresholds", "hearth.thresholds", NULL, NULL},
-    [OUTPUT_PLACEMENT] = {"a placement", "hearth.placement", NULL, NULL},
-    [OUTPUT_IMATRIX] = {"an importance matrix of hearth imatrix", NULL, HTH_IMATRIX_TYPE, NULL},
-    [OUTPUT_PAGE] = {"a page of hearth study", NULL, NULL, "<!DOCTYPE html>\n<!-- The page that `hearth study"},
-    [OUTPUT_TABLE] = {"a table of hearth study", NULL, NULL, "layer,measure,x,value\n"},
-    [OUTPUT_SESSION] = {"a saved session", NULL, NULL, SAVED_SESSION_MAGIC},
-    [OUTPUT_LOGITS] = {NULL, NULL, NULL, NULL},
+    [OUTPUT_MODEL] = {"a model that Hearth made", NULL, NULL, NULL, NULL},
+    [OUTPUT_SYNTHETIC] = {"a model of hearth synth", NULL, "synth", NULL, NULL},
+    [OUTPUT_PROFILE] = {"a profile", "hearth.profile", NULL, NULL, "hearth.trace"},
+    [OUTPUT_PREDICTORS] = {"a file of predictors", "hearth.predictors", NULL, NULL, NULL},
+    [OUTPUT_THRESHOLDS] = {"a file of thresholds", "hearth.thresholds", NULL, NULL, NULL},
+    [OUTPUT_PLACEMENT] = {"a placement", "hearth.placement", NULL, NULL, NULL},
+    [OUTPUT_IMATRIX] = {"an importance matrix of hearth imatrix", NULL, HTH_IMATRIX_TYPE, NULL, NULL},
+    [OUTPUT_PAGE] = {"a page of hearth study", NULL, NULL, "<!DOCTYPE html>\n<!-- The page that `hearth study", NULL},
+    [OUTPUT_TABLE] = {"a table of hearth study", NULL, NULL, "layer,measure,x,value\n", NULL},
+    [OUTPUT_SESSION] = {"a saved session", NULL, NULL, SAVED_SESSION_MAGIC, NULL},
+    [OUTPUT_LOGITS] = {NULL, NULL, NULL, NULL, NULL},
 };
 
 /* A model and an importance matrix record the command that made them; a sidecar has its architecture. A file that is not a GGUF file is
@@ -47,7 +47,9 @@ static hearth_status check_gguf(const char *path, output_kind kind, bool *is_our
     if (st != HEARTH_OK) return st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_IO ? st : HEARTH_OK;
     hth_gguf_get_text(file, "general.architecture", &architecture, NULL, NULL);
     hth_gguf_get_text(file, HTH_KEY_MADE_BY, &made_by, NULL, NULL);
-    if (kinds[kind].architecture) *is_ours = hth_str_eq(architecture, kinds[kind].architecture);
+    const char *other = kinds[kind].other_architecture;
+    if (kinds[kind].architecture)
+        *is_ours = hth_str_eq(architecture, kinds[kind].architecture) || (other && hth_str_eq(architecture, other));
     else if (kinds[kind].made_by) *is_ours = hth_str_eq(made_by, kinds[kind].made_by);
     else *is_ours = made_by.n > 0 && !hth_str_eq(made_by, HTH_IMATRIX_TYPE);
     hth_gguf_close(file);

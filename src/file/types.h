@@ -29,7 +29,8 @@ typedef enum hth_type {
     HTH_TYPE_IQ3_S = 21,
     HTH_TYPE_IQ2_S = 22,
     HTH_TYPE_IQ4_XS = 23,
-    HTH_TYPE_I32 = 26, /* integers beside weights; no arithmetic */
+    HTH_TYPE_I16 = 25, /* integers beside weights; no arithmetic */
+    HTH_TYPE_I32 = 26, /* the same */
     HTH_TYPE_IQ1_M = 29,
     HTH_TYPE_BF16 = 30,
     HTH_TYPE_TQ1_0 = 34,

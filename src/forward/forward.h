@@ -83,9 +83,9 @@ void hth_step_set_probe(hth_step *step, hth_ffn_probe_fn *fn, void *user);
 void hth_step_set_product_probe(hth_step *step, hth_product_probe_fn *fn, void *user);
 void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user); /* NULL: use the step's selector */
 
-/* Names the experts of a token of a layer, ascending, instead of the router, which still computes the
- * weights. i_tok: tokens that the step computed before it. is_guess: what is expected before the layer's
- * router has run. Called from several threads. */
+/* Sees the experts that the router chose for a token of a layer, and may name others, ascending, instead. The router
+ * still computes the weights. i_tok: tokens that the step computed before it since the function was set. is_guess: what
+ * is expected before the layer's router has run. Called from several threads. */
 typedef void hth_route_fn(void *user, uint32_t i_layer, uint64_t i_tok, bool is_guess, uint32_t *chosen);
 void hth_step_set_route(hth_step *step, hth_route_fn *fn, void *user);
 /* Copies the probes, the selector function and the route function of another step, which this one replaces. */

@@ -119,7 +119,7 @@ struct hth_step {
     void *select_user;
     hth_route_fn *route; /* the caller's choice of experts; NULL: the router's */
     void *route_user;
-    uint64_t n_tok_done; /* tokens of all steps before */
+    uint64_t n_tok_done; /* tokens of all steps before since route was set */
 
     const hth_streamed *streamed;      /* weights that are not in memory; NULL: all are */
     hth_table_rows *rows[HTH_N_TABLE]; /* rows of the step's tokens from tables that are not in memory */

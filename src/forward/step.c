@@ -67,6 +67,7 @@ void hth_step_set_route(hth_step *step, hth_route_fn *fn, void *user)
 {
     step->route = fn;
     step->route_user = user;
+    step->n_tok_done = 0;
 }
 
 void hth_step_copy_probes(hth_step *step, const hth_step *from)

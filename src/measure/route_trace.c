@@ -1,4 +1,4 @@
-/* Draws experts before a timing starts, so that returning them costs nothing. hearth bench calls it. */
+/* Draws or copies experts before a timing starts, so that returning them costs nothing. hearth bench and plans call it. */
 #include "measure/route_trace.h"
 
 #include "base/status.h"
@@ -57,22 +57,50 @@ static void draw_list(urn *u, const uint16_t *from, double keep, uint16_t *to)
         if (u->taken[e]) *to++ = (uint16_t)e;
 }
 
+/* The experts of a recorded token. */
+static void copy_list(const urn *u, uint32_t i_layer, uint64_t i_tok, uint16_t *to)
+{
+    const hth_expert_trace *from = u->spec->recorded;
+    const hth_expert_trace_layer *l = &from->layers[i_layer];
+    memcpy(to, l->chosen + (size_t)(i_tok % from->n_tok) * l->n_used, l->n_used * sizeof *to);
+}
+
 static void draw_layer(hth_route_trace *t, urn *u, uint32_t i_layer)
 {
     const uint16_t *before = NULL;
+    const hth_expert_trace *from = u->spec->recorded;
+    uint64_t first = from ? hth_route_trace_first_token(from, u->spec->seed) : 0;
     for (uint32_t i = 0; i < t->n_tok; i++) {
         uint16_t *now = list_of(t, t->chosen, i, i_layer);
-        draw_list(u, before, u->spec->sticky, now);
+        if (from) copy_list(u, i_layer, first + i, now);
+        else draw_list(u, before, u->spec->sticky, now);
         draw_list(u, now, u->spec->foreseen, list_of(t, t->guessed, i, i_layer));
         before = now;
     }
     t->n_used[i_layer] = u->router->n_used;
 }
 
-/* Draws for each layer with experts. */
-static hearth_status draw(hth_route_trace *t, const hth_model *m, const hth_route_trace_spec *spec, urn *u,
-                          hearth_error *err)
+/* Copies each layer with experts. */
+static hearth_status copy(hth_route_trace *t, const hth_model *m, urn *u, hearth_error *err)
 {
+    uint32_t n_use[HTH_MAX_EXPERT];
+    hearth_status st = hth_expert_trace_check_shape(u->spec->recorded, m, err);
+    if (st != HEARTH_OK) return st;
+    hth_sample_random_seed(&u->random, u->spec->seed);
+    for (uint32_t i = 0; i < t->n_layer; i++) {
+        u->router = &m->layers[i].experts.router;
+        if (!hth_has_experts(m->layers[i].network)) continue;
+        hth_expert_trace_count(u->spec->recorded, i, n_use);
+        for (uint32_t e = 0; e < u->router->n_expert; e++) u->frequency[e] = n_use[e];
+        draw_layer(t, u, i);
+    }
+    return HEARTH_OK;
+}
+
+/* Draws for each layer with experts. */
+static hearth_status draw(hth_route_trace *t, const hth_model *m, urn *u, hearth_error *err)
+{
+    const hth_route_trace_spec *spec = u->spec;
     size_t at = 0;
     hth_sample_random_seed(&u->random, spec->seed);
     for (uint32_t i = 0; i < t->n_layer; i++) {
@@ -122,7 +150,8 @@ hearth_status hth_route_trace_open(const hth_model *model, const hth_route_trace
         t->guessed = hth_alloc(n, width * sizeof *t->guessed);
     }
     bool ok = t && t->n_used && t->chosen && t->guessed && u.frequency && u.taken;
-    hearth_status st = ok ? draw(t, model, spec, &u, err) : hth_fail_memory(err, 4 * n * width, "lists of experts");
+    hearth_status st = ok ? (spec->recorded ? copy : draw)(t, model, &u, err)
+                          : hth_fail_memory(err, 4 * n * width, "lists of experts");
     hth_free(u.frequency);
     hth_free(u.taken);
     if (st == HEARTH_OK) *out = t;
@@ -144,4 +173,11 @@ void hth_route_trace_get(void *trace, uint32_t i_layer, uint64_t i_tok, bool is_
     const hth_route_trace *t = trace;
     const uint16_t *list = list_of(t, is_guess ? t->guessed : t->chosen, i_tok % t->n_tok, i_layer);
     for (uint32_t i = 0; i < t->n_used[i_layer]; i++) chosen[i] = list[i];
+}
+
+uint32_t hth_route_trace_first_token(const hth_expert_trace *recorded, uint64_t seed)
+{
+    hth_sample_random random;
+    hth_sample_random_seed(&random, seed);
+    return (uint32_t)(hth_sample_random_unit(&random) * (double)recorded->n_tok);
 }

@@ -142,6 +142,7 @@ static hearth_status check_is_model(hth_hparams_reader *r)
         const char *key, *value, *what, *says;
     } kinds[] = {
         {architecture, "hearth.profile", "a profile", "it says how the neurons of a model fired; name the model itself"},
+        {architecture, "hearth.trace", "a trace of experts", "it says which experts a model chose; name the model itself"},
         {architecture, "hearth.predictors", "predictors", "name the model itself, and these with hearth_model_options.predictors"},
         {architecture, "hearth.thresholds", "thresholds", "name the model itself, and these with hearth_model_options.thresholds"},
         {architecture, "hearth.placement", "a placement", "name the model itself, and this with gpu.placement"},

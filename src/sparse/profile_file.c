@@ -170,32 +170,18 @@ static unsigned long long at_key(const reader *r, const char *key)
 
 static hearth_status need_uint(reader *r, const char *key, uint64_t min, uint64_t max, uint64_t *value)
 {
-    bool found;
-    hearth_status st = hth_gguf_get_uint(r->file, key, min, max, value, &found, r->err);
-    return st == HEARTH_OK && !found ? hth_gguf_missing(r->file, key, "every profile", r->err) : st;
+    return hth_sidecar_need_uint(r->file, KIND, key, min, max, value, r->err);
 }
 
 static hearth_status need_text(reader *r, const char *key, char *text, size_t size)
 {
-    bool found;
-    hth_str value;
-    hearth_status st = hth_gguf_get_text(r->file, key, &value, &found, r->err);
-    if (st == HEARTH_OK && !found) return hth_gguf_missing(r->file, key, "every profile", r->err);
-    if (st != HEARTH_OK) return st;
-    if (value.n >= size || memchr(value.bytes, 0, value.n) != NULL)
-        return hth_fail(r->err, HEARTH_ERROR_FORMAT,
-                        "%s: %s at %llu: %zu bytes; up to %zu, none of them 0, are allowed",
-                        hth_gguf_path(r->file), key, at_key(r, key), value.n, size - 1);
-    memcpy(text, value.bytes, value.n);
-    text[value.n] = '\0';
-    return HEARTH_OK;
+    return hth_sidecar_need_text(r->file, KIND, key, text, size, r->err);
 }
 
 static hearth_status need_array(reader *r, const char *key, hth_gguf_type type, uint64_t n,
                                 const hth_gguf_value **array)
 {
-    hearth_status st = hth_gguf_get_array(r->file, key, type, n, array, r->err);
-    return st == HEARTH_OK && !*array ? hth_gguf_missing(r->file, key, "every profile", r->err) : st;
+    return hth_sidecar_need_array(r->file, KIND, key, type, n, array, r->err);
 }
 
 /* Checks that the file is of the requested kind, a profile or a state. */

@@ -1,5 +1,5 @@
 /* Reads and checks sidecars. Called by the engine, by convert/pack.c, and, for the header that all kinds share, by
- * profile_file.c. No part of such a file is trusted. */
+ * profile_file.c and expert_trace_file.c. No part of such a file is trusted. */
 #include "sparse/sidecar.h"
 
 #include "base/bits.h"
@@ -37,12 +37,19 @@ static hearth_status missing(const hth_gguf *file, const char *key, const char *
     return hth_gguf_missing(file, key, who, err);
 }
 
-static hearth_status need_uint(const hth_gguf *file, const char *key, const char *kind, uint64_t *value,
-                               hearth_error *err)
+hearth_status hth_sidecar_need_uint(const hth_gguf *file, const char *kind, const char *key, uint64_t min, uint64_t max,
+                                    uint64_t *value, hearth_error *err)
 {
     bool found;
-    hearth_status st = hth_gguf_get_uint(file, key, 0, UINT64_MAX, value, &found, err);
+    hearth_status st = hth_gguf_get_uint(file, key, min, max, value, &found, err);
     return st == HEARTH_OK && !found ? missing(file, key, kind, err) : st;
+}
+
+hearth_status hth_sidecar_need_array(const hth_gguf *file, const char *kind, const char *key, hth_gguf_type type,
+                                     uint64_t n, const hth_gguf_value **array, hearth_error *err)
+{
+    hearth_status st = hth_gguf_get_array(file, key, type, n, array, err);
+    return st == HEARTH_OK && !*array ? missing(file, key, kind, err) : st;
 }
 
 static hearth_status need_text(const hth_gguf *file, const char *key, const char *kind, hth_str *value,
@@ -53,23 +60,43 @@ static hearth_status need_text(const hth_gguf *file, const char *key, const char
     return st == HEARTH_OK && !found ? missing(file, key, kind, err) : st;
 }
 
+hearth_status hth_sidecar_need_text(const hth_gguf *file, const char *kind, const char *key, char *text, size_t size,
+                                    hearth_error *err)
+{
+    hth_str value;
+    hearth_status st = need_text(file, key, kind, &value, err);
+    if (st != HEARTH_OK) return st;
+    if (value.n >= size || memchr(value.bytes, 0, value.n) != NULL)
+        return hth_fail(err, HEARTH_ERROR_FORMAT,
+                        "%s: %s at %llu: %zu bytes; up to %zu, none of them 0, are allowed", hth_gguf_path(file), key,
+                        at_key(file, key), value.n, size - 1);
+    memcpy(text, value.bytes, value.n);
+    text[value.n] = '\0';
+    return HEARTH_OK;
+}
+
+/* The command that makes a kind of file: most have its name. */
+static const char *command_of(const char *kind)
+{
+    if (strcmp(kind, "placement") == 0) return "plan";
+    return strcmp(kind, "trace") == 0 ? "profile" : kind;
+}
+
 static hearth_status check_kind(const hth_gguf *file, const char *kind, hearth_error *err)
 {
     hth_str found;
     char name[NAME_SIZE], shown[80];
     hearth_status st = need_text(file, KEY_ARCHITECTURE, kind, &found, err);
     if (st != HEARTH_OK || hth_str_eq(found, name_of_kind(name, kind))) return st;
-    /* The others are measured on a text, by commands of the same names. */
-    bool is_plan = strcmp(kind, "placement") == 0;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s at %llu is '%s', not '%s', which hearth %s makes",
                     hth_gguf_path(file), KEY_ARCHITECTURE, at_key(file, KEY_ARCHITECTURE),
-                    hth_escape(shown, sizeof shown, found.bytes, found.n), name, is_plan ? "plan" : kind);
+                    hth_escape(shown, sizeof shown, found.bytes, found.n), name, command_of(kind));
 }
 
 static hearth_status check_version(const hth_gguf *file, const char *kind, hearth_error *err)
 {
     uint64_t version = 0;
-    hearth_status st = need_uint(file, KEY_VERSION, kind, &version, err);
+    hearth_status st = hth_sidecar_need_uint(file, kind, KEY_VERSION, 0, UINT64_MAX, &version, err);
     if (st != HEARTH_OK || version == HTH_SIDECAR_VERSION) return st;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                     "%s: %s at %llu is %llu: this version reads %d; make the %s again", hth_gguf_path(file),
@@ -94,7 +121,7 @@ hearth_status hth_sidecar_check_head(const hth_gguf *file, const char *kind, con
 {
     hearth_status st = check_kind(file, kind, err);
     if (st == HEARTH_OK) st = check_version(file, kind, err);
-    if (st == HEARTH_OK) st = need_uint(file, KEY_MODEL, kind, model_hash, err);
+    if (st == HEARTH_OK) st = hth_sidecar_need_uint(file, kind, KEY_MODEL, 0, UINT64_MAX, model_hash, err);
     return st == HEARTH_OK && model ? check_model(file, kind, model, *model_hash, err) : st;
 }
 

@@ -153,13 +153,84 @@ def commands_about_neurons_refuse_mixtures_before_they_read_weights():
         content[-64:] = b"\xff" * 64  # NaN, which a model that is loaded or run is refused for
         path = scratch("broken.gguf", bytes(content))
         bad(1, "finite", "run", path, "-n", "1", "-p", "a", "--gpu", "none")
-        for command, *more in [("profile", "-f", text, "-o", out), ("thresholds", "-f", text, "-o", out),
-                               ("predictors", "-f", text, "-o", out), ("study", "-f", text, "--json"),
+        for command, *more in [("thresholds", "-f", text, "-o", out), ("predictors", "-f", text, "-o", out), ("study", "-f", text, "--json"),
                                ("pack", "-o", out)]:
             line = bad(1, "its layers are mixtures of ", command, path, *more)
             name = "pack without --for-storage" if command == "pack" else command
             check(f"; hearth {name} is for models of dense layers" in line, line)
             check(hearth(command, path, *more).stderr.count(b"\n") == 1, command, "prints more than the refusal")
+
+
+def recorded(name, *more):
+    """The figures of a trace, and its file."""
+    text, out = scratch("text", b"Once upon a time there was a cat, and the cat was small. " * 60), scratch(name + ".trace")
+    words = ["profile", mixture(name), "-f", text, "-o", out, "-c", "32", *more]
+    return json.loads(good(*words, "--json").stdout), out, words
+
+
+@case
+def profiles_of_mixtures_record_the_experts_of_tokens():
+    shown, out, words = recorded("dots1", "--tokens", "100")
+    check(shown["trace"] == out and shown["tokens"] == 96 and shown["n_ctx"] == 32 and shown["settings"] == "kv f16", shown)
+    dense, *layers = shown["layers"]
+    check(dense == {"experts": 0, "experts_used": 0} and len(layers) == 2, shown)
+    for layer in layers:
+        check(layer["experts"] == 8 and layer["experts_used"] == 3, layer)
+        check(1 / 8 <= layer["most_used_10"] <= layer["most_used_20"] <= layer["most_used_40"] <= 1, layer)
+        check(0 <= layer["sticky"] <= 1 and layer["reuse_distance"] >= 1 and 0 <= layer["uploads_40"] <= 3, layer)
+        check(0 < layer["hit_rate_40"] <= 1 and layer["hit_all_40"] <= layer["hit_rate_40"], layer)
+    with open(out, "rb") as f:
+        content = f.read()
+    table = good(*words, "-t", "3", "--batch", "7").stdout.decode()
+    check("| 1 | 8 | 3 |" in table and "96 tokens in chunks of 32" in table, table)
+    with open(out, "rb") as f:
+        check(f.read() == content, "another trace with other threads")
+    side = inspected(out)["sidecar"]
+    check(side["kind"] == "trace" and side["model_hash"] == shown["model_hash"] and side["tokens"] == 96, side)
+    check(side["layers"] == 3 and side["experts"] == [0, 8, 8] and side["n_ctx"] == 32, side)
+    text = good("inspect", out).stdout.decode()
+    check("3 of 0 to 8 experts" in text and "96 tokens in chunks of 32" in text, text)
+    bad(1, "a trace of experts, not a model", "run", out, "-n", "1")
+
+
+@case
+def options_of_profiles_suit_the_model():
+    text = scratch("text", b"Once upon a time. " * 40)
+    for name, option, words in [("dots1", "--samples", "models without experts"), ("arcee", "--tokens", "mixtures of experts")]:
+        bad(1, f"{option} is for {words}", "profile", mixture(name), "-f", text, "-o", scratch("out"), "-c", "32", option, "64")
+    bad(1, "fewer than a chunk of 32", "profile", mixture("dots1"), "-f", text, "-o", scratch("out"), "-c", "32", "--tokens", "9")
+    other = scratch("other.gguf")
+    good("profile", mixture("arcee"), "-f", text, "-o", other, "-c", "32")
+    good("profile", mixture("dots1"), "-f", text, "-o", other, "-c", "32")  # a profile replaces a profile
+    check(inspected(other)["sidecar"]["kind"] == "trace", other)
+    good("profile", mixture("arcee"), "-f", text, "-o", other, "-c", "32")
+    check(inspected(other)["sidecar"]["kind"] == "profile", other)
+    bad(2, "", "profile", mixture("dots1"), "-f", text, "-o", text, "-c", "32")
+
+
+@case
+def recorded_experts_are_replayed_by_bench():
+    shown, out, _ = recorded("qwen3moe")
+    run = ["bench", mixture("qwen3moe"), "-p", "0", "-n", "4", "-t", "1", "--gpu", "none", "--repeat", "1"]
+    drawn = json.loads(good(*run, "--route", f"trace={out},foreseen=0.5,seed=3", "--json").stdout)["drawn_experts"]
+    first = drawn.pop("first_token")
+    check(drawn == {"trace": out, "of_another_model": False, "tokens": shown["tokens"], "foreseen": 0.5, "seed": 3}, drawn)
+    check(0 <= first < shown["tokens"], first)
+    text = good(*run, "--route", f"trace={out},seed=3").stdout.decode()
+    check(f"Experts recorded, not chosen by the model: trace {out}, its {shown['tokens']} tokens from number {first} on" in text, text)
+    with open(mixture("qwen3moe"), "rb") as f:
+        content = bytearray(f.read())
+    content[-5] ^= 1  # another model of the same shape
+    run[1] = scratch("other.gguf", bytes(content))
+    text = good(*run, "--route", f"trace={out}").stdout.decode()
+    check(f"trace {out} of another model, its" in text, text)
+    check(json.loads(good(*run, "--route", f"trace={out}", "--json").stdout)["drawn_experts"]["of_another_model"], "the same")
+    run[1] = mixture("dots1")
+    bad(1, "the trace has 2 layers", *run, "--route", f"trace={out}")
+    for wrong in [f"trace={out},sticky=0.5", f"uniform,trace={out}", f"file=x,trace={out}", "trace="]:
+        bad(2, "bench --route", *run, "--route", wrong)
+    bad(1, "No such file", *run, "--route", f"trace={scratch('none')}")
+    bad(1, "not 'hearth.trace'", *run, "--route", f"trace={mixture('dots1')}")
 
 
 @case

@@ -124,6 +124,23 @@ def drawn_experts_are_those_of_bench():
 
 
 @case
+def recorded_experts_are_those_of_bench():
+    words, trace = scratch("text", b"Once upon a time there was a cat. " * 40), scratch("trace")
+    good("profile", MIXTURE, "-f", words, "-o", trace, "-c", "64")
+    spec = ["--route", f"trace={trace}"]
+    text = divided(MIXTURE, *spec)
+    check(f"Experts are recorded: trace {trace}, its" in text and "assumed" not in text, text)
+    shown = planned(MIXTURE, little_ram(MIXTURE), *spec)
+    check(shown["drawn_experts"]["trace"] == trace and "assumed_experts" not in shown, shown)
+    other = data("golden/arch/dots1.gguf")
+    for _ in range(30):
+        done = hearth("plan", other, *SMALL, "--gpu", "none", *spec, "--ram", little_ram(other))
+        if done.returncode == 1 and b"needs at least" not in done.stderr:
+            break
+    check(b"layers" in done.stderr and b"the trace has" in done.stderr, done.stderr)
+
+
+@case
 def a_plan_with_a_gpu_says_whether_the_rest_fits_into_memory():
     card, packed = "sim:" + scratch("quick.sim", QUICK_GPU.encode() + b"host_bandwidth = 1e9\n"), scratch("packed.gguf")
     good("pack", FLOATS, "-o", packed)

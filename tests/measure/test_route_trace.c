@@ -107,6 +107,41 @@ TEST(experts_are_drawn_by_frequency)
     CHECK_FAILS(hth_route_trace_open(o.model, &spec, N_TOK, &none, err), HEARTH_ERROR_ARGUMENT, "frequenc");
 }
 
+TEST(lists_are_those_of_a_recorded_trace)
+{
+    CLEANUP(close_mixture) opened o = {0}, other = {0};
+    if (!open_mixture(&o)) return;
+    CLOSED(hth_expert_trace) *from = OPENED_BY(hth_expert_trace_new, hth_expert_trace, o.model, 50);
+    uint32_t n_used = o.router->n_used, chosen[MAX_EXPERT], guess[MAX_EXPERT], n_right = 0, n_first[3] = {0};
+    if (!from) return;
+    /* Experts 5 to 7 are never used, so never guessed. */
+    for (uint32_t l = 0; l < from->n_layer; l++)
+        for (uint32_t i = 0; i < 50 * n_used; i++)
+            from->layers[l].chosen[i] = (uint16_t)(i % n_used + (i % n_used == n_used - 1 ? i / n_used % 3 : 0));
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        const hth_route_trace_spec spec = {.foreseen = 0.5, .seed = seed, .recorded = from};
+        uint32_t first = n_first[seed] = hth_route_trace_first_token(from, seed);
+        CLOSED(hth_route_trace) *t = OPENED_BY(hth_route_trace_open, hth_route_trace, o.model, &spec, N_TOK);
+        for (uint32_t i = 0; t && i < N_TOK; i++) {
+            get(t, &o, i, false, chosen);
+            get(t, &o, i, true, guess);
+            for (uint32_t k = 0; k < n_used; k++)
+                CHECK_INT(chosen[k], from->layers[0].chosen[(first + i) % 50 * n_used + k]);
+            CHECK(guess[n_used - 1] < 5);
+            n_right += n_common(chosen, guess, n_used);
+        }
+    }
+    CHECK(n_first[0] < 50 && (n_first[0] != n_first[1] || n_first[1] != n_first[2]));
+    CHECK(n_right > 3 * N_TOK * n_used / 2 && n_right < 3 * N_TOK * n_used);
+
+    hth_route_trace *none;
+    const hth_route_trace_spec spec = {.recorded = from};
+    if (!golden_open_arch(&other.g, "dots1")) return;
+    CHECK_OK(hth_gguf_open(other.g.model, &other.file, err));
+    CHECK_OK(hth_model_open(other.file, &(hth_model_overrides){0}, &other.model, err));
+    CHECK_FAILS(hth_route_trace_open(other.model, &spec, N_TOK, &none, err), HEARTH_ERROR_ARGUMENT, "2 layers|has 3");
+}
+
 TEST(steps_compute_with_the_experts_of_a_trace)
 {
     CLEANUP(close_mixture) opened o;

@@ -268,9 +268,8 @@ static void print_expected(const storage_plan *p)
                "--route says "
                "others.\n");
     else if (p->route.given)
-        printf("Experts are drawn: %s%s, sticky %g, foreseen %g\n",
-               *p->route.path ? "frequencies of " : "uniform", printable(p->route.path), p->route.spec.sticky,
-               p->route.spec.foreseen);
+        printf("Experts are %s: %s\n", p->route.is_trace ? "recorded" : "drawn",
+               describe_route(&p->route, p->f.model->model).text);
 }
 
 static void print_others(const storage_plan *p)
@@ -391,6 +390,7 @@ static void print_json(const storage_plan *p)
     json_memory(&j, p);
     json_machine(&j, p);
     if (f->assumed) json_bool(&j, "assumed_experts", true);
+    json_route(&j, &p->route, f->model->model);
     json_uint(&j, "tokens", f->tokens.n);
     json_float(&j, "tokens_per_second", tokens_per_second(s->seconds), 6);
     json_float(&j, "tokens_per_second_least", tokens_per_second(f->least.seconds), 6);

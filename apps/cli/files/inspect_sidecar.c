@@ -1,4 +1,4 @@
-/* `hearth inspect` for sidecar files: profiles, predictors, thresholds, placements. Only the contents of the
+/* `hearth inspect` for sidecar files: profiles, traces, predictors, thresholds, placements. Only the contents of the
  * file are shown. Whether a sidecar matches a model is checked where it is used. */
 #include "cli/files/inspect_facts.h"
 #include "common/options/field_names.h"
@@ -14,16 +14,17 @@ enum { NAME_SIZE = 48 };
 
 typedef struct sidecar_kind {
     const char *name;
-    const char *
-        neurons; /* tensor whose last dimension is the number of neurons of a layer; NULL: an array has that number */
+    /* A tensor whose last dimension is the number of neurons of a layer, or an array of that number for each layer. */
+    const char *neurons, *numbers;
     const char *use;
 } sidecar_kind;
 
 static const sidecar_kind kinds[] = {
-    {"profile", "fired", "hearth pack MODEL --profile FILE, hearth bench MODEL --fire profile=FILE"},
-    {"predictors", "fc2.weight", "hearth run MODEL --predictors FILE, hearth pack"},
-    {"thresholds", "ffn_floor.weight", "hearth run MODEL --thresholds FILE, hearth pack"},
-    {"placement", NULL, "hearth run MODEL --gpu DEVICE --placement FILE"},
+    {"profile", "fired", NULL, "hearth pack MODEL --profile FILE, hearth bench MODEL --fire profile=FILE"},
+    {"trace", NULL, "hearth.trace.experts", "hearth bench MODEL --route trace=FILE, hearth plan"},
+    {"predictors", "fc2.weight", NULL, "hearth run MODEL --predictors FILE, hearth pack"},
+    {"thresholds", "ffn_floor.weight", NULL, "hearth run MODEL --thresholds FILE, hearth pack"},
+    {"placement", NULL, "hearth.placement.hot", "hearth run MODEL --gpu DEVICE --placement FILE"},
 };
 
 static hth_str architecture_of(const hth_gguf *file)
@@ -72,15 +73,11 @@ static const hth_gguf_tensor *tensor_of(const hth_gguf *file, uint32_t i_layer, 
     return hth_gguf_find_tensor(file, name);
 }
 
-/* A placement's array of the number of neurons on the device, one for each layer. NULL: not in the file. */
-static const hth_gguf_value *placed_of(const hth_gguf *file)
-{
-    return find_uints(file, "hearth.placement.hot");
-}
+static bool is_kind(const sidecar_kind *k, const char *name) { return k && strcmp(k->name, name) == 0; }
 
 static uint64_t neurons_of(const hth_gguf *file, const sidecar_kind *k, uint32_t i_layer)
 {
-    if (!k->neurons) return hth_gguf_element_uint(placed_of(file), i_layer);
+    if (k->numbers) return hth_gguf_element_uint(find_uints(file, k->numbers), i_layer);
     const hth_gguf_tensor *t = tensor_of(file, i_layer, k->neurons);
     return t ? t->dim[t->n_dim - 1] : 0;
 }
@@ -95,9 +92,9 @@ static uint64_t rank_of(const hth_gguf *file, const sidecar_kind *k, uint32_t i_
 
 static uint32_t n_layer_of(const hth_gguf *file, const sidecar_kind *k)
 {
-    const hth_gguf_value *placed = placed_of(file);
+    const hth_gguf_value *numbers = k && k->numbers ? find_uints(file, k->numbers) : NULL;
     uint32_t n = 0;
-    if (k && !k->neurons) return placed && placed->n_element < UINT32_MAX ? (uint32_t)placed->n_element : 0;
+    if (k && k->numbers) return numbers && numbers->n_element < UINT32_MAX ? (uint32_t)numbers->n_element : 0;
     while (k && tensor_of(file, n, k->neurons)) n++;
     return n;
 }
@@ -123,7 +120,7 @@ hearth_error sidecar_check(const hth_gguf *file)
 {
     hearth_error err = {0};
     const sidecar_kind *k = is_sidecar(file) ? kind_of(file) : NULL;
-    if (k && strcmp(k->name, "thresholds") == 0) err.status = hth_sidecar_check_thresholds(file, &err);
+    if (is_kind(k, "thresholds")) err.status = hth_sidecar_check_thresholds(file, &err);
     return err;
 }
 
@@ -189,7 +186,7 @@ static uint32_t n_device_of(const hth_gguf *file)
 /* The end of the layers of device i; the first one starts with layer 0, each other where the one before it ends. */
 static uint64_t end_layer_of(const hth_gguf *file, uint32_t i)
 {
-    const hth_gguf_value *ends = find_uints(file, "hearth.placement.ends"), *hot = placed_of(file);
+    const hth_gguf_value *ends = find_uints(file, "hearth.placement.ends"), *hot = find_uints(file, "hearth.placement.hot");
     if (ends && i < ends->n_element) return hth_gguf_element_uint(ends, i);
     return hot ? hot->n_element : 0;
 }
@@ -267,6 +264,15 @@ static void print_profile(const hth_gguf *file)
     putchar('\n');
 }
 
+static void print_trace(const hth_gguf *file)
+{
+    uint64_t n_tok = 0, n_ctx = 0;
+    label("text");
+    if (find_uint(file, "hearth.trace.tokens", &n_tok)) printf("%llu tokens", (unsigned long long)n_tok);
+    if (find_uint(file, "hearth.trace.context", &n_ctx)) printf(" in chunks of %llu", (unsigned long long)n_ctx);
+    putchar('\n');
+}
+
 void inspect_print_sidecar(const facts *f)
 {
     const hth_gguf *file = f->file;
@@ -288,13 +294,14 @@ void inspect_print_sidecar(const facts *f)
     if (n_layer > 0) {
         printf(" of ");
         print_range(file, k, n_layer, neurons_of);
-        printf(" neurons");
+        printf(is_kind(k, "trace") ? " experts" : " neurons");
     }
-    if (k->neurons) printf(", %.2f MiB\n", (double)bytes_of(file) / (1 << 20));
-    else puts(" on the device");
-    if (strcmp(k->name, "predictors") == 0 && n_layer > 0) print_predictors(file, k, n_layer);
-    if (strcmp(k->name, "profile") == 0) print_profile(file);
-    if (strcmp(k->name, "placement") == 0) print_placement(file);
+    if (is_kind(k, "placement")) puts(" on the device");
+    else printf(", %.2f MiB\n", (double)bytes_of(file) / (1 << 20));
+    if (is_kind(k, "predictors") && n_layer > 0) print_predictors(file, k, n_layer);
+    if (is_kind(k, "profile")) print_profile(file);
+    if (is_kind(k, "trace")) print_trace(file);
+    if (is_kind(k, "placement")) print_placement(file);
     label("use");
     puts(k->use);
     if (f->no_use.status != HEARTH_OK)
@@ -345,6 +352,13 @@ static void json_profile(json *j, const hth_gguf *file)
     json_found_text(j, "settings", file, "hearth.profile.settings");
 }
 
+static void json_trace(json *j, const hth_gguf *file)
+{
+    json_found_uint(j, "tokens", file, "hearth.trace.tokens");
+    json_found_uint(j, "n_ctx", file, "hearth.trace.context");
+    json_found_text(j, "settings", file, "hearth.trace.settings");
+}
+
 static void json_streams(json *j, const hth_gguf_value *streams)
 {
     json_open_compact(j, "streams", '[');
@@ -388,11 +402,12 @@ void inspect_json_sidecar(json *j, const facts *f)
     if (find_uint(file, "hearth.model.hash", &hash)) json_hash(j, "model_hash", hash);
     json_uint(j, "bytes", bytes_of(file));
     if (k) json_uint(j, "layers", n_layer_of(file, k));
-    if (k) json_layers(j, "neurons", file, k, neurons_of);
-    if (k && strcmp(k->name, "predictors") == 0) json_predictors(j, file, k);
-    if (k && strcmp(k->name, "profile") == 0) json_profile(j, file);
-    if (k && strcmp(k->name, "placement") == 0) json_placement(j, file);
-    if (k && strcmp(k->name, "thresholds") == 0) json_bool(j, "possible", f->no_use.status == HEARTH_OK);
+    if (k) json_layers(j, is_kind(k, "trace") ? "experts" : "neurons", file, k, neurons_of);
+    if (is_kind(k, "predictors")) json_predictors(j, file, k);
+    if (is_kind(k, "profile")) json_profile(j, file);
+    if (is_kind(k, "trace")) json_trace(j, file);
+    if (is_kind(k, "placement")) json_placement(j, file);
+    if (is_kind(k, "thresholds")) json_bool(j, "possible", f->no_use.status == HEARTH_OK);
     if (f->no_use.status != HEARTH_OK) json_word(j, "reason", with_options(f->no_use.message).text);
     json_close(j, '}');
 }

@@ -1,6 +1,7 @@
 /* Prints the results of hearth bench as text and as JSON. Shares are relative to the medians of the probes
  * taken before the samples. docs/bench.md lists the fields. */
 #include "cli/measure/bench.h"
+#include "engine/engine.h"
 #include "common/options/field_names.h"
 #include "common/output.h"
 #include "common/terminal/table.h"
@@ -126,9 +127,8 @@ static void print_route(const bench *b)
 {
     const route_option *r = &b->route;
     if (!r->given) return;
-    printf("Experts drawn, not chosen by the model: %s%s, sticky %g, foreseen %g, seed %llu.\n\n",
-           *r->path ? "frequencies of " : "uniform", printable(r->path), r->spec.sticky, r->spec.foreseen,
-           (unsigned long long)r->spec.seed);
+    printf("Experts %s, not chosen by the model: %s, seed %llu.\n\n", r->is_trace ? "recorded" : "drawn",
+           describe_route(r, b->model->model).text, (unsigned long long)r->spec.seed);
 }
 
 /* Prints a test's cache hit rate, and the MiB read and the stall in ms for each token, over all samples. */
@@ -316,17 +316,6 @@ static void print_json_traces(json *j, const bench *b)
     json_close(j, '}');
 }
 
-static void print_json_route(json *j, const bench *b)
-{
-    const route_option *r = &b->route;
-    json_open(j, "drawn_experts", '{');
-    if (*r->path) json_word(j, "frequencies", r->path);
-    json_float(j, "sticky", r->spec.sticky, 6);
-    json_float(j, "foreseen", r->spec.foreseen, 6);
-    json_uint(j, "seed", r->spec.seed);
-    json_close(j, '}');
-}
-
 static void print_json_quality(json *j, const bench *b)
 {
     const bench_quality *p = &b->quality;
@@ -361,7 +350,7 @@ void bench_print_json(const bench *b)
     json_bool(&j, "synthetic_weights", b->info.synthetic);
     json_word(&j, "selector", hearth_selector_name(b->info.selector));
     if (b->traces.given) print_json_traces(&j, b);
-    if (b->route.given) print_json_route(&j, b);
+    json_route(&j, &b->route, b->model->model);
     json_word(&j, "cpu", b->info.cpu);
     json_uint(&j, "threads", hearth_session_n_thread(b->session));
     json_uint(&j, "weight_bytes", b->info.weight_bytes);

@@ -15,7 +15,7 @@ int bench_parse_traces(const char *text, bench_traces *f)
     static const char *const names[N_FIRE] = {"share=", "run=", "skew=", "sticky=", "seed=", "profile="};
     double values[N_FIRE] = {[FIRE_RUN] = 64.0, [FIRE_SEED] = 1.0};
     bool given[N_FIRE] = {false};
-    const option_fields fields = {names, N_FIRE, values, given, f->profile, sizeof f->profile};
+    const option_fields fields = {names, N_FIRE, 1, values, given, f->profile, sizeof f->profile};
     f->given = true;
     if (!parse_fields(text, &fields))
         return usage_error("bench --fire '%s': share=0.1 and, as wanted, run=64,skew=0,sticky=0,seed=1; or "

@@ -1,8 +1,12 @@
-/* hearth profile: records which neurons are active over a text, their magnitudes, and co-activation. */
+/* hearth profile: records which neurons are active over a text, their magnitudes, and co-activation; of a mixture which
+ * experts (profile_experts.c). */
 #include "cli/commands.h"
+#include "cli/sparsity/profile_experts.h"
 #include "common/json.h"
 #include "common/options/model_args.h"
+#include "engine/engine.h"
 #include "measure/profile.h"
+#include "sparse/expert_trace.h"
 #include "measure/chunks.h"
 #include "common/terminal/table.h"
 
@@ -16,6 +20,7 @@ static const option_spec options[] = {
     OPT_FILE("out", 'o', "OUT", "the profile"),
     OPT_UINT("samples", 0, "N", 0, HTH_PROFILE_MAX_SAMPLE,
              "tokens with stored firings; default 1024; 0: none"),
+    OPT_UINT("tokens", 0, "N", 1, HTH_EXPERT_TRACE_MAX_TOK, "of a mixture: tokens to record; default 16384"),
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
@@ -133,16 +138,12 @@ static int check_usage(const args *a)
     return check_output_beside(a, file, out, OUTPUT_PROFILE);
 }
 
-static int profile_text(const args *a, const hearth_model *model, hearth_session *session, const char *text,
-                        size_t n)
+static int profile_neurons(const args *a, const hearth_model *model, hearth_session *session, const char *text,
+                           size_t n, const char *settings)
 {
     hearth_error err;
     hth_profile *p;
-    char settings[64];
     watch w = {.out = args_text(a, "out", NULL)};
-    if (!args_has(a, "json")) print_start_line(a, model, session);
-    snprintf(settings, sizeof settings, "kv %s%s", args_text(a, "kv", "f16"),
-             args_has(a, "bf16-dot") ? ", bf16-dot" : "");
     hth_profile_options o = {.out = w.out,
                              .n_sample = (uint32_t)args_uint(a, "samples", DEFAULT_SAMPLES),
                              .settings = settings,
@@ -158,20 +159,36 @@ static int profile_text(const args *a, const hearth_model *model, hearth_session
     return 0;
 }
 
+static int profile_text(const args *a, const hearth_model *model, hearth_session *session, const char *text,
+                        size_t n)
+{
+    char settings[64];
+    bool is_mixture = model->model->hparams.experts.n_expert > 0;
+    const char *foreign = is_mixture ? "samples" : "tokens";
+    if (args_has(a, foreign))
+        return report_text("--%s is for %s; this one is %s", foreign, is_mixture ? "models without experts" : "mixtures of experts",
+                           is_mixture ? "a mixture of experts" : "none");
+    if (!args_has(a, "json")) print_start_line(a, model, session);
+    snprintf(settings, sizeof settings, "kv %s%s", args_text(a, "kv", "f16"),
+             args_has(a, "bf16-dot") ? ", bf16-dot" : "");
+    return (is_mixture ? profile_experts : profile_neurons)(a, model, session, text, n, settings);
+}
+
 static int run_profile(const args *a)
 {
     int status = check_usage(a);
-    return status ? status : run_on_neurons(a, "hearth profile", profile_text);
+    return status ? status : run_on_neurons(a, NULL, profile_text);
 }
 
 const command command_profile = {
     .name = "profile",
     .operands = "MODEL",
-    .summary = "record which neurons fire over a text",
+    .summary = "record which neurons or experts fire over a text",
     .details = "Chunks of -c tokens (at most 512), all neurons computed. OUT is an input of\n"
                "pack and plan; docs/profile.md describes it. Until it is complete, OUT.resume\n"
                "holds the state, every 30 seconds and at Ctrl-C: the same command resumes from\n"
-               "it. Mixtures of experts are refused.\n",
+               "it. Of a mixture the experts of each token are recorded, for --route trace=OUT\n"
+               "of bench and plan; Ctrl-C keeps the chunks that are complete.\n",
     .example = "hearth profile model.gguf -f text.txt -o model.profile",
     .groups = {options, output_options, model_options},
     .models = 1,

@@ -25,7 +25,7 @@ bool parse_fields(const char *text, const option_fields *f)
         const char *value = text + strlen(f->names[i]);
         size_t length = n - strlen(f->names[i]);
         f->given[i] = true;
-        if (i + 1 < f->n) {
+        if (i + f->n_path < f->n) {
             if (!parse_value(value, length, &f->values[i])) return false;
             continue;
         }

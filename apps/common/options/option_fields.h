@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 typedef struct option_fields {
-    const char *const *names; /* [n], each with its '='; the last one is that of a path */
-    size_t n;
+    const char *const *names; /* [n], each with its '='; the last n_path are those of a path, of which one is given */
+    size_t n, n_path;
     double *values; /* [n] */
     bool *given;    /* [n] */
     char *path;     /* [path_size] */
