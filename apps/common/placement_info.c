@@ -48,6 +48,33 @@ void json_placement(json *j, const hearth_model_info *info)
     json_close(j, '}');
 }
 
+experts_there experts_text(const hearth_model *model)
+{
+    hearth_expert_stats s = {.size = sizeof s};
+    experts_there there = {""};
+    if (!hearth_model_get_expert_stats(model, &s) || s.n_chosen == 0) return there;
+    snprintf(there.text, sizeof there.text,
+             "%.1f %% of %llu chosen ones were there, %llu were uploaded (%s); %llu waits for the CPU, %llu for nothing",
+             100.0 * (double)s.n_on_device / (double)s.n_chosen, (unsigned long long)s.n_chosen,
+             (unsigned long long)s.n_upload, hth_format_bytes(s.upload_bytes).text, (unsigned long long)s.n_wait,
+             (unsigned long long)s.n_wait_empty);
+    return there;
+}
+
+void json_experts(json *j, const hearth_model *model)
+{
+    hearth_expert_stats s = {.size = sizeof s};
+    if (!hearth_model_get_expert_stats(model, &s)) return;
+    json_open(j, "experts", '{');
+    json_uint(j, "chosen", s.n_chosen);
+    json_uint(j, "on_device", s.n_on_device);
+    json_uint(j, "uploads", s.n_upload);
+    json_uint(j, "upload_bytes", s.upload_bytes);
+    json_uint(j, "waits", s.n_wait);
+    json_uint(j, "waits_for_nothing", s.n_wait_empty);
+    json_close(j, '}');
+}
+
 timestamp timestamp_now(const hearth_model *model)
 {
     hearth_model_info info = model_info(model);

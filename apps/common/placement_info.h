@@ -4,6 +4,7 @@
 
 #include "common/json.h"
 
+#include <hearth/experimental.h>
 #include <hearth/hearth.h>
 
 static inline hearth_model_info model_info(const hearth_model *model)
@@ -22,6 +23,14 @@ placed placement_text(const hearth_model_info *info);
 
 /* Writes the object "gpu" of --json; docs/gpu.md lists its fields. */
 void json_placement(json *j, const hearth_model_info *info);
+
+/* Where the experts were that routers chose, as the library counts them; "": no layer divides its experts. */
+typedef struct experts_there {
+    char text[200];
+} experts_there;
+experts_there experts_text(const hearth_model *model);
+/* Writes the object "experts" of --json, if a layer divides its experts. */
+void json_experts(json *j, const hearth_model *model);
 
 /* Seconds of this machine's clock (wall) and of a simulated GPU's (sim). */
 typedef struct timestamp {

@@ -342,7 +342,7 @@ static const char *gpu_option(const args *a)
 }
 
 /* Lists of active neurons and quality measurements need the CPU: neurons on a device are not observable. */
-static bool needs_cpu(const bench *b) { return b->traces.given || b->route.given || b->quality.path; }
+static bool needs_cpu(const bench *b) { return b->traces.given || b->quality.path; }
 
 static int check_args(const bench *b, const args *a)
 {
@@ -350,10 +350,7 @@ static int check_args(const bench *b, const args *a)
         return usage_error("bench -c 0: without -c, bench takes the context that its tests need");
     if (needs_cpu(b) && gpu_option(a))
         return usage_error("bench %s is for the CPU alone: leave --%s out",
-                           b->traces.given  ? "--fire"
-                           : b->route.given ? "--route"
-                                            : "-f",
-                           gpu_option(a));
+                           b->traces.given ? "--fire" : "-f", gpu_option(a));
     if (b->traces.given && (b->n_sequence || b->depth || b->tests[0].n_prompt))
         return usage_error(
             "bench --fire: tokens are generated one by one, without -p, --parallel and --depth");
@@ -429,6 +426,7 @@ static int run_bench(const args *a)
     if (b.n_sequence > 0) wanted.gpu.n_session = b.n_sequence + 1;
     if (needs_cpu(&b)) wanted.gpu.device = "none";
     predict_generation(&b, a, &wanted);
+    hth_engine_give_experts(b.route.given);
     if (!open_model_as(a, args_operand(a, 0), &wanted, &model)) {
         close_route(&b.route);
         return EXIT_OTHER;

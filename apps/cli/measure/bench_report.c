@@ -366,6 +366,7 @@ void bench_print_json(const bench *b)
         }
     }
     json_placement(&j, &b->info);
+    json_experts(&j, b->model);
     if (b->info.gpu_simulated) json_bool(&j, "simulated", true);
     if (b->in_turn) json_bool(&j, "in_turn", true);
     if (b->by_sim_clock) json_bool(&j, "simulated_seconds", true);

@@ -230,13 +230,8 @@ static void print_storage(const generation *g)
 
 static void print_experts(const generation *g)
 {
-    hearth_expert_stats s = {.size = sizeof s};
-    if (!hearth_model_get_expert_stats(g->model, &s) || s.n_chosen == 0) return;
-    double n = (double)(g->prompt.n + g->ids.n);
-    print_requested("experts: %.1f %% of those that were chosen were on %s; for each token %.2f were uploaded (%.2f MiB), "
-                    "and it waited %.1f times, %.1f of them for nothing",
-                    100.0 * (double)s.n_on_device / (double)s.n_chosen, model_info(g->model).gpu, (double)s.n_upload / n,
-                    (double)s.upload_bytes * 0x1p-20 / n, (double)s.n_wait / n, (double)s.n_wait_empty / n);
+    experts_there there = experts_text(g->model);
+    if (there.text[0]) print_requested("experts of divided layers on %s: %s", model_info(g->model).gpu, there.text);
 }
 
 static void print_expected(const generation *g, double measured)
@@ -319,6 +314,7 @@ static void print_json(const generation *g)
     json_float(&j, "decode_tokens_per_second", rate((double)g->ids.n, g->decode_seconds), 6);
     drafts_print_json(&j, g->session);
     json_placement(&j, &info);
+    json_experts(&j, g->model);
     print_json_storage(&j, g);
     uint32_t n_layer;
     double *share = args_has(g->a, "stats") ? live_shares(g, &n_layer) : NULL;

@@ -293,13 +293,14 @@ static void route(hth_gpu_testcase *t)
     const uint32_t *c = t->consts, n_row = c[HTH_ROUTE_PLACES] ? 1 : 3, n = c[HTH_ROUTE_N], n_used = n < 4 ? n : 4,
                    x_stride = n + 3, stride = 2 * n_used + 2,
                    slots_at = bind_slots_step(t, n_row, n_row > 1 ? n_row - 1 : 1, n + n_used);
-    bool has_groups = n >= 8 && n % 4 == 0, is_chosen = c[HTH_ROUTE_SCORE] == HTH_SCORE_SOFTMAX_CHOSEN;
+    bool has_groups = n >= 8 && n % 4 == 0, is_chosen = c[HTH_ROUTE_SCORE] == HTH_SCORE_SOFTMAX_CHOSEN,
+         is_constant = c[HTH_ROUTE_SCORE] == HTH_ROUTE_CONSTANT; /* of no model with either */
     const hth_push_route push = {.n_used = n_used,
                                  .n_group = has_groups ? 4 : 1,
                                  .n_group_used = has_groups ? 2 : 1,
-                                 .has_select_bias = c[HTH_ROUTE_SCORE] != HTH_SCORE_SOFTMAX,
+                                 .has_select_bias = !is_constant && c[HTH_ROUTE_SCORE] != HTH_SCORE_SOFTMAX,
                                  .has_expert_scale = 1,
-                                 .normalises = !is_chosen && n > 1,
+                                 .normalises = !is_constant && !is_chosen && n > 1,
                                  .scale = 0.7f,
                                  .x = {x_stride, 2},
                                  .y = {stride, 1},
