@@ -147,11 +147,11 @@ static hearth_status submit(hth_device *d, const hth_submit_info *submits, size_
     return HEARTH_OK;
 }
 
-static hearth_status submit_beside(hth_device *d, hth_cmdlist *t, hth_fence fence, hearth_error *err)
+static hearth_status submit_beside(hth_device *d, hth_cmdlist *const *t, size_t n, hth_fence first, hearth_error *err)
 {
     (void)err;
-    run_cmdlist(d, t);
-    ((ref_device *)d->priv)->completed_beside = fence;
+    for (size_t i = 0; i < n; i++) run_cmdlist(d, t[i]);
+    ((ref_device *)d->priv)->completed_beside = first + n - 1;
     return HEARTH_OK;
 }
 

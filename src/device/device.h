@@ -257,8 +257,9 @@ uint64_t hth_queue_spin_ns(const hth_device *device, uint64_t last_ns);
  * touch what unfinished command lists of the other write. Uploads and downloads count as command lists of
  * hth_queue_submit. Without info.has_second_queue they run in one order with those, behind the waits of all that was
  * submitted before: the host signals what these wait for before it waits for a fence of this queue.
- * fence: where the command list is complete and its writes are visible; may be NULL. */
-hearth_status hth_beside_submit(hth_device *device, hth_cmdlist *cmdlist, hth_fence *fence, hearth_error *err);
+ * fences[n]: where each command list is complete and its writes are visible; may be NULL. */
+hearth_status hth_beside_submit(hth_device *device, hth_cmdlist *const *cmdlists, size_t n, hth_fence *fences,
+                                hearth_error *err);
 /* As hth_queue_is_complete and hth_queue_wait, for fences of the second queue. */
 bool hth_beside_is_complete(hth_device *device, hth_fence fence);
 hearth_status hth_beside_wait(hth_device *device, hth_fence fence, uint64_t timeout_ns, hearth_error *err);

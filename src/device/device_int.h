@@ -127,8 +127,8 @@ struct hth_backend {
     /* Command list i completes at fence first + i. */
     hearth_status (*submit)(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first,
                             hearth_error *err);
-    /* To the second queue; completes at the fence of that queue. */
-    hearth_status (*submit_beside)(hth_device *d, hth_cmdlist *t, hth_fence fence, hearth_error *err);
+    /* To the second queue; command list i completes at fence first + i of that queue. */
+    hearth_status (*submit_beside)(hth_device *d, hth_cmdlist *const *t, size_t n, hth_fence first, hearth_error *err);
     hearth_status (*signal)(hth_device *d, uint64_t value, hearth_error *err);
     hth_fence (*completed_value)(hth_device *d, hth_queue_id queue);
     /* OK: reached. DEVICE with late: not within timeout_ns, which is part of d->timeout_ns; without: never. */

@@ -27,16 +27,16 @@ hearth_status hth_queue_submit(hth_device *d, const hth_submit_info *submits, si
     return HEARTH_OK;
 }
 
-hearth_status hth_beside_submit(hth_device *d, hth_cmdlist *t, hth_fence *fence, hearth_error *err)
+hearth_status hth_beside_submit(hth_device *d, hth_cmdlist *const *t, size_t n, hth_fence *fences, hearth_error *err)
 {
     hth_fence *last = &d->last[HTH_QUEUE_BESIDE];
     hearth_status st = hth_device_begin_call(d, err);
+    if (st != HEARTH_OK || n == 0) return st;
+    for (size_t i = 0; i < n; i++) assert(t[i]->ended && t[i]->device == d);
+    st = hth_device_end_call(d, d->backend->submit_beside(d, t, n, *last + 1, err));
     if (st != HEARTH_OK) return st;
-    assert(t->ended && t->device == d);
-    st = hth_device_end_call(d, d->backend->submit_beside(d, t, *last + 1, err));
-    if (st != HEARTH_OK) return st;
-    ++*last;
-    if (fence) *fence = *last;
+    for (size_t i = 0; fences && i < n; i++) fences[i] = *last + 1 + i;
+    *last += n;
     return HEARTH_OK;
 }
 

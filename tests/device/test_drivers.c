@@ -402,7 +402,7 @@ TEST(a_family_of_two_queues_gives_both)
         CHECK(has_second || !two);
         CHECK(n_asked_queue == 1u + has_second && n_got_second == has_second);
         hth_cmdlist *first = end_empty(d), *beside = end_empty(d);
-        CHECK_OK(hth_beside_submit(d, beside, &load, err));
+        CHECK_OK(hth_beside_submit(d, (hth_cmdlist *[]){beside}, 1, &load, err));
         CHECK_INT(n_wait, 0);
         CHECK_OK(hth_queue_submit(d, &(hth_submit_info){.cmdlist = first, .wait = 1, .beside = load}, 1, &read, err));
         CHECK_INT(n_wait, 2);
@@ -426,10 +426,10 @@ TEST(command_lists_of_the_second_queue_that_did_not_run_are_found)
     hth_device *d = OPENED(hth_device, &(hth_device_spec){.name = "vulkan:0"});
     if (d) {
         hth_cmdlist *first = end_empty(d), *beside = end_empty(d);
-        CHECK_OK(hth_beside_submit(d, beside, &load, err));
+        CHECK_OK(hth_beside_submit(d, (hth_cmdlist *[]){beside}, 1, &load, err));
         CHECK_OK(hth_beside_wait(d, load, 1000000000, err));
         now.drops_beside = true;
-        CHECK_OK(hth_beside_submit(d, beside, &load, err));
+        CHECK_OK(hth_beside_submit(d, (hth_cmdlist *[]){beside}, 1, &load, err));
         CHECK_OK(hth_queue_submit(d, &(hth_submit_info){.cmdlist = first, .beside = load}, 1, &read, err));
         CHECK_OK(hth_queue_wait(d, read, 1000000000, err)); /* this one did run */
         CHECK_FAILS(hth_beside_wait(d, load, 1000000000, err), HEARTH_ERROR_DEVICE,

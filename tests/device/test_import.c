@@ -140,7 +140,7 @@ ON_EACH(uploads_beside_read_what_the_host_wrote_before)
         uint8_t *data = b.host + 1024 + 2048 * (round % 2);
         hth_fence loaded, done;
         for (uint32_t i = 0; i < 2048; i++) data[i] = (uint8_t)(round * 3 + i);
-        CHECK_OK(hth_beside_submit(b.d, load[round % 2], &loaded, err));
+        CHECK_OK(hth_beside_submit(b.d, (hth_cmdlist *[]){load[round % 2]}, 1, &loaded, err));
         CHECK_OK(hth_queue_submit(b.d, &(hth_submit_info){.cmdlist = read, .beside = loaded}, 1, &done, err));
         CHECK_OK(hth_queue_wait(b.d, done, second, err));
         CHECK_BYTES((const uint32_t *)hth_buffer_map(b.out) + n_before[0], data, 2048);

@@ -85,7 +85,7 @@ ON_EACH(command_lists_begin_behind_the_second_queue_and_see_what_it_wrote)
         CHECK_OK(hth_queue_wait(t.d, reads[i], second, err));
         if (round > 1) n_wrong += !has_numbers(t.out[i], (round - 2) * N);
         write_numbers(t.up[i], round * N);
-        CHECK_OK(hth_beside_submit(t.d, t.load[i], &loads[i], err));
+        CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[i]}, 1, &loads[i], err));
         CHECK_INT(loads[i], round + 1);
         CHECK_OK(submit(&t, t.read[i], 0, loads[i], &reads[i], err));
     }
@@ -105,7 +105,7 @@ ON_EACH(the_second_queue_runs_in_its_order)
     CHECK_OK(record_copy(t.d, t.a[1], t.out[1], &lists[2], err));
     lists[0] = t.load[0];
     write_numbers(t.up[0], 5);
-    for (int i = 0; i < 3; i++) CHECK_OK(hth_beside_submit(t.d, lists[i], &fences[i], err));
+    for (int i = 0; i < 3; i++) CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){lists[i]}, 1, &fences[i], err));
     CHECK_OK(hth_beside_wait(t.d, fences[2], second, err));
     CHECK(has_numbers(t.out[1], 5) && fences[0] == 1 && fences[2] == 3 && hth_beside_is_complete(t.d, fences[0]));
 
@@ -115,7 +115,7 @@ ON_EACH(the_second_queue_runs_in_its_order)
     write_numbers(t.up[1], 77);
     CHECK_OK(submit(&t, t.load[1], 0, 0, &fence, err));
     CHECK_OK(hth_queue_wait(t.d, fence, second, err));
-    CHECK_OK(hth_beside_submit(t.d, t.read[1], NULL, err));
+    CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.read[1]}, 1, NULL, err));
     CHECK_OK(hth_beside_wait(t.d, 4, second, err));
     CHECK(has_numbers(t.out[1], 77));
     float back[N];
@@ -130,7 +130,7 @@ ON_EACH(a_command_list_waits_for_the_host_and_for_the_second_queue)
     hth_fence load, read;
     for (uint64_t round = 1; round < 20; round++) {
         write_numbers(t.up[0], (uint32_t)round);
-        CHECK_OK(hth_beside_submit(t.d, t.load[0], &load, err));
+        CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[0]}, 1, &load, err));
         CHECK_OK(submit(&t, t.read[0], round, load, &read, err));
         CHECK(!hth_queue_is_complete(t.d, read));
         if (round % 2) CHECK_OK(hth_beside_wait(t.d, load, second, err));
@@ -149,7 +149,7 @@ ON_EACH(the_second_queue_passes_a_first_one_that_waits_for_the_host)
     CHECK(passes || strcmp(each_device, "vulkan:0") == 0);
     write_numbers(t.up[0], 1), write_numbers(t.up[1], 9);
     CHECK_OK(submit(&t, t.load[0], 3, 0, &read, err));
-    CHECK_OK(hth_beside_submit(t.d, t.load[1], &load, err));
+    CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[1]}, 1, &load, err));
     if (passes) CHECK_OK(hth_beside_wait(t.d, load, second, err));
     else CHECK(!hth_beside_is_complete(t.d, load));
     CHECK(!hth_queue_is_complete(t.d, read));
@@ -176,7 +176,7 @@ ON_EACH(thousands_of_command_lists_run_on_the_second_queue)
     hth_fence fence = 0;
     for (uint32_t i = 0; i < ROUNDS; i++) {
         if (i >= N_LIST) CHECK_OK(hth_beside_wait(t.d, i + 1 - N_LIST, second, err));
-        CHECK_OK(hth_beside_submit(t.d, lists[i % N_LIST], &fence, err));
+        CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){lists[i % N_LIST]}, 1, &fence, err));
     }
     CHECK_INT(fence, ROUNDS);
     CHECK_OK(hth_beside_wait(t.d, fence, second, err));
@@ -195,7 +195,7 @@ ON_EACH(memory_in_use_by_the_second_queue_stays)
         uint64_t used = hth_device_state(t.d).used, wait = (uint64_t)i + 1;
         /* The first queue holds what is behind it, where there is one queue. */
         CHECK_OK(submit(&t, t.read[1], wait, 0, &read, err));
-        CHECK_OK(hth_beside_submit(t.d, t.load[i], &load, err));
+        CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[i]}, 1, &load, err));
         hth_buffer_free(t.up[i]);
         hth_cmdlist_free(t.load[i]);
         bool freed = hth_device_state(t.d).used < used;
@@ -214,7 +214,7 @@ ON_EACH(what_the_second_queue_alone_uses_is_freed_behind_it)
     CLEANUP(close_task) task t = task_of();
     hth_fence load = 0;
     uint64_t used = hth_device_state(t.d).used;
-    CHECK_OK(hth_beside_submit(t.d, t.load[0], &load, err));
+    CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[0]}, 1, &load, err));
     hth_buffer_free(t.up[0]);
     bool freed = hth_device_state(t.d).used < used;
     CHECK(!freed || hth_beside_is_complete(t.d, load));
@@ -234,16 +234,16 @@ ON_EACH(devices_are_drained_and_closed_with_both_queues)
         hth_fence load, read;
         write_numbers(t.up[0], 3);
         CHECK_OK(submit(&t, t.load[1], 2, 0, NULL, err));
-        CHECK_OK(hth_beside_submit(t.d, t.load[0], &load, err));
+        CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[0]}, 1, &load, err));
         CHECK_OK(submit(&t, t.read[0], 0, load, &read, err));
         hth_device_inject_fault(t.d, i > 0, refusals[i]); /* the signal */
         CHECK_OK(hth_queue_drain(t.d, second, err));
         CHECK(hth_beside_is_complete(t.d, load) && hth_queue_is_complete(t.d, read) && has_numbers(t.out[0], 3));
-        CHECK_OK(hth_beside_submit(t.d, t.load[0], &load, err));
+        CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[0]}, 1, &load, err));
         CHECK_OK(hth_queue_drain(t.d, second, err)); /* of the second queue alone */
         CHECK(hth_beside_is_complete(t.d, load));
         CHECK_OK(submit(&t, t.load[1], 5, 0, NULL, err));
-        CHECK_OK(hth_beside_submit(t.d, t.load[0], &load, err));
+        CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[0]}, 1, &load, err));
         CHECK_OK(submit(&t, t.read[0], 0, load, &read, err));
         close_task(&t);
     }
@@ -264,7 +264,7 @@ ON_EACH(commands_of_both_queues_are_timed)
     CHECK_OK(open_task(0, &t, err));
     hth_device_time_commands_on_open(false);
     for (int i = 0; i < 3; i++) {
-        CHECK_OK(hth_beside_submit(t.d, t.load[0], &load, err));
+        CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[0]}, 1, &load, err));
         CHECK_OK(submit(&t, t.read[0], 0, load, &read, err));
         CHECK_OK(hth_queue_wait(t.d, read, second, err));
     }
@@ -284,8 +284,8 @@ ON_EACH(a_call_of_the_second_queue_that_is_refused_changes_nothing)
     hth_fence load = 0;
     write_numbers(t.up[0], 8);
     hth_device_inject_fault(t.d, 1, HEARTH_ERROR_MEMORY);
-    CHECK(hth_beside_submit(t.d, t.load[0], &load, &why) == HEARTH_ERROR_MEMORY && load == 0);
-    CHECK_OK(hth_beside_submit(t.d, t.load[0], &load, err));
+    CHECK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[0]}, 1, &load, &why) == HEARTH_ERROR_MEMORY && load == 0);
+    CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[0]}, 1, &load, err));
     CHECK_INT(load, 1);
     hth_device_inject_fault(t.d, 1, HEARTH_ERROR_UNSUPPORTED);
     CHECK(hth_beside_wait(t.d, load, second, &why) == HEARTH_ERROR_UNSUPPORTED && !hth_device_state(t.d).lost);
@@ -298,13 +298,13 @@ ON_EACH(a_device_is_lost_by_a_fault_of_its_second_queue)
         CLEANUP(close_task) task t = task_of();
         hearth_error why;
         hth_fence load = 1;
-        if (in_wait) CHECK_OK(hth_beside_submit(t.d, t.load[0], &load, err));
+        if (in_wait) CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[0]}, 1, &load, err));
         hth_device_inject_fault(t.d, 1, HEARTH_ERROR_DEVICE);
         if (in_wait) CHECK(hth_beside_wait(t.d, load, second, &why) == HEARTH_ERROR_DEVICE);
-        else CHECK(hth_beside_submit(t.d, t.load[0], &load, &why) == HEARTH_ERROR_DEVICE);
+        else CHECK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[0]}, 1, &load, &why) == HEARTH_ERROR_DEVICE);
         CHECK(hth_device_state(t.d).lost && !hth_beside_is_complete(t.d, load));
         CHECK_FAILS(hth_beside_wait(t.d, load, second, err), HEARTH_ERROR_DEVICE, "lost");
-        CHECK_FAILS(hth_beside_submit(t.d, t.load[1], &load, err), HEARTH_ERROR_DEVICE, "lost");
+        CHECK_FAILS(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[1]}, 1, &load, err), HEARTH_ERROR_DEVICE, "lost");
         CHECK_FAILS(submit(&t, t.read[1], 0, 0, NULL, err), HEARTH_ERROR_DEVICE, "lost");
         CHECK_FAILS(hth_queue_drain(t.d, second, err), HEARTH_ERROR_DEVICE, "lost");
         hth_buffer_free(t.up[0]);
@@ -324,7 +324,7 @@ TEST(a_second_queue_that_does_not_end_is_a_device_failure)
         return;
     }
     CHECK_OK(submit(&t, t.load[1], 3, 0, NULL, err));
-    CHECK_OK(hth_beside_submit(t.d, t.load[0], &load, err));
+    CHECK_OK(hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[0]}, 1, &load, err));
     CHECK_FAILS(hth_beside_wait(t.d, load, 1000000, err), HEARTH_ERROR_DEVICE,
                 "command list 1 of the second queue is not done after 0.0 s");
     CHECK(hth_device_state(t.d).lost);
@@ -337,10 +337,10 @@ static hearth_status whole_task(uint64_t fail_at, hearth_status with, hearth_err
     hearth_status st = open_task(0, &t, err);
     if (st == HEARTH_OK) {
         hth_device_inject_fault(t.d, fail_at, with);
-        st = hth_beside_submit(t.d, t.load[0], &load, err);
+        st = hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[0]}, 1, &load, err);
     }
     if (st == HEARTH_OK) st = submit(&t, t.read[0], 0, load, &read, err);
-    if (st == HEARTH_OK) st = hth_beside_submit(t.d, t.load[1], &load, err);
+    if (st == HEARTH_OK) st = hth_beside_submit(t.d, (hth_cmdlist *[]){t.load[1]}, 1, &load, err);
     if (st == HEARTH_OK) st = hth_queue_wait(t.d, read, second, err);
     if (st == HEARTH_OK) st = hth_beside_wait(t.d, load, second, err);
     if (st == HEARTH_OK) st = hth_queue_drain(t.d, second, err);

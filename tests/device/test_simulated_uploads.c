@@ -76,7 +76,7 @@ static hth_fence submit(bench *b, hth_cmdlist *t, uint64_t wait, hth_fence besid
 static hth_fence submit_beside(bench *b, hth_cmdlist *t)
 {
     hth_fence fence = 0;
-    CHECK_OK(hth_beside_submit(b->d, t, &fence, err));
+    CHECK_OK(hth_beside_submit(b->d, &t, 1, &fence, err));
     return fence;
 }
 
@@ -180,7 +180,7 @@ TEST(more_than_may_be_in_flight_on_the_second_queue_is_a_device_failure)
     hth_fence n = HTH_QUEUE_MAX_IN_FLIGHT;
     while (!hth_device_state(b.d).lost && n < 2 * HTH_QUEUE_MAX_IN_FLIGHT) {
         hearth_error why;
-        if (hth_beside_submit(b.d, t, &n, &why) == HEARTH_ERROR_DEVICE)
+        if (hth_beside_submit(b.d, &t, 1, &n, &why) == HEARTH_ERROR_DEVICE)
             CHECK(strstr(why.message, "4097 command lists of the second queue are not done") != NULL);
     }
     CHECK(n > HTH_QUEUE_MAX_IN_FLIGHT && hth_device_state(b.d).lost);
@@ -261,30 +261,32 @@ TEST(a_dispatch_that_reads_the_host_takes_the_time_of_its_transfer)
     CHECK_INT(length_of(&b, t), DISPATCH);
 }
 
-TEST(transfers_to_the_device_take_turns)
+TEST(transfers_beside_those_of_the_second_queue_have_half_the_rate)
 {
     static uint8_t bytes[BYTES];
-    const uint64_t up = LATENCY + 2 * BYTES, load = LATENCY + 2 * 10000;
+    const uint64_t up = LATENCY + 2 * BYTES, slow = LATENCY + 4 * BYTES, load = LATENCY + 2 * 10000;
     CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
     hth_cmdlist *copy = copy_of(&b, b.upload, b.b), *down = copy_of(&b, b.b, b.readback),
                 *beside = load_of(&b, b.a, 10000, 0);
 
     /* A copy of the first queue, submitted 20 microseconds later, and the host's upload. */
     hth_fence l = submit_beside(&b, beside), c = submit(&b, copy, 0, 0);
-    uint64_t now = SUBMIT + load + up + WAKE;
+    uint64_t now = 2 * SUBMIT + slow + WAKE;
     CHECK_INT(end_of(&b, c), now);
     CHECK(hth_beside_is_complete(b.d, l));
     submit_beside(&b, beside);
     CHECK_OK(hth_device_upload((hth_buffer_range){b.b, 0, 0}, bytes, err));
-    CHECK_INT(hth_device_time(b.d), now += SUBMIT + load + up);
+    CHECK_INT(hth_device_time(b.d), now += SUBMIT + slow);
 
-    /* The other way round: six copies take 54 microseconds. */
+    /* The other way round: six copies take 54 microseconds, and delay nothing. */
     hth_cmdlist *six = begin(&b);
     for (int i = 0; i < 6; i++)
         hth_cmdlist_copy(six, (hth_buffer_range){b.upload, 0, 0}, (hth_buffer_range){b.b, 0, 0});
     CHECK_OK(hth_cmdlist_end(six, err));
     submit(&b, six, 0, 0), l = submit_beside(&b, beside);
-    CHECK_INT(end_beside(&b, l), now += SUBMIT + 6 * up + load + WAKE);
+    CHECK_INT(end_beside(&b, l), now + 2 * SUBMIT + load + WAKE);
+    CHECK_OK(hth_queue_drain(b.d, second, err));
+    CHECK_INT(hth_device_time(b.d), now += SUBMIT + 6 * up + WAKE);
 
     /* Two of the second queue; a copy back has the other direction for itself. */
     l = submit_beside(&b, load_of(&b, b.a, 30000, 0)), l = submit_beside(&b, beside), c = submit(&b, down, 0, 0);

@@ -29,6 +29,13 @@ uint64_t hth_sim_transfer(const hth_sim *sim, uint64_t *random, _Atomic uint64_t
     return end;
 }
 
+uint64_t hth_sim_transfer_up(hth_sim *sim, hth_queue_id queue, uint64_t *random, uint64_t bytes, uint64_t start)
+{
+    _Atomic uint64_t *link_ns = &sim->clocks[queue].up_ns;
+    bool shares = queue == HTH_QUEUE_MAIN && later(start, *link_ns) < sim->clocks[HTH_QUEUE_BESIDE].up_ns;
+    return hth_sim_transfer(sim, random, link_ns, shares ? sim->gpu.pcie_up / 2 : sim->gpu.pcie_up, bytes, start);
+}
+
 /* ---- commands ------------------------------------------------------------------------------------- */
 
 static uint64_t smallest_of(const hth_buffer_range *s, size_t n)
@@ -83,15 +90,13 @@ static uint64_t dispatch_end(hth_sim *sim, hth_queue_id queue, const hth_cmdlist
     uint64_t end =
         now + hth_sim_cost(sim, &clock->random, sim->gpu.dispatch_ns + at_rate(bytes, sim->gpu.bandwidth));
     if (n_group == 0 || cmd->link_bytes == 0) return end;
-    clock->up_ns = hth_sim_transfer(sim, &clock->random, &sim->up_ns, sim->gpu.pcie_up,
-                                    bytes_of(cmd->link_bytes, n_reader), now);
-    return later(end, clock->up_ns);
+    return later(end, hth_sim_transfer_up(sim, queue, &clock->random, bytes_of(cmd->link_bytes, n_reader), now));
 }
 
 /* A copy starting at *now: advances *now for a copy within the device, *copied for a copy over a link. */
-static void copy(hth_sim *sim, hth_sim_clock *clock, const hth_buffer_range *s, uint64_t *now, uint64_t *copied)
+static void copy(hth_sim *sim, hth_queue_id queue, const hth_buffer_range *s, uint64_t *now, uint64_t *copied)
 {
-    uint64_t *random = &clock->random;
+    uint64_t *random = &sim->clocks[queue].random;
     const hth_sim_gpu *gpu = &sim->gpu;
     uint64_t bytes = s[0].size < s[1].size ? s[0].size : s[1].size, end = *now;
     bool up = s[0].buffer->memory != HTH_MEMORY_DEVICE, down = s[1].buffer->memory != HTH_MEMORY_DEVICE;
@@ -99,7 +104,7 @@ static void copy(hth_sim *sim, hth_sim_clock *clock, const hth_buffer_range *s, 
         *now += hth_sim_cost(sim, random, gpu->dispatch_ns + at_rate(2 * bytes, gpu->bandwidth));
         return;
     }
-    if (up) end = clock->up_ns = hth_sim_transfer(sim, random, &sim->up_ns, gpu->pcie_up, bytes, end);
+    if (up) end = hth_sim_transfer_up(sim, queue, random, bytes, end);
     if (down) end = hth_sim_transfer(sim, random, &sim->down_ns, gpu->pcie_down, bytes, end);
     *copied = later(*copied, end);
 }
@@ -110,7 +115,7 @@ uint64_t hth_sim_execute(hth_sim *sim, hth_queue_id queue, const hth_cmdlist *t,
     for (size_t i = 0; i < t->n_cmd; i++) {
         const hth_cmd *cmd = &t->cmds[i];
         if (cmd->kind == HTH_CMD_BARRIER) now = later(now, copied);
-        else if (cmd->kind == HTH_CMD_COPY) copy(sim, &sim->clocks[queue], t->ranges + cmd->first_range, &now, &copied);
+        else if (cmd->kind == HTH_CMD_COPY) copy(sim, queue, t->ranges + cmd->first_range, &now, &copied);
         else now = dispatch_end(sim, queue, t, cmd, now);
         hth_ref_dispatch(&sim->ref, t, cmd);
     }

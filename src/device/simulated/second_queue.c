@@ -18,19 +18,21 @@ hth_fence hth_sim_beside_completed(hth_sim *sim)
     return b->completed;
 }
 
-hearth_status hth_sim_beside_submit(hth_device *d, hth_cmdlist *t, hth_fence fence, hearth_error *err)
+hearth_status hth_sim_beside_submit(hth_device *d, hth_cmdlist *const *t, size_t n, hth_fence first, hearth_error *err)
 {
     hth_sim *sim = d->priv;
     hth_sim_clock *clock = &sim->clocks[HTH_QUEUE_BESIDE];
     hth_sim_advance_host(sim, hth_sim_time(sim) + hth_sim_cost(sim, &sim->host_random, sim->gpu.submit_ns));
-    uint64_t n_before = fence - hth_sim_beside_completed(sim), now = hth_sim_time(sim);
+    uint64_t n_before = first + n - 1 - hth_sim_beside_completed(sim), now = hth_sim_time(sim);
     if (n_before > HTH_QUEUE_MAX_IN_FLIGHT)
         return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: %llu command lists of the second queue are not done",
                         d->info.name, (unsigned long long)n_before);
-    uint64_t end = hth_sim_execute(sim, HTH_QUEUE_BESIDE, t, later(now, clock->busy_ns));
-    if (sim->gpu.wall_clock) end = later(end, hth_sim_now(sim)); /* computing it took longer */
-    clock->busy_ns = sim->beside.end_ns[fence % HTH_QUEUE_MAX_IN_FLIGHT] = end;
-    sim->beside.submitted = fence;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t end = hth_sim_execute(sim, HTH_QUEUE_BESIDE, t[i], later(now, clock->busy_ns));
+        if (sim->gpu.wall_clock) end = later(end, hth_sim_now(sim)); /* computing it took longer */
+        clock->busy_ns = sim->beside.end_ns[(first + i) % HTH_QUEUE_MAX_IN_FLIGHT] = end;
+    }
+    sim->beside.submitted = first + n - 1;
     return HEARTH_OK;
 }
 

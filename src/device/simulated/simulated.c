@@ -110,11 +110,10 @@ static void free_buffer(hth_buffer *b)
     hth_backend_ref.buffer_free(b);
 }
 
-/* Completion time of a host transfer that begins now. */
-static uint64_t transfer(hth_sim *sim, _Atomic uint64_t *link_ns, double rate, uint64_t bytes)
+/* When a transfer of the host can begin. */
+static uint64_t transfer_start(const hth_sim *sim)
 {
-    uint64_t start = later(hth_sim_time(sim), sim->clocks[HTH_QUEUE_MAIN].busy_ns);
-    return hth_sim_transfer(sim, &sim->host_random, link_ns, rate, bytes, start);
+    return later(hth_sim_time(sim), sim->clocks[HTH_QUEUE_MAIN].busy_ns);
 }
 
 static hearth_status upload(hth_buffer_range to, const void *from, hearth_error *err)
@@ -123,7 +122,7 @@ static hearth_status upload(hth_buffer_range to, const void *from, hearth_error 
     if (to.size == 0 || to.buffer->memory != HTH_MEMORY_DEVICE) return hth_backend_ref.upload(to, from, err);
     if (sim->gpu.wall_clock) hth_sim_lock_when_idle(sim);
     hearth_status st = hth_backend_ref.upload(to, from, err);
-    uint64_t end = transfer(sim, &sim->up_ns, sim->gpu.pcie_up, to.size);
+    uint64_t end = hth_sim_transfer_up(sim, HTH_QUEUE_MAIN, &sim->host_random, to.size, transfer_start(sim));
     if (sim->gpu.wall_clock) pthread_mutex_unlock(&sim->lock);
     hth_sim_advance_host(sim, end);
     return st;
@@ -136,7 +135,8 @@ static hearth_status download(hth_buffer_range from, void *to, hearth_error *err
         return hth_backend_ref.download(from, to, err);
     if (sim->gpu.wall_clock) hth_sim_lock_when_idle(sim);
     hearth_status st = hth_backend_ref.download(from, to, err);
-    uint64_t end = transfer(sim, &sim->down_ns, sim->gpu.pcie_down, from.size);
+    uint64_t end = hth_sim_transfer(sim, &sim->host_random, &sim->down_ns, sim->gpu.pcie_down, from.size,
+                                    transfer_start(sim));
     if (sim->gpu.wall_clock) pthread_mutex_unlock(&sim->lock);
     hth_sim_advance_host(sim, end);
     return st;

@@ -7,8 +7,9 @@
  *            binding, because a token's vectors are small and the other bindings may be whole caches; none for
  *            an empty grid. Dispatches of a command list run one after the other. With hth_cmdlist_hint_link_bytes
  *            a transfer to the device begins with it, and it ends no earlier than that; then only given bytes count.
- *            A transfer is latency + bytes / pcie_up, one at a time: copies and uploads share the link. An empty
- *            grid transfers nothing and has no latency.
+ *            A transfer is latency + bytes / pcie_up, one at a time of each queue; those of the host are the first
+ *            queue's. One of the first queue that begins while the second transfers has half the rate, and does not
+ *            delay that. An empty grid transfers nothing and has no latency.
  *   copy     to or from host-visible memory: latency + bytes / link rate; one queue per direction, concurrent
  *            with the following dispatches until the next barrier or the end of the command list. Within the
  *            device: dispatch_us, and bytes read and written at its bandwidth.
@@ -21,8 +22,7 @@
  *            T = bytes / R if that is at most b, else b + (bytes - b R) / H.
  *   wait     until the fence, then wake_us if the fence was not reached yet. A poll that finds it not reached
  *            costs what queue.c says.
- *   second queue  has a time of its own: its dispatches cost as the others and delay none of them, only the links are
- *            shared, in the order of submission. A command list begins behind those before it and behind the host's
+ *   second queue  has a time of its own: its dispatches cost as the others and delay none of them. A command list begins behind those before it and behind the host's
  *            call; one of the first queue that waits for it, behind its end.
  * Each cost is multiplied by one random draw from [1 - jitter, 1 + jitter). */
 #ifndef HTH_DEVICE_SIMULATED_SIMULATED_INT_H
@@ -76,7 +76,7 @@ typedef struct hth_sim_submit {
  * and of the other one, so that threads do not affect each other's costs. */
 typedef struct hth_sim_clock {
     uint64_t busy_ns, random;
-    uint64_t up_ns; /* the end of its last transfer to the device */
+    _Atomic uint64_t up_ns; /* the end of its last transfer to the device; of the first queue: and of the host's */
 } hth_sim_clock;
 
 /* Of the second queue; only the caller's thread uses it (second_queue.c). */
@@ -96,7 +96,7 @@ typedef struct hth_sim {
     uint64_t host_value, n_submit;
     uint64_t host_ns, host_random;       /* the host's virtual clock, and its random numbers */
     hth_sim_clock clocks[HTH_N_QUEUE];
-    _Atomic uint64_t up_ns, down_ns;     /* until when the links are busy */
+    _Atomic uint64_t down_ns;            /* until when the link back is busy */
     hth_sim_beside beside;
     uint64_t imported;                   /* bytes of the host */
     uint64_t opened_ns;                  /* on the monotonic clock */
@@ -110,7 +110,9 @@ typedef struct hth_sim {
 
 /* ns, with jitter. */
 uint64_t hth_sim_cost(const hth_sim *sim, uint64_t *random, double ns);
-/* Completion time of a transfer that can begin at start, on a link that is busy until *link_ns. */
+/* Completion time of a transfer to the device, of a queue or the host (then the first), that can begin at start. */
+uint64_t hth_sim_transfer_up(hth_sim *sim, hth_queue_id queue, uint64_t *random, uint64_t bytes, uint64_t start);
+/* The same of a transfer on a link that is busy until *link_ns. */
 uint64_t hth_sim_transfer(const hth_sim *sim, uint64_t *random, _Atomic uint64_t *link_ns, double rate,
                           uint64_t bytes, uint64_t start);
 /* Runs a command list of a queue that begins at start; returns its completion time. */
@@ -132,7 +134,7 @@ hearth_status hth_sim_not_done(const hth_device *d, hth_fence fence, bool *late,
 /* ---- the second queue (second_queue.c) ---------------------------------------------------------------- */
 
 /* hth_backend.submit_beside; completed_value and wait for this queue. */
-hearth_status hth_sim_beside_submit(hth_device *d, hth_cmdlist *cmdlist, hth_fence fence, hearth_error *err);
+hearth_status hth_sim_beside_submit(hth_device *d, hth_cmdlist *const *t, size_t n, hth_fence first, hearth_error *err);
 hth_fence hth_sim_beside_completed(hth_sim *sim);
 hearth_status hth_sim_beside_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late, hearth_error *err);
 /* hth_backend.charge_host. */

@@ -49,8 +49,8 @@ static void fill_info(const hth_vk_device *vk, const hth_cmdlist *t, hth_queue_i
                            .pSignalSemaphores = &vk->done[queue]};
 }
 
-static hearth_status submit_some(hth_device *d, const hth_submit_info *submits, uint32_t n, hth_fence first,
-                                 hearth_error *err)
+static hearth_status submit_some(hth_device *d, hth_queue_id queue, const hth_submit_info *submits, uint32_t n,
+                                 hth_fence first, hearth_error *err)
 {
     hth_vk_device *vk = d->priv;
     VkSubmitInfo infos[AT_ONCE];
@@ -62,10 +62,10 @@ static hearth_status submit_some(hth_device *d, const hth_submit_info *submits, 
         waits[i].n = 0;
         add_wait(&waits[i], vk->host_semaphore, submits[i].wait);
         add_wait(&waits[i], vk->done[HTH_QUEUE_BESIDE], submits[i].beside);
-        note_submission(submits[i].cmdlist, HTH_QUEUE_MAIN, fences[i]);
-        fill_info(vk, submits[i].cmdlist, HTH_QUEUE_MAIN, &waits[i], &fences[i], &times[i], &infos[i]);
+        note_submission(submits[i].cmdlist, queue, fences[i]);
+        fill_info(vk, submits[i].cmdlist, queue, &waits[i], &fences[i], &times[i], &infos[i]);
     }
-    VkResult r = vk->call.vkQueueSubmit(vk->queues[HTH_QUEUE_MAIN], n, infos, NULL);
+    VkResult r = vk->call.vkQueueSubmit(vk->queues[queue], n, infos, NULL);
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkQueueSubmit", r);
 }
 
@@ -75,25 +75,23 @@ hearth_status hth_vk_submit(hth_device *d, const hth_submit_info *submits, size_
     hearth_status st = hth_vk_finish_uploads(d, err);
     for (size_t i = 0; st == HEARTH_OK && i < n; i += AT_ONCE) {
         size_t left = n - i;
-        st = submit_some(d, submits + i, (uint32_t)(left < AT_ONCE ? left : AT_ONCE), first + i, err);
+        st = submit_some(d, HTH_QUEUE_MAIN, submits + i, (uint32_t)(left < AT_ONCE ? left : AT_ONCE), first + i, err);
         /* Earlier submissions run and signal their fence values, which cannot be reused. */
         if (st == HEARTH_ERROR_MEMORY && i > 0) st = HEARTH_ERROR_DEVICE;
     }
     return st;
 }
 
-hearth_status hth_vk_submit_beside(hth_device *d, hth_cmdlist *t, hth_fence fence, hearth_error *err)
+hearth_status hth_vk_submit_beside(hth_device *d, hth_cmdlist *const *t, size_t n, hth_fence first, hearth_error *err)
 {
-    hth_vk_device *vk = d->priv;
-    const wait_list none = {.n = 0};
-    VkTimelineSemaphoreSubmitInfo times;
-    VkSubmitInfo info;
+    hth_submit_info submits[AT_ONCE] = {{0}};
     hearth_status st = hth_vk_finish_uploads(d, err);
-    if (st != HEARTH_OK) return st;
-    note_submission(t, HTH_QUEUE_BESIDE, fence);
-    fill_info(vk, t, HTH_QUEUE_BESIDE, &none, &fence, &times, &info);
-    VkResult r = vk->call.vkQueueSubmit(vk->queues[HTH_QUEUE_BESIDE], 1, &info, NULL);
-    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkQueueSubmit", r);
+    for (size_t i = 0, k; st == HEARTH_OK && i < n; i += k) {
+        for (k = 0; k < AT_ONCE && i + k < n; k++) submits[k].cmdlist = t[i + k];
+        st = submit_some(d, HTH_QUEUE_BESIDE, submits, (uint32_t)k, first + i, err);
+        if (st == HEARTH_ERROR_MEMORY && i > 0) st = HEARTH_ERROR_DEVICE; /* as above */
+    }
+    return st;
 }
 
 hearth_status hth_vk_signal(hth_device *d, uint64_t value, hearth_error *err)

@@ -170,7 +170,7 @@ void hth_vk_times_read(hth_cmdlist *t);
 /* queue.c */
 hearth_status hth_vk_submit(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first,
                             hearth_error *err);
-hearth_status hth_vk_submit_beside(hth_device *d, hth_cmdlist *t, hth_fence fence, hearth_error *err);
+hearth_status hth_vk_submit_beside(hth_device *d, hth_cmdlist *const *t, size_t n, hth_fence first, hearth_error *err);
 hearth_status hth_vk_signal(hth_device *d, uint64_t value, hearth_error *err);
 hth_fence hth_vk_completed_value(hth_device *d, hth_queue_id queue);
 hearth_status hth_vk_wait(hth_device *d, hth_queue_id queue, hth_fence fence, uint64_t timeout_ns, bool *late,

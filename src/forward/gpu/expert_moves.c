@@ -96,23 +96,31 @@ void hth_gpu_end_moves(hth_gpu *g)
     }
 }
 
-static hearth_status submit_layer(hth_gpu *g, hth_gpu_expert_slots *s, hearth_error *err)
+/* The numbers of experts that a layer's command list moves. */
+static void count_jobs(const hth_gpu *g, const hth_gpu_expert_slots *s)
 {
     uint32_t *jobs = jobs_of(g, s);
     for (int k = 0; k < HTH_READS_JOBS / HTH_READS_GRID_WORDS; k++) jobs[HTH_READS_GRID_WORDS * k + 2] = s->n_move;
     jobs[HTH_READS_JOBS] = s->n_move;
-    return hth_beside_submit(g->device, s->cmdlist, &s->fence, err);
 }
 
-/* Submits what was begun. */
+/* Submits what was begun, all at once. */
 static hearth_status submit(hth_gpu *g, hearth_error *err)
 {
-    hearth_status st = HEARTH_OK;
+    hth_cmdlist *lists[HTH_MAX_LAYER];
+    hth_fence fences[HTH_MAX_LAYER];
+    hth_gpu_expert_slots *all[HTH_MAX_LAYER];
+    size_t n = 0;
     for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++) {
         hth_gpu_expert_slots *s = g->layers[i].slots;
         if (!s || s->n_move == 0 || s->fence > 0) continue;
-        if (st == HEARTH_OK) st = submit_layer(g, s, err);
-        if (st != HEARTH_OK) end_layer(g, s, false);
+        count_jobs(g, s);
+        lists[n] = s->cmdlist, all[n++] = s;
+    }
+    hearth_status st = n > 0 ? hth_beside_submit(g->device, lists, n, fences, err) : HEARTH_OK;
+    for (size_t i = 0; i < n; i++) {
+        if (st == HEARTH_OK) all[i]->fence = fences[i];
+        else end_layer(g, all[i], false);
     }
     return st;
 }
