@@ -41,6 +41,8 @@ typedef struct hth_expert_policy {
     bool *is_loading;    /* [n_expert] */
     float *uses;         /* [n_expert] sums of weights */
     uint64_t *used_at;   /* [n_expert] the last token that used it, counted from 1; 0: none */
+    uint32_t *recent;    /* [n_expert] the n_recent experts that the last step used */
+    uint32_t n_recent;
     uint64_t i_tok;      /* tokens so far */
     uint64_t i_step;     /* tokens before the last step */
     hth_use_weight weight;
