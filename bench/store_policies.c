@@ -66,7 +66,8 @@ static void draw(trace *t, double sticky)
         t->n_used = t->model->layers[i].experts.router.n_used;
     }
     if (t->n_layer == 0 || t->n_used > MAX_USED) quit("no experts, or too many");
-    const hth_route_trace_spec spec = {t->frequency, t->n_frequency, sticky, 0.0, 1};
+    const hth_route_trace_spec spec = {
+        .frequency = t->frequency, .n_frequency = t->n_frequency, .sticky = sticky, .seed = 1};
     check(hth_route_trace_open(t->model, &spec, N_TOK, &t->route, &err), &err);
     t->uses = calloc((size_t)N_TOK * t->n_layer * t->n_used, sizeof *t->uses);
     if (!t->uses) quit("out of memory");

@@ -24,7 +24,8 @@ static void set_resident(hth_expert_policy *p, const uint32_t *resident)
 hearth_status hth_expert_policy_open(hth_expert_policy *p, const hth_expert_policy_options *o, hearth_error *err)
 {
     size_t n_expert = o->n_expert, n_slot = o->n_slot,
-           size = n_expert * (sizeof *p->used_at + sizeof *p->uses + sizeof *p->slot_of + sizeof *p->is_loading) +
+           size = n_expert * (sizeof *p->used_at + sizeof *p->uses + sizeof *p->slot_of + sizeof *p->recent +
+                              sizeof *p->is_loading) +
                   n_slot * (sizeof *p->expert_of + sizeof *p->loading);
     *p = (hth_expert_policy){.n_expert = o->n_expert, .n_used = o->n_used, .n_slot = o->n_slot, .reuse = o->reuse};
     uint8_t *at = p->memory = hth_alloc(size, 1);
@@ -32,6 +33,7 @@ hearth_status hth_expert_policy_open(hth_expert_policy *p, const hth_expert_poli
     p->used_at = (uint64_t *)(void *)at, at += n_expert * sizeof *p->used_at;
     p->uses = (float *)(void *)at, at += n_expert * sizeof *p->uses;
     p->slot_of = (uint32_t *)(void *)at, at += n_expert * sizeof *p->slot_of;
+    p->recent = (uint32_t *)(void *)at, at += n_expert * sizeof *p->recent;
     p->expert_of = (uint32_t *)(void *)at, at += n_slot * sizeof *p->expert_of;
     p->loading = (uint32_t *)(void *)at, at += n_slot * sizeof *p->loading;
     p->is_loading = (bool *)(void *)at;
@@ -48,6 +50,8 @@ void hth_expert_policy_close(hth_expert_policy *p)
 
 /* ---- uses ------------------------------------------------------------------------------------------------ */
 
+static bool was_used(const hth_expert_policy *p, uint32_t e) { return p->used_at[e] > p->i_step; }
+
 /* Tokens since the last use of an expert, at token i_tok; UINT32_MAX: many, or there was none. */
 static uint32_t age_of(const hth_expert_policy *p, uint32_t e, uint64_t i_tok)
 {
@@ -60,6 +64,7 @@ static void count_use(hth_expert_policy *p, uint32_t e)
     assert(e < p->n_expert);
     float before = p->uses[e];
     if (p->used_at[e] == p->i_tok) return;
+    if (!was_used(p, e)) p->recent[p->n_recent++] = e;
     p->uses[e] += p->weight.now;
     hth_reuse_add(p->reuse, p->uses[e] / p->weight.all, age_of(p, e, p->i_tok), before / p->weight.all);
     p->used_at[e] = p->i_tok;
@@ -68,6 +73,7 @@ static void count_use(hth_expert_policy *p, uint32_t e)
 void hth_expert_policy_step(hth_expert_policy *p, const uint32_t *chosen, uint32_t n_tok)
 {
     p->i_step = p->i_tok;
+    p->n_recent = 0;
     for (uint32_t t = 0; t < n_tok; t++) {
         p->i_tok++;
         for (uint32_t i = 0; i < p->n_used; i++) count_use(p, *chosen++);
@@ -77,50 +83,49 @@ void hth_expert_policy_step(hth_expert_policy *p, const uint32_t *chosen, uint32
     hth_reuse_advance(p->reuse);
 }
 
-static bool was_used(const hth_expert_policy *p, uint32_t e) { return p->used_at[e] > p->i_step; }
-
-float hth_expert_policy_score(const hth_expert_policy *p, uint32_t e)
+/* The score in units of weight.all. */
+static float key_of(const hth_expert_policy *p, uint32_t e)
 {
-    uint32_t age = age_of(p, e, p->i_tok + 1);
-    return hth_use_weight_key(&p->weight, p->reuse, p->uses[e], age) / p->weight.all;
+    return hth_use_weight_key(&p->weight, p->reuse, p->uses[e], age_of(p, e, p->i_tok + 1));
 }
+
+float hth_expert_policy_score(const hth_expert_policy *p, uint32_t e) { return key_of(p, e) / p->weight.all; }
 
 /* ---- swaps ----------------------------------------------------------------------------------------------- */
 
-/* The absent expert with the largest score. */
-static uint32_t find_candidate(const hth_expert_policy *p, float *score)
+/* The absent expert with the largest score, of equal ones the first. */
+static uint32_t find_candidate(const hth_expert_policy *p)
 {
     uint32_t best = HTH_NO_EXPERT;
-    for (uint32_t e = 0; e < p->n_expert; e++) {
-        if (!was_used(p, e) || p->slot_of[e] != HTH_NO_EXPERT || p->is_loading[e]) continue;
-        float s = hth_expert_policy_score(p, e);
-        if (best == HTH_NO_EXPERT || s > *score) best = e, *score = s;
+    float most = 0.0f;
+    for (uint32_t i = 0; i < p->n_recent; i++) {
+        uint32_t e = p->recent[i];
+        if (p->slot_of[e] != HTH_NO_EXPERT || p->is_loading[e]) continue;
+        float key = key_of(p, e);
+        if (best == HTH_NO_EXPERT || key > most || (key == most && e < best)) best = e, most = key;
     }
     return best;
 }
 
 /* An empty slot, if those count, else the one whose expert has the smallest score. */
-static uint32_t find_victim(const hth_expert_policy *p, bool or_empty, float *score)
+static uint32_t find_victim(const hth_expert_policy *p, bool or_empty)
 {
     uint32_t worst = HTH_NO_EXPERT;
+    float least = 0.0f;
     for (uint32_t i = p->n_slot; i-- > 0;) {
         uint32_t e = p->expert_of[i];
         if (p->loading[i] != HTH_NO_EXPERT) continue;
-        if (e == HTH_NO_EXPERT && or_empty) {
-            *score = 0.0f;
-            return i;
-        }
+        if (e == HTH_NO_EXPERT && or_empty) return i;
         if (e == HTH_NO_EXPERT || was_used(p, e)) continue;
-        float s = hth_expert_policy_score(p, e);
-        if (worst == HTH_NO_EXPERT || s < *score) worst = i, *score = s;
+        float key = key_of(p, e);
+        if (worst == HTH_NO_EXPERT || key < least) worst = i, least = key;
     }
     return worst;
 }
 
 bool hth_expert_policy_evict(hth_expert_policy *p)
 {
-    float score;
-    uint32_t slot = find_victim(p, false, &score);
+    uint32_t slot = find_victim(p, false);
     if (slot == HTH_NO_EXPERT) return false;
     p->slot_of[p->expert_of[slot]] = HTH_NO_EXPERT;
     p->expert_of[slot] = HTH_NO_EXPERT;
@@ -129,12 +134,13 @@ bool hth_expert_policy_evict(hth_expert_policy *p)
 
 bool hth_expert_policy_choose(const hth_expert_policy *p, float min_gain, hth_expert_swap *swap)
 {
-    float has = 0.0f, loses = 0.0f;
-    *swap = (hth_expert_swap){find_candidate(p, &has), HTH_NO_EXPERT, 0.0f};
+    *swap = (hth_expert_swap){find_candidate(p), HTH_NO_EXPERT, 0.0f};
     if (swap->expert == HTH_NO_EXPERT) return false;
-    swap->slot = find_victim(p, true, &loses);
+    swap->slot = find_victim(p, true);
     if (swap->slot == HTH_NO_EXPERT) return false;
-    swap->gain = has - loses;
+    uint32_t victim = p->expert_of[swap->slot];
+    swap->gain = hth_expert_policy_score(p, swap->expert);
+    if (victim != HTH_NO_EXPERT) swap->gain -= hth_expert_policy_score(p, victim);
     return swap->gain > min_gain;
 }
 

@@ -19,7 +19,7 @@
 /* No expert, or no slot. */
 #define HTH_NO_EXPERT UINT32_MAX
 
-/* A gain below which a swap is not worth its upload: expected uses per token. */
+/* A gain that a swap needs at least, in expected uses per token, if the caller knows no better (docs/profile.md). */
 #define HTH_EXPERT_MIN_GAIN 0.02f
 
 typedef struct hth_expert_policy_options {
@@ -28,7 +28,7 @@ typedef struct hth_expert_policy_options {
     /* [n_slot] The expert of each slot at the beginning, the most valuable first; HTH_NO_EXPERT: none. No expert twice.
      * NULL: the first n_slot experts. */
     const uint32_t *resident;
-    uint32_t n_half_life; /* tokens after which a use counts half; 0: 128 */
+    uint32_t n_half_life; /* tokens after which a use counts half; 0: 128 (docs/profile.md) */
     hth_reuse *reuse;     /* what is known of reuse, zeroed at first; the layers of a model share it; outlives them */
 } hth_expert_policy_options;
 
@@ -41,6 +41,8 @@ typedef struct hth_expert_policy {
     bool *is_loading;    /* [n_expert] */
     float *uses;         /* [n_expert] sums of weights */
     uint64_t *used_at;   /* [n_expert] the last token that used it, counted from 1; 0: none */
+    uint32_t *recent;    /* [n_expert] the n_recent experts that the last step used */
+    uint32_t n_recent;
     uint64_t i_tok;      /* tokens so far */
     uint64_t i_step;     /* tokens before the last step */
     hth_use_weight weight;

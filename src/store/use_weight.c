@@ -40,5 +40,5 @@ float hth_use_weight_advance(hth_use_weight *w, uint32_t n_tok)
 
 float hth_use_weight_key(const hth_use_weight *w, const hth_reuse *reuse, float uses, uint32_t age)
 {
-    return uses + w->all * hth_reuse_gain(reuse, age);
+    return age > HTH_REUSE_AGES ? uses : uses + w->all * hth_reuse_gain(reuse, age);
 }
