@@ -262,7 +262,7 @@ DEVICES = [
           "*slot = step[push->spares_at + n];", "*slot = step[push->spares_at];",
           "golden/divided_experts", "a_device_that_reads_missing_experts_waits_for_no_message"),
     Fault("experts_move_from_the_first_ones", "src/forward/gpu/expert_moves.c",
-          "job[1] = s->is_staged ? entry : c->swap.expert;", "job[1] = s->is_staged ? entry : c->swap.slot;",
+          "job[1] = s->is_staged ? entry : swap->expert;", "job[1] = s->is_staged ? entry : swap->slot;",
           "golden/divided_experts", "any_division_of_experts_on_the_null_device_gives_the_bits_of_the_cpu"),
     Fault("positions_of_the_first_tokens", "src/forward/gpu/step.c",
           "for (size_t i = 0; i < n; i++) {\n            hth_rope_row row",

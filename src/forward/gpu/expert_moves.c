@@ -1,78 +1,31 @@
 /* Moves experts from the host to slots of the device while a model runs, beside the computation. The device's second
- * queue reads the host's weights where they lie, converts them to its layout and writes them into a slot. The slot
- * holds no expert from the end of the step before until the move is complete, so that no step reads it.
+ * queue reads the host's weights where they lie, converts them to its layout and writes them into a slot.
  *
- * Behind each step the policies of all layers say which swaps are worth it (store/expert_policy.h). The best ones of all
- * layers leave. How many bytes may be on the way follows from how many have arrived by the next step. */
+ * Once the host has computed what a layer lacks, all choices of the step in that layer are known. The layer's policy then
+ * says which of its experts should give way to experts that were missing (store/expert_policy.h). A slot whose expert the
+ * step did not choose is not read any more in it, so that it is overwritten at once. The new expert counts from the step
+ * that begins after its move is complete.
+ *
+ * The link carries a bounded number of bytes at a time. If experts have to stay for that, only swaps with a larger gain
+ * are worth it from then on, in all layers; if none has, those with a smaller one. */
 #include "forward/gpu/expert_moves.h"
-
-#include "base/alloc.h"
-#include "base/checked_math.h"
-#include "base/log.h"
 
 #include <string.h>
 
-/* Bytes that may be on the way at first; at least one expert may. */
-enum { FIRST_LIMIT = 8 << 20 };
-
-/* ---- choice -------------------------------------------------------------------------------------------- */
-
-/* The best swap of a layer, if it has one. */
-typedef struct candidate {
-    hth_gpu_expert_slots *slots;
-    uint32_t i_layer;
-    hth_expert_swap swap;
-} candidate;
-
-static bool find_candidate(hth_gpu *g, uint32_t i_layer, candidate *to)
-{
-    hth_gpu_expert_slots *s = g->layers[i_layer].slots;
-    *to = (candidate){.slots = s, .i_layer = i_layer};
-    if (!s || !s->cmdlist || s->fence > 0 || s->n_move == HTH_GPU_MAX_MOVES) return false;
-    return hth_expert_policy_choose(&s->policy, HTH_EXPERT_MIN_GAIN, &to->swap);
-}
-
-/* The best of all layers; false: none is worth it. */
-static bool find_best(const candidate *all, uint32_t n, uint32_t *best)
-{
-    bool found = false;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!all[i].slots || (found && all[i].swap.gain <= all[*best].swap.gain)) continue;
-        *best = i, found = true;
-    }
-    return found;
-}
-
-static bool take_entry(hth_gpu_moves *m, uint32_t *entry)
-{
-    for (*entry = 0; *entry < m->n_entry; ++*entry)
-        if (!m->is_entry_used[*entry]) return m->is_entry_used[*entry] = true;
-    return false;
-}
+/* Bytes on the way: what a slow link carries in some milliseconds, or one expert. */
+enum { MAX_UNDER_WAY = 64 << 20 };
+/* By how much the least gain rises when an expert has to stay, and falls by a step in which none had. */
+#define GAIN_STEP 1.1f
 
 static uint32_t *jobs_of(const hth_gpu *g, const hth_gpu_expert_slots *s)
 {
     return (uint32_t *)hth_buffer_map(g->moves.jobs) + s->jobs_at;
 }
 
-/* An expert leaves for a slot. false: there is no staging memory for it now. */
-static bool begin_move(hth_gpu *g, hth_pool *pool, const candidate *c)
-{
-    hth_gpu_expert_slots *s = c->slots;
-    uint32_t *job = jobs_of(g, s) + HTH_READS_HEAD + 2 * s->n_move, entry = 0;
-    if (s->is_staged && !take_entry(&g->moves, &entry)) return false;
-    if (s->is_staged) hth_gpu_stage_expert(g, pool, c->i_layer, c->swap.expert, entry);
-    hth_expert_policy_begin(&s->policy, &c->swap);
-    job[0] = c->swap.slot, job[1] = s->is_staged ? entry : c->swap.expert;
-    s->slots[s->n_move] = c->swap.slot, s->entries[s->n_move++] = entry;
-    g->moves.under_way += s->expert_bytes;
-    return true;
-}
-
 /* ---- moves under way ----------------------------------------------------------------------------------- */
 
 /* Experts that are on the way to a layer have arrived, or have failed. */
-static void end_layer(hth_gpu *g, hth_gpu_expert_slots *s, bool arrived)
+static void end_moves(hth_gpu *g, hth_gpu_expert_slots *s, bool arrived)
 {
     for (uint32_t i = 0; i < s->n_move; i++) {
         if (arrived) hth_expert_policy_end(&s->policy, s->slots[i]);
@@ -85,69 +38,74 @@ static void end_layer(hth_gpu *g, hth_gpu_expert_slots *s, bool arrived)
 }
 
 /* The second queue ends its command lists in their order. */
+static void end_if_complete(hth_gpu *g, hth_gpu_expert_slots *s)
+{
+    hth_gpu_moves *m = &g->moves;
+    if (s->fence == 0 || (s->fence > m->done && !hth_beside_is_complete(g->device, s->fence))) return;
+    if (s->fence > m->done) m->done = s->fence;
+    end_moves(g, s, true);
+}
+
 void hth_gpu_end_moves(hth_gpu *g)
 {
     hth_gpu_moves *m = &g->moves;
-    for (uint32_t i = g->params.first_layer; m->under_way > 0 && i < g->params.end_layer; i++) {
-        hth_gpu_expert_slots *s = g->layers[i].slots;
-        if (!s || s->fence == 0 || (s->fence > m->done && !hth_beside_is_complete(g->device, s->fence))) continue;
-        if (s->fence > m->done) m->done = s->fence;
-        end_layer(g, s, true);
-    }
+    for (uint32_t i = g->params.first_layer; m->under_way > 0 && i < g->params.end_layer; i++)
+        if (g->layers[i].slots) end_if_complete(g, g->layers[i].slots);
+    if (m->least_gain < HTH_EXPERT_MIN_GAIN) m->least_gain = HTH_EXPERT_MIN_GAIN;
+    else if (!m->was_full) m->least_gain /= GAIN_STEP;
+    m->was_full = false;
 }
 
-/* The numbers of experts that a layer's command list moves. */
-static void count_jobs(const hth_gpu *g, const hth_gpu_expert_slots *s)
+/* ---- departure ----------------------------------------------------------------------------------------- */
+
+static bool take_entry(hth_gpu_moves *m, uint32_t *entry)
+{
+    for (*entry = 0; *entry < m->n_entry; ++*entry)
+        if (!m->is_entry_used[*entry]) return m->is_entry_used[*entry] = true;
+    return false;
+}
+
+/* Whether there is room for an expert on the way. entry: of staging memory, if the layer needs that. */
+static bool has_room(hth_gpu_moves *m, const hth_gpu_expert_slots *s, uint32_t *entry)
+{
+    *entry = 0;
+    bool fits = m->under_way == 0 || m->under_way + s->expert_bytes <= MAX_UNDER_WAY;
+    if (fits && (!s->is_staged || take_entry(m, entry))) return true;
+    if (!m->was_full) m->least_gain *= GAIN_STEP;
+    m->was_full = true;
+    return false;
+}
+
+static void begin_move(hth_gpu *g, hth_pool *pool, uint32_t i_layer, const hth_expert_swap *swap, uint32_t entry)
+{
+    hth_gpu_expert_slots *s = g->layers[i_layer].slots;
+    uint32_t *job = jobs_of(g, s) + HTH_READS_HEAD + 2 * s->n_move;
+    if (s->is_staged) hth_gpu_stage_expert(g, pool, i_layer, swap->expert, entry);
+    hth_expert_policy_begin(&s->policy, swap);
+    job[0] = swap->slot, job[1] = s->is_staged ? entry : swap->expert;
+    s->slots[s->n_move] = swap->slot, s->entries[s->n_move++] = entry;
+    g->moves.under_way += s->expert_bytes;
+}
+
+static hearth_status submit(hth_gpu *g, hth_gpu_expert_slots *s, hearth_error *err)
 {
     uint32_t *jobs = jobs_of(g, s);
     for (int k = 0; k < HTH_READS_JOBS / HTH_READS_GRID_WORDS; k++) jobs[HTH_READS_GRID_WORDS * k + 2] = s->n_move;
     jobs[HTH_READS_JOBS] = s->n_move;
-}
-
-/* Submits what was begun, all at once. */
-static hearth_status submit(hth_gpu *g, hearth_error *err)
-{
-    hth_cmdlist *lists[HTH_MAX_LAYER];
-    hth_fence fences[HTH_MAX_LAYER];
-    hth_gpu_expert_slots *all[HTH_MAX_LAYER];
-    size_t n = 0;
-    for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++) {
-        hth_gpu_expert_slots *s = g->layers[i].slots;
-        if (!s || s->n_move == 0 || s->fence > 0) continue;
-        count_jobs(g, s);
-        lists[n] = s->cmdlist, all[n++] = s;
-    }
-    hearth_status st = n > 0 ? hth_beside_submit(g->device, lists, n, fences, err) : HEARTH_OK;
-    for (size_t i = 0; i < n; i++) {
-        if (st == HEARTH_OK) all[i]->fence = fences[i];
-        else end_layer(g, all[i], false);
-    }
+    hearth_status st = hth_beside_submit(g->device, &s->cmdlist, 1, &s->fence, err);
+    if (st != HEARTH_OK) end_moves(g, s, false);
     return st;
 }
 
-/* More may be on the way if all arrive by the next step, fewer if not. */
-static void adapt_limit(hth_gpu_moves *m)
+hearth_status hth_gpu_move_experts(hth_gpu *g, hth_pool *pool, uint32_t i_layer, hearth_error *err)
 {
-    if (m->under_way == 0) m->limit = m->was_limited ? m->limit + m->limit / 4 : m->limit;
-    else m->limit -= m->limit / 4;
-    m->was_limited = false;
-}
-
-hearth_status hth_gpu_begin_moves(hth_gpu *g, hth_pool *pool, hearth_error *err)
-{
-    hth_gpu_moves *m = &g->moves;
-    candidate all[HTH_MAX_LAYER];
-    uint32_t n = 0, i = 0;
-    if (!m->jobs) return HEARTH_OK;
-    hth_gpu_end_moves(g);
-    if (m->limit == 0) m->limit = FIRST_LIMIT;
-    else adapt_limit(m);
-    for (uint32_t k = g->params.first_layer; k < g->params.end_layer; k++) n += find_candidate(g, k, &all[n]);
-    while (find_best(all, n, &i)) {
-        uint64_t bytes = all[i].slots->expert_bytes;
-        m->was_limited = m->under_way > 0 && m->under_way + bytes > m->limit;
-        if (m->was_limited || !begin_move(g, pool, &all[i])) break;
-        if (!find_candidate(g, all[i].i_layer, &all[i])) all[i].slots = NULL;
-    }
-    return submit(g, err);
+    hth_gpu_expert_slots *s = g->layers[i_layer].slots;
+    hth_expert_swap swap;
+    uint32_t entry;
+    if (!s->cmdlist) return HEARTH_OK;
+    end_if_complete(g, s);
+    while (s->fence == 0 && s->n_move < HTH_GPU_MAX_MOVES &&
+           hth_expert_policy_choose(&s->policy, g->moves.least_gain, &swap) && has_room(&g->moves, s, &entry))
+        begin_move(g, pool, i_layer, &swap, entry);
+    return s->n_move > 0 && s->fence == 0 ? submit(g, s, err) : HEARTH_OK;
 }

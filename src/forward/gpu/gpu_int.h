@@ -73,7 +73,7 @@ typedef struct hth_gpu_expert_source {
     uint32_t form, i_table; /* HTH_PACK_ROWS_*; of hth_gpu_moves.tables */
 } hth_gpu_expert_source;
 typedef struct hth_gpu_expert_slots {
-    hth_expert_policy policy; /* changes between steps alone */
+    hth_expert_policy policy; /* in a step it changes once its choices are no longer needed */
     uint32_t at;              /* word of the step block where the slots begin, with spare ones behind them */
     hth_gpu_expert_source sources[HTH_GPU_EXPERT_DOWN + 1];
     bool is_staged;           /* these are in staging memory, because the device cannot read the host's weights */
@@ -179,8 +179,9 @@ typedef struct hth_gpu_moves {
     hth_buffer *reads, *reads_to_host; /* of each layer what a step of one token read (HTH_READS_*); NULL: no layer reads */
     hth_buffer **imports; /* [n_import] weights of the host that the device reads where they lie */
     uint32_t n_import;
-    uint64_t limit, under_way; /* bytes that may be on the way, and that are */
-    bool was_limited;          /* more would have left */
+    uint64_t under_way; /* bytes that are on the way */
+    float least_gain;   /* of a swap (expert_policy.h) */
+    bool was_full;      /* an expert had to stay in this step */
     hth_fence done;            /* moves up to this one are complete */
 } hth_gpu_moves;
 /* expert_sources.c: bytes that experts need on their way, at most. */
@@ -199,8 +200,8 @@ hearth_status hth_gpu_end_reads(hth_gpu *g, hearth_error *err);
 /* expert_moves.c */
 /* Before a step: experts that have arrived are in their slots from now on. */
 void hth_gpu_end_moves(hth_gpu *g);
-/* Behind a step: experts that are worth it leave for the slots of others. */
-hearth_status hth_gpu_begin_moves(hth_gpu *g, hth_pool *pool, hearth_error *err);
+/* Once the host has computed its experts of a layer in a step: experts that are worth it leave for the slots of others. */
+hearth_status hth_gpu_move_experts(hth_gpu *g, hth_pool *pool, uint32_t i_layer, hearth_error *err);
 
 /* ---- command lists (record.c) ------------------------------------------------------------------------- */
 

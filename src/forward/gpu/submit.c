@@ -57,24 +57,34 @@ static hearth_status end_step(hth_gpu *g, hearth_status failed, const hearth_err
     return st == HEARTH_OK ? failed : st;
 }
 
-/* Runs all host operations; in on-demand mode, submits segments as soon as they can run. */
+/* Submits the segments that wait for no more than n_op host operations, from number *end on. */
+static hearth_status submit_behind(hth_gpu *g, const hth_gpu_segments *segments, uint32_t n_op, uint32_t *end,
+                                   hearth_error *err)
+{
+    while (*end < segments->n && segments->segments[*end].n_host_op <= n_op) ++*end;
+    return submit(g, *end, err);
+}
+
+/* Runs all host operations; in on-demand mode, submits segments as soon as they can run. Experts leave for the device once
+ * it has what it waits for. */
 static hearth_status run_host_ops(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, uint64_t before,
                              hearth_error *err)
 {
     const hth_gpu_segments *segments = p->segments;
     bool queued = g->n_submitted >= segments->n;
-    hearth_status st = HEARTH_OK;
-    for (uint32_t i = 0, seen = 0, end = 0; st == HEARTH_OK && i < segments->n_host_op; i++) {
+    uint32_t end = 0;
+    hearth_status st = submit_behind(g, segments, 0, &end, err);
+    for (uint32_t i = 0, seen = 0; st == HEARTH_OK && i < segments->n_host_op; i++) {
         const hth_gpu_host_op *op = &segments->host_ops[i];
-        while (end < segments->n && segments->segments[end].n_host_op <= i) end++;
-        st = submit(g, end, err);
         while (op->n_d2h > 0 && segments->segments[seen].n_d2h < op->n_d2h) seen++;
-        if (st == HEARTH_OK && op->n_d2h > 0) st = await(g, seen + 1, &segments->segments[seen].wait_ns, err);
+        if (op->n_d2h > 0) st = await(g, seen + 1, &segments->segments[seen].wait_ns, err);
         if (st != HEARTH_OK) return st;
         hearth_error why = {0};
         st = hth_gpu_run_host_op(g, s, p->stream, op, p->n_row, &why);
         if (st != HEARTH_OK) return end_step(g, st, &why, err);
-        if (queued) st = hth_queue_signal(g->device, before + i + 1, err);
+        st = queued ? hth_queue_signal(g->device, before + i + 1, err) : submit_behind(g, segments, i + 1, &end, err);
+        if (st == HEARTH_OK && op->kind == HTH_HOST_OP_EXPERTS)
+            st = hth_gpu_move_experts(g, s->pool, s->program->ops[op->index].layer, err);
     }
     return st;
 }
