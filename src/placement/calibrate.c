@@ -525,6 +525,7 @@ hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_
     close_bench(&b);
     if (st == HEARTH_OK && !use_described(hth_device_get_info(device), out))
         st = hth_calibrate_cpu(kernels, pool, type, ENOUGH, out, err);
+    if (st == HEARTH_OK) st = hth_gpu_measure_reads(device, type, &out->read_rate, err);
     return st == HEARTH_OK ? hth_calibrate_prompts(device, kernels, pool, type, out, err) : st;
 }
 
@@ -574,7 +575,8 @@ void hth_calibration_machine(const hth_calibration *c, hearth_selector selector,
                               .min_active_share = hth_plan_knots[0],
                               .sync_latency = sync_latency[hth_calibration_submit_mode(c)],
                               .dispatch = c->dispatch,
-                              .merge = 2.0 * c->dispatch};
+                              .merge = 2.0 * c->dispatch,
+                              .read_rate = c->read_rate};
     *host = (hth_plan_tier){.name = "the CPU", .kind = HTH_PLAN_HOST, .capacity = UINT64_MAX};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) {
         double share = hth_plan_knots[i], fires = whole < 1.0 ? (share - whole) / (1.0 - whole) : 1.0;

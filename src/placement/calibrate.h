@@ -24,6 +24,7 @@ typedef struct hth_calibration {
     double sync_latency[2], sync_latency_99[2];
     double dispatch;           /* seconds: a small program, from an empty one, and the barrier after it */
     double h2d_rate, d2h_rate; /* bytes per second, host to device and back */
+    double read_rate;          /* of the host's memory where it lies (hth_gpu_measure_reads); 0: the device cannot */
     /* Rates of prompts with quantised weights, else 0: bytes times tokens per second of rows on the device and on the
      * CPU; bytes of host rows per second that are packed into the device layout. */
     double device_prompt, cpu_prompt, pack_rate;

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Incremented when what is measured changes. */
-enum { VERSION = 10, MAX_TYPES = 32 };
+enum { VERSION = 11, MAX_TYPES = 32 };
 
 typedef struct cached {
     size_t n;
@@ -101,8 +101,8 @@ static bool is_sound(const hth_calibration *c)
                             c->cpu_attention};
     if (c->bytes == 0) return are_above_zero(alone, sizeof alone / sizeof *alone); /* without a device */
     if (!are_above_zero(figures, sizeof figures / sizeof *figures)) return false;
-    const double prompts[] = {c->device_prompt, c->cpu_prompt, c->pack_rate}; /* 0: unknown */
-    return are_not_negative(prompts, 3) && are_not_negative(c->device_prompts, HTH_N_COOPMAT_LEVEL);
+    const double others[] = {c->device_prompt, c->cpu_prompt, c->pack_rate, c->read_rate}; /* 0: unknown, or not at all */
+    return are_not_negative(others, sizeof others / sizeof *others) && are_not_negative(c->device_prompts, HTH_N_COOPMAT_LEVEL);
 }
 
 bool hth_calibration_cache_load(uint64_t fingerprint, hth_type type, uint64_t bytes, hth_calibration *out)

@@ -14,12 +14,13 @@
 
 /* ---- cached placement ---------------------------------------------------------------------------------- */
 
-enum { VERSION = 3 }; /* incremented when the record changes */
+enum { VERSION = 4 }; /* incremented when the record changes */
 
 /* The cached record; [n_layer] neuron counts follow. */
 typedef struct record {
     double seconds;
     uint32_t n_layer, head, n_part;
+    hth_layer_set read_experts;
     struct {
         uint64_t budget; /* bytes, for which it was planned */
         uint32_t end_layer, submitted;
@@ -78,6 +79,7 @@ static bool parse(hth_placement_builder *c, const uint8_t *bytes, size_t n, reco
         ends[i] = k->parts[i].end_layer;
         p->submit_mode = k->parts[i].submitted ? HTH_SUBMIT_ON_DEMAND : HTH_SUBMIT_UPFRONT;
         memcpy(p->streams, k->parts[i].streams, sizeof p->streams);
+        p->read_experts = k->read_experts;
     }
     hth_placement_builder_set_ends(c, ends, k->head);
     c->unsupported_reason = NULL, c->seconds = k->seconds;
@@ -114,6 +116,7 @@ static void store(const hth_placement_builder *c, uint64_t key)
     record k;
     memset(&k, 0, sizeof k); /* padding is written too */
     k.seconds = c->seconds, k.n_part = c->n_part;
+    k.read_experts = c->parts[0].params.read_experts;
     k.n_layer = hth_placement_builder_n_layer(c), k.head = hth_placement_builder_has_head(c);
     for (uint32_t i = 0; i < c->n_part; i++) {
         const hth_offload_params *p = &c->parts[i].params;

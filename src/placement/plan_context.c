@@ -59,7 +59,7 @@ static hearth_status open_model(hth_plan_context *o, const hth_placement_builder
     uint64_t max = UINT64_MAX;
     for (uint32_t i = 0; i < o->n_part; i++)
         if (c->parts[i].info->max_binding_size < max) max = c->parts[i].info->max_binding_size;
-    const hth_plan_source from = {c->model, params, max, profile};
+    const hth_plan_source from = {c->model, params, max, profile, c->uses};
     hearth_status st = hth_plan_model_open(&from, &o->input, &o->parts[0].fixed_bytes, &o->uniform, err);
     for (uint32_t i = 1; st == HEARTH_OK && i < o->n_part; i++)
         if (!hth_gpu_workspace_bytes(c->model, max, &params[i], &o->parts[i].fixed_bytes))
@@ -132,6 +132,9 @@ void hth_plan_context_apply(const hth_plan_context *o, hth_placement_builder *c)
         ends[i] = next;
         p->submit_mode = hth_calibration_submit_mode(&o->parts[i].calibration);
         memcpy(p->streams, o->parts[i].streams, sizeof p->streams);
+        p->read_experts = (hth_layer_set){0};
+        for (uint32_t k = 0; k < n_layer; k++)
+            if (o->best.divisions[k].reads) hth_layer_set_add(&p->read_experts, k);
     }
     hth_placement_builder_set_ends(c, ends, o->best.head);
     c->seconds = o->best.seconds;

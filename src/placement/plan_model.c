@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "placement/calibrate.h"
+#include "forward/gpu/pack_table.h"
 
 static bool is_shared(const hth_op *op) { return op->kind == HTH_OP_EXPERTS && op->experts.shared; }
 
@@ -60,16 +61,41 @@ double hth_plan_profiled_share(const hth_profile *profile, uint32_t i_layer, uin
     return (double)fired / ((double)profile->n_done * n);
 }
 
-/* Fraction of what tokens read of cluster i: of its neurons, or of tokens, as if all experts were chosen alike. */
+/* Fraction of cluster i that tokens read. */
 static double active_share(const hth_plan_source *from, uint32_t i_layer, uint32_t i)
 {
-    const hth_router *r = &from->model->layers[i_layer].experts.router;
-    if (hth_layer_divides_experts(&from->model->layers[i_layer])) return (double)r->n_used / r->n_expert;
     return from->profile ? hth_plan_profiled_share(from->profile, i_layer, i)
                          : hth_plan_active_share(&from->model->layers[i_layer], i, from->params->selector);
 }
 
-static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, hth_plan_layer *to,
+/* Whether devices convert rows of types: which of them have a table (pack_table.h). */
+typedef struct tables {
+    bool is_known[HTH_TYPE_LIMIT], exists[HTH_TYPE_LIMIT];
+} tables;
+
+static bool has_table(tables *t, hth_type type)
+{
+    uint32_t words[HTH_PACK_TABLE_WORDS], n;
+    if (!t->is_known[type]) t->exists[type] = hth_pack_table(type, HTH_LAYOUT_ROWS, words, &n);
+    return t->is_known[type] = true, t->exists[type];
+}
+
+/* Whether a device that reads the host's memory can have the experts of a layer from there. */
+static bool is_readable(const hth_layer *l, tables *t)
+{
+    const hth_experts *e = &l->experts;
+    const hth_matrix *parts[] = {&e->gate, &e->up, &e->down};
+    bool all = true;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) all = all && (parts[i]->n_row == 0 || has_table(t, parts[i]->type));
+    return all;
+}
+
+static uint32_t n_part_of(const hth_experts *e)
+{
+    return (uint32_t)(e->gate.n_row > 0) + (e->up.n_row > 0) + (e->down.n_row > 0);
+}
+
+static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, tables *t, hth_plan_layer *to,
                                 hearth_error *err)
 {
     const hth_layer *l = &from->model->layers[i_layer];
@@ -86,10 +112,9 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
                         problem ? problem : "it is too large for its bindings");
     double *share = hth_alloc(n_cluster, sizeof *share);
     if (!share) return hth_fail_memory(err, n_cluster * sizeof *share, "a plan");
-    for (uint32_t i = 0; i < n_cluster; i++) {
-        share[i] = active_share(from, i_layer, i);
-        if (!has_experts) share[i] = hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0, share[i]);
-    }
+    hearth_status st = has_experts ? hth_expert_slot_shares(from->model, i_layer, &from->uses, share, err) : HEARTH_OK;
+    for (uint32_t i = 0; !has_experts && i < n_cluster; i++)
+        share[i] = hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0, active_share(from, i_layer, i));
     hth_gpu_state_use states = hth_gpu_states_of(from->model, from->params, i_layer);
     uint64_t device_bytes = divides ? (whole - without + n_cluster - 1) / n_cluster : 0,
              host_bytes = divides ? (cpu_bytes(l) + n_cluster - 1) / n_cluster : 0;
@@ -97,12 +122,14 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
                            .idle_bytes = divides ? 0 : hth_gpu_idle_bytes(from->model, max, from->params, i_layer),
                            .state_bytes = states.held,
                            .has_experts = has_experts,
+                           .n_spare = has_experts && is_readable(l, t) ? l->experts.router.n_used : 0,
+                           .n_dispatch_read = has_experts ? n_part_of(&l->experts) : 0,
                            .kv_bytes = (cache - states.held) / from->params->n_position,
                            .cluster_bytes = {[HTH_PLAN_DEVICE] = device_bytes, [HTH_PLAN_HOST] = host_bytes},
                            .n_cluster = divides ? n_cluster : 0,
                            .share = share};
     count_dispatches(from, i_layer, divides, to);
-    return HEARTH_OK;
+    return st;
 }
 
 hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *out, uint64_t *fixed,
@@ -110,6 +137,7 @@ hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *o
 {
     const hth_hparams *h = &from->model->hparams;
     hearth_status st = HEARTH_OK;
+    tables t = {.is_known = {false}};
     *uniform = !from->profile && !from->model->layers[0].ffn.act_freq;
     *out = (hth_plan_model){
         .n_layer = h->n_layer, .d2h_bytes = 4 * (uint64_t)h->d_model, .h2d_bytes = 8 * (uint64_t)h->d_model};
@@ -117,7 +145,7 @@ hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *o
     out->layers = hth_alloc(h->n_layer, sizeof *out->layers);
     if (!out->layers) return hth_fail_memory(err, h->n_layer * sizeof *out->layers, "a plan");
     for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++)
-        st = fill_layer(from, i, &out->layers[i], err);
+        st = fill_layer(from, i, &t, &out->layers[i], err);
     if (st == HEARTH_OK && (!hth_gpu_head_bytes(from->model, from->max_binding_size, from->params, &out->head_bytes) ||
                             !hth_gpu_workspace_bytes(from->model, from->max_binding_size, from->params, fixed)))
         st = hth_fail(

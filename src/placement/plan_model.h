@@ -5,6 +5,7 @@
 
 #include "planner/plan.h"
 #include "forward/gpu/gpu.h"
+#include "placement/expert_hits.h"
 #include "sparse/profile.h"
 
 typedef struct hth_plan_source {
@@ -12,6 +13,7 @@ typedef struct hth_plan_source {
     const hth_offload_params *params; /* n_row, n_position, kv, selector */
     uint64_t max_binding_size;              /* bytes, of the device */
     const hth_profile *profile; /* a profile of this file; NULL: frequencies in the file are used, if any */
+    hth_expert_uses uses;
 } hth_plan_source;
 
 /* The assumed active fraction of a layer's neurons where nothing is known. */

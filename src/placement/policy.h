@@ -7,6 +7,7 @@
 #include "placement/calibrate.h"
 #include "planner/placement.h"
 #include "forward/gpu/gpu.h"
+#include "placement/expert_hits.h"
 
 /* A device, and what lies on it. */
 typedef struct hth_placement_part {
@@ -31,6 +32,7 @@ typedef struct hth_placement_builder {
     /* why the first CPU layer, or the head, stays on the CPU; NULL: not enough memory */
     const char *unsupported_reason;
     double seconds;      /* expected per token by a plan; 0: no plan */
+    hth_expert_uses uses; /* with which a plan expects experts in slots; the caller may set it behind opening */
 } hth_placement_builder;
 
 /* Copies parts, of which info, budget, is_user_limit and of params n_row, n_position, kv, selector, bit_exact,

@@ -35,11 +35,12 @@ static double cluster_seconds(const hth_plan_layer *l, const hth_plan_tier *h, u
     return (double)l->cluster_bytes[h->kind] * share / hth_plan_rate(&h->rates, share);
 }
 
-/* The probability that a cluster is not read: that no neuron is active, neurons taken as independent, or not the expert. */
+/* The probability that the device does not wait for a cluster elsewhere: that no neuron is active, neurons taken as
+ * independent. For experts it always waits. */
 static double none_active(const hth_plan_layer *l, uint32_t i)
 {
     double none = 1 - l->share[i];
-    if (l->has_experts) return none;
+    if (l->has_experts) return 0;
     for (int n = HTH_CLUSTER_NEURONS; n > 1; n /= 2) none *= none;
     return none;
 }
@@ -85,6 +86,21 @@ static void split_time(hth_plan_time *t, double own, const part *parts, uint32_t
     }
     t->total += t->merge;
     if (max_wait > 0) t->total += (1 - no_part_active) * max_wait;
+}
+
+/* Seconds of a layer with k slots on a device that reads missing experts itself; never: it cannot. */
+static double read_seconds(const hth_plan_layer *l, const hth_plan_tier *device, uint32_t context, uint32_t k)
+{
+    double used = 0, missing = 0, never = 1e300;
+    bool can = l->n_spare > 0 && device->read_rate > 0 && k >= 2 * l->n_spare && k < l->n_cluster;
+    if (!can) return never;
+    for (uint32_t i = 0; i < l->n_cluster; i++) {
+        used += l->share[i];
+        if (i >= k - l->n_spare) missing += l->share[i];
+    }
+    return attention_seconds(l, device, context) + (l->n_dispatch_hot + l->n_dispatch_read) * device->dispatch +
+           used * (double)l->cluster_bytes[HTH_PLAN_DEVICE] / whole_rate(device) +
+           missing * (double)l->cluster_bytes[HTH_PLAN_HOST] / device->read_rate;
 }
 
 /* Attention and all clusters on the host. */
@@ -138,7 +154,22 @@ static hth_plan_time layer_time(const hth_plan_layer *l, const hth_plan_machine 
     }
     t.total = t.home[d->attention];
     split_time(&t, own, parts, n_part, with_attention->merge);
-    return t;
+    double read = with_attention->kind == HTH_PLAN_DEVICE
+                      ? read_seconds(l, with_attention, context, d->n_cluster[d->attention])
+                      : t.total;
+    if (read >= t.total) return t;
+    hth_plan_time by_reads = {.total = read, .bound = d->attention};
+    by_reads.home[d->attention] = read;
+    return by_reads;
+}
+
+/* Whether the device reads what is missing in a divided layer: the message to the host is not in its time. */
+static bool reads(const hth_plan_layer *l, const hth_plan_machine *m, const hth_plan_division *d)
+{
+    const hth_plan_tier *h = &m->homes[d->attention];
+    if (!l->has_experts || h->kind != HTH_PLAN_DEVICE) return false;
+    double seconds = read_seconds(l, h, 0, d->n_cluster[d->attention]);
+    return layer_time(l, m, 0, d).total >= seconds;
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */
@@ -171,7 +202,8 @@ static void fill_curve(const hth_plan_layer *l, const hth_plan_roles *r, const h
         s->none_active[i] = s->none_active[i + 1] * none_active(l, i);
     }
     for (uint32_t k = 0; k <= n; k++) {
-        out->seconds[k] = split_seconds(l, r, attention, hot, s, k);
+        double split = split_seconds(l, r, attention, hot, s, k), read = read_seconds(l, r->device, options->context, k);
+        out->seconds[k] = read < split ? read : split;
         if (k < n) hot += cluster_seconds(l, r->device, k);
     }
 }
@@ -323,6 +355,7 @@ hearth_status hth_plan_evaluate(const hth_plan_model *model, const hth_plan_mach
     p.divisions = (hth_plan_division *)(p.layers + n);
     memcpy(p.divisions, divisions, n * sizeof *divisions);
     st = check_divisions(model, machine, &p, err);
+    for (size_t l = 0; st == HEARTH_OK && l < n; l++) p.divisions[l].reads = reads(&model->layers[l], machine, &divisions[l]);
     if (st == HEARTH_OK) {
         count_bytes(model, machine, options, divisions, head, p.bytes);
         st = check_capacity(machine, &p, err);

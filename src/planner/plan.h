@@ -39,6 +39,7 @@ typedef struct hth_plan_tier {
     double min_active_share; /* the minimum share that a cluster counts as: its masks are read */
     double sync_latency;     /* seconds: values from a device to the host and back, including all waiting */
     double dispatch, merge;  /* seconds: one dispatch; adding the sums of another home */
+    double read_rate;        /* of a device: bytes per second of the host's experts that it reads itself; 0: it cannot */
 } hth_plan_tier;
 
 typedef struct hth_plan_machine {
@@ -55,10 +56,14 @@ typedef struct hth_plan_layer {
     uint64_t kv_bytes;        /* keys and values of one position */
     uint64_t cluster_bytes[HTH_PLAN_N_KIND]; /* rows of gate, up and down of a cluster, in the layout of each kind */
     uint32_t n_cluster;      /* clusters of HTH_CLUSTER_NEURONS neurons, or experts */
-    bool has_experts;        /* a cluster is an expert: a token reads all of it, with the probability `share`, or nothing */
+    /* clusters are slots for experts: `share` is how many of a token's experts are in a slot, and all together are what a
+     * token uses. A token reads an expert whole, and the device waits for the host in each layer that has fewer slots. */
+    bool has_experts;
+    uint32_t n_spare;         /* slots that are empty where the device reads missing experts itself; 0: it does not */
+    uint32_t n_dispatch_read; /* dispatches of these reads */
     uint32_t n_dispatch;     /* dispatches of a layer on a device but for those of divided neurons */
     uint32_t n_dispatch_hot; /* dispatches of its neurons on a device */
-    const double *share;     /* [n_cluster] fraction of a cluster's bytes that tokens read: 0 to 1, in file order */
+    const double *share;     /* [n_cluster] fraction of a cluster's bytes that tokens read: 0 to 1, in file order; or as above */
 } hth_plan_layer;
 
 typedef struct hth_plan_model {
@@ -80,6 +85,7 @@ typedef struct hth_plan_options {
 typedef struct hth_plan_division {
     uint32_t attention; /* home of attention and its KV cache: a device or the host, no earlier than the last layer's */
     uint32_t n_cluster[HTH_PLAN_MAX_HOME];
+    bool reads; /* the device reads missing experts: set by hth_plan_evaluate, where that is faster */
 } hth_plan_division;
 
 /* Instead of a home: synchronisation; another home finishes last, and more than half of its time is latency. */

@@ -27,6 +27,7 @@ static hearth_status check_home(const hth_plan_tier *h, hearth_error *err)
     if (st == HEARTH_OK) st = check_number(h, "the sync latency", h->sync_latency, 0, max_seconds, err);
     if (st == HEARTH_OK) st = check_number(h, "a dispatch", h->dispatch, 0, max_seconds, err);
     if (st == HEARTH_OK) st = check_number(h, "a merge", h->merge, 0, max_seconds, err);
+    if (st == HEARTH_OK) st = check_number(h, "the rate of reads", h->read_rate, 0, max_rate, err);
     if (st != HEARTH_OK) return st;
     if (h->fixed_bytes > max_bytes || (h->kind != HTH_PLAN_DEVICE && h->fixed_bytes > h->capacity))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %s: %s of its %s are fixed", h->name,
@@ -60,7 +61,8 @@ static hearth_status check_layer(const hth_plan_layer *l, uint32_t i, const hth_
                                  hearth_error *err)
 {
     uint64_t clusters, kv;
-    if (l->n_cluster > MAX_CLUSTERS || l->n_dispatch > MAX_CLUSTERS || l->n_dispatch_hot > MAX_CLUSTERS)
+    if (l->n_cluster > MAX_CLUSTERS || l->n_dispatch > MAX_CLUSTERS || l->n_dispatch_hot > MAX_CLUSTERS ||
+        l->n_spare > MAX_CLUSTERS || l->n_dispatch_read > MAX_CLUSTERS)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "plan: layer %u: %u clusters, %u and %u dispatches; at most %d are allowed", i,
                         l->n_cluster, l->n_dispatch, l->n_dispatch_hot, MAX_CLUSTERS);

@@ -39,6 +39,7 @@ void json_calibration(json *j, const char *key, const hth_calibration *c)
     json_float(j, "dispatch_seconds", c->dispatch, 6);
     json_float(j, "up_bytes_per_second", c->h2d_rate, 6);
     json_float(j, "down_bytes_per_second", c->d2h_rate, 6);
+    if (c->read_rate > 0.0) json_float(j, "read_bytes_per_second", c->read_rate, 6);
     json_float(j, "device_prompt_bytes_tokens_per_second", c->device_prompt, 6);
     json_float(j, "cpu_prompt_bytes_tokens_per_second", c->cpu_prompt, 6);
     json_float(j, "staged_bytes_per_second", c->pack_rate, 6);

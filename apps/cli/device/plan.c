@@ -8,6 +8,7 @@
 #include "common/options/field_names.h"
 #include "common/json.h"
 #include "common/options/model_args.h"
+#include "common/options/route_option.h"
 #include "common/terminal/table.h"
 #include "engine/engine.h"
 #include "placement/plan_context.h"
@@ -29,7 +30,7 @@ static const option_spec options[] = {
     {0},
 };
 
-enum { MAX_IF = 24 };
+enum { MAX_IF = 24, ROUTE_TOKENS = 1024 }; /* as many as hth_expert_slot_shares plays */
 
 /* All inputs of a plan; close_all closes them. */
 typedef struct plan_state {
@@ -41,6 +42,8 @@ typedef struct plan_state {
     hth_placement_part devices[HEARTH_MAX_GPU]; /* as hth_placement_builder_open wants them */
     uint32_t n_device;
     hth_profile *profile;
+    route_option route;
+    hth_route_trace *route_lists; /* NULL: no experts are given */
     hth_placement_builder builder; /* parameters from the best plan */
     hth_plan_context context;
     hth_plan by_share;
@@ -65,6 +68,8 @@ static void close_all(plan_state *p)
     hth_plan_free(&p->by_share);
     close_plan(p);
     hth_profile_close(p->profile);
+    hth_route_trace_close(p->route_lists);
+    close_route(&p->route);
     hth_pool_close(p->pool);
     hth_model_close(p->model);
     hth_gguf_close(p->file);
@@ -127,7 +132,9 @@ static hearth_status open_builder(plan_state *p, const hth_offload_params *param
         to->n_position = hth_gpu_positions(n_ctx);
         to->kv = s.kv;
     }
-    return hth_placement_builder_open(&p->builder, p->model, p->devices, p->n_device, err);
+    hearth_status st = hth_placement_builder_open(&p->builder, p->model, p->devices, p->n_device, err);
+    if (p->route_lists) p->builder.uses = (hth_expert_uses){hth_route_trace_get, p->route_lists, ROUTE_TOKENS};
+    return st;
 }
 
 static uint32_t n_layer_there(const plan_state *p) { return hth_placement_builder_n_layer(&p->builder); }
@@ -587,7 +594,7 @@ static const char *option_of_gpu(const args *a)
 /* The first given option that is allowed only without a GPU; NULL: none was given. */
 static const char *option_of_cpu(const args *a)
 {
-    static const char *const all[] = {"route", "prompt", "predict"};
+    static const char *const all[] = {"prompt", "predict"};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (args_has(a, all[i])) return all[i];
     return NULL;
@@ -633,6 +640,13 @@ static hearth_status write_plan(const plan_state *p, hearth_error *err)
     return out ? write_placement(p, out, err) : HEARTH_OK;
 }
 
+/* Draws, or copies, the experts of tokens to come. */
+static hearth_status open_route(plan_state *p, hearth_error *err)
+{
+    if (!p->route.given) return HEARTH_OK;
+    return hth_route_trace_open(p->model, &p->route.spec, ROUTE_TOKENS, &p->route_lists, err);
+}
+
 /* Prints the plan with a GPU, or sets *why it does not. Returns the exit status. */
 static int plan_gpu(plan_state *p, const char **why)
 {
@@ -645,6 +659,7 @@ static int plan_gpu(plan_state *p, const char **why)
     if (st == HEARTH_OK && !*why && option_of_cpu(p->a))
         return usage_error("plan with a GPU: --%s is for plans without one; leave it out, or add --gpu none",
                            option_of_cpu(p->a));
+    if (st == HEARTH_OK && !*why) st = open_route(p, &err);
     if (st == HEARTH_OK && !*why && (st = make_plan(p, &params, &err)) == HEARTH_OK) *why = why_no_layer(p);
     if (st == HEARTH_OK && !*why) st = write_plan(p, &err);
     return st == HEARTH_OK ? 0 : report(&err);
@@ -656,11 +671,14 @@ static int run_plan(const args *a)
     const char *out = args_text(a, "out", NULL);
     const input inputs[] = {{args_operand(a, 0), "the model"},
                             {args_text(a, "profile", NULL), "the profile"}};
+    const char *route = args_text(a, "route", NULL);
     int status = check_args(a);
+    if (!status && route) status = parse_route("plan", route, &p.route);
     if (!status && out)
         status = check_output(a, out, OUTPUT_PLACEMENT, inputs, sizeof inputs / sizeof *inputs);
     if (status) return status;
     const char *no_gpu = lack_of_gpu(a);
+    if (!no_gpu && !read_route(&p.route)) return EXIT_OTHER;
     if (!no_gpu) status = plan_gpu(&p, &no_gpu);
     close_all(&p);
     return !status && no_gpu ? plan_storage(a, no_gpu) : status;

@@ -215,15 +215,15 @@ void hth_gpu_moves_close(hth_gpu *g)
 /* ---- command lists --------------------------------------------------------------------------------------- */
 
 /* A driver that computes on the CPU pays for each invocation that waits for others. */
-static void constants_of(const hth_gpu *g, const hth_matrix *m, const hth_gpu_expert_source *source,
-                         uint32_t consts[HTH_PACK_ROWS_N_CONST])
+void hth_gpu_pack_constants(const hth_device_info *info, hth_type type, uint32_t form,
+                            uint32_t consts[HTH_PACK_ROWS_N_CONST])
 {
-    const hth_device_info *info = hth_device_get_info(g->device);
+    enum { LOCAL = 256 };
     hth_quant_desc desc = {0};
-    uint32_t size = (uint32_t)hth_type_find(m->type)->size;
-    hth_quant_desc_of(m->type, &desc);
-    consts[HTH_PACK_ROWS_LOCAL] = info->kind == HTH_DEVICE_CPU ? HTH_REC_LOCAL : hth_min_u32(info->max_workgroup_size, 256);
-    consts[HTH_PACK_ROWS_FORM] = source->form;
+    uint32_t size = (uint32_t)hth_type_find(type)->size;
+    hth_quant_desc_of(type, &desc);
+    consts[HTH_PACK_ROWS_LOCAL] = info->kind == HTH_DEVICE_CPU ? HTH_REC_LOCAL : hth_min_u32(info->max_workgroup_size, LOCAL);
+    consts[HTH_PACK_ROWS_FORM] = form;
     consts[HTH_PACK_ROWS_SIZE] = size;
     consts[HTH_PACK_ROWS_BLOCKS] = hth_pack_rows_blocks(size);
     memcpy(consts + HTH_PACK_ROWS_FORMAT, &desc, sizeof desc);
@@ -260,7 +260,7 @@ static hearth_status record_part(hth_gpu *g, hth_cmdlist *cmdlist, uint32_t i_la
     const hth_gpu_matrix *to = &experts_of(g, i_layer)->fused[i].matrices[0];
     uint32_t consts[HTH_PACK_ROWS_N_CONST];
     const hth_pipeline *pipeline;
-    constants_of(g, m, source, consts);
+    hth_gpu_pack_constants(hth_device_get_info(g->device), m->type, source->form, consts);
     const hth_push_pack_rows push = {at + HTH_READS_JOBS, (uint32_t)source->base, (uint32_t)source->pitch, rows_of_expert(l, m),
                                      n_block_of(m), to->layout.offsets};
     const hth_buffer_range bind[] = {{jobs, 0, 0},

@@ -64,6 +64,9 @@ uint64_t hth_gpu_max_submit_work(double rate);
  * device's free memory. type: quantised. MEMORY, DEVICE. */
 hearth_status hth_gpu_measure_prompts(hth_device *device, hth_type type, double rates[HTH_N_COOPMAT_LEVEL],
                                       hearth_error *err);
+/* read_rate.c: bytes per second of rows of the host's memory that the device reads where they lie, and converts; 0: it cannot
+ * read that, converts no rows of the type, or has too little memory. Takes a sixteenth of that, at most 64 MiB, and some hundredths of a second on a GPU. MEMORY, DEVICE. */
+hearth_status hth_gpu_measure_reads(hth_device *device, hth_type type, double *rate, hearth_error *err);
 /* The levels (bit i: level i) that are slower than one below them. */
 uint32_t hth_gpu_slow_levels(const double rates[HTH_N_COOPMAT_LEVEL]);
 /* Products of a weight and a byte per second at such a rate. */

@@ -191,7 +191,10 @@ hearth_status hth_gpu_moves_open(hth_gpu *g, hearth_error *err);
 void hth_gpu_moves_close(hth_gpu *g);
 hearth_status hth_gpu_record_moves(hth_gpu *g, hearth_error *err);
 void hth_gpu_free_move_lists(hth_gpu *g);
-/* expert_reads.c: words of given layers in hth_gpu_moves.reads. */
+/* expert_sources.c: the constants of pack_rows for rows of a type in a form (HTH_PACK_ROWS_*). */
+void hth_gpu_pack_constants(const hth_device_info *info, hth_type type, uint32_t form,
+                            uint32_t consts[HTH_PACK_ROWS_N_CONST]);
+/* expert_reads.c: behind hth_gpu_moves_open, prepares the layers that read missing experts. */
 hearth_status hth_gpu_reads_open(hth_gpu *g, hearth_error *err);
 /* Writes the spare slots of a layer where `route` expects them. */
 void hth_gpu_fill_spares(const hth_gpu_expert_slots *s, uint32_t *spares);

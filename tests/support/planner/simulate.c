@@ -134,7 +134,7 @@ static void simulate_device_layer(sim_state *w, const hth_plan_layer *l, uint32_
     run_on_device(w, hot + (k > 0 ? l->n_dispatch_hot * gpu->dispatch : 0));
     if (k == l->n_cluster) return;
     double cold = read_active(w, l, k, l->n_cluster, w->host, &n_cold);
-    if (n_cold > 0) {
+    if (n_cold > 0 || l->has_experts) {
         double seen = d2h_time(w->link, sent, w->model->d2h_bytes, &w->state);
         if (w->cpu < seen) w->cpu = seen;
         double began = w->cpu;
