@@ -318,9 +318,9 @@ static void fill_jobs(const hth_gpu_testcase *t, const hth_gpu_test_input *g, ui
 
 static void fill_pack_table(const hth_gpu_testcase *t, const hth_gpu_test_input *g, uint32_t *words)
 {
-    uint32_t n_word;
+    uint32_t n_word, form = t->consts[HTH_PACK_ROWS_FORM];
     memset(words, 0, (size_t)g->size);
-    (void)hth_pack_table(t->type, (hth_layout)t->consts[HTH_PACK_ROWS_FORM], words, &n_word);
+    if (form != HTH_PACK_ROWS_PLANES) (void)hth_pack_table(t->type, (hth_layout)form, words, &n_word);
 }
 
 /* Groups of `width` rows: all set, none, one, every second; then random. Bits before the first row are
