@@ -124,7 +124,7 @@ TEST(shapes_have_the_parameters_of_published_models)
                   {"smallthinker-4b", 32, 4, 0, 4.04, 0.86},  {"smallthinker-21b", 64, 6, 0, 21.5, 3.72},
                   {"gpt-oss-20b", 32, 4, 0, 20.9, 4.19},      {"deepseek-v2-lite", 64, 6, 1, 15.7, 2.66},
                   {"qwen35-35b-a3b", 256, 8, 0, 34.7, 3.45},  {"qwen35-9b", 0, 0, 32, 9.0, 9.0},
-                  {"gemma4-12b", 0, 0, 48, 11.9, 11.9}};
+                  {"gemma4-12b", 0, 0, 48, 11.9, 11.9},        {"gemma4-26b-a4b", 128, 8, 0, 25.2, 3.82}};
     char path[512], part[600], copy[512];
     snprintf(path, sizeof path, "%s", test_scratch("mixture.gguf"));
     snprintf(copy, sizeof copy, "%s", test_scratch("beginning.gguf"));

@@ -57,7 +57,8 @@ const command command_synth = {
     .details = "SHAPE is llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b,\n"
                "shape-32b, llama-70b, stories-15m, gemma4-12b or qwen35-9b, or a mixture of\n"
                "experts (no --packed, no --rank): mixtral-8x7b, qwen3-30b-a3b, qwen35-35b-a3b,\n"
-               "smallthinker-4b, smallthinker-21b, gpt-oss-20b or deepseek-v2-lite.\n"
+               "gemma4-26b-a4b, smallthinker-4b, smallthinker-21b, gpt-oss-20b or\n"
+               "deepseek-v2-lite.\n"
                "The text of such a model is noise; every figure measured with one is labelled\n"
                "synthetic. The same seed gives the same bytes.\n",
     .example = "hearth synth llama-7b 7b.gguf --type q4_k_m",
