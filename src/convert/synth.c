@@ -83,7 +83,8 @@ static const shape *find_shape(const char *name)
 
 typedef struct work {
     const hth_synth_options *options;
-    const shape *shape;
+    const shape *shape;  /* with the layers that are written */
+    uint32_t n_layer_all; /* of the whole shape */
     hth_gguf_writer *out;
     hth_pool *pool;
     hth_kernels k;
@@ -575,8 +576,9 @@ static hearth_status put_metadata(work *w, hearth_error *err)
 {
     const shape *s = w->shape;
     const hth_synth_options *o = w->options;
-    char name[80];
-    int n = snprintf(name, sizeof name, "synthetic %s, random weights, seed %llu", s->name,
+    char layers[40] = "", name[120];
+    if (s->n_layer < w->n_layer_all) snprintf(layers, sizeof layers, " %u of %u layers,", s->n_layer, w->n_layer_all);
+    int n = snprintf(name, sizeof name, "synthetic %s,%s random weights, seed %llu", s->name, layers,
                      (unsigned long long)o->seed);
     hth_gguf_writer_text(w->out, "general.architecture", s->arch, strlen(s->arch));
     hth_gguf_writer_text(w->out, "general.name", name, (size_t)n);
@@ -619,12 +621,19 @@ static hearth_status put_metadata(work *w, hearth_error *err)
 hearth_status hth_synth(const char *out_path, const hth_synth_options *options, uint64_t *size,
                         hearth_error *err)
 {
-    work w = {.options = options, .shape = find_shape(options->shape)};
+    const shape *known = find_shape(options->shape);
+    work w = {.options = options};
     hth_cpu level;
     *size = 0;
-    if (!w.shape)
+    if (!known)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "shape '%s' is not known; known: %s", options->shape,
                         hth_synth_shapes());
+    if (options->n_layer > known->n_layer)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "shape %s has %u layers, not %u", options->shape, known->n_layer,
+                        options->n_layer);
+    shape first = *known;
+    if (options->n_layer > 0) first.n_layer = options->n_layer;
+    w.shape = &first, w.n_layer_all = known->n_layer;
     if (w.shape->n_expert > 0 && (options->packed || options->rank > 0))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "shape %s has experts: they are not packed, and have no predictors",
                         options->shape);
