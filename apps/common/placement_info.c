@@ -61,18 +61,32 @@ experts_there experts_text(const hearth_model *model)
     return there;
 }
 
+hearth_expert_stats experts_since(const hearth_model *model, const hearth_expert_stats *before)
+{
+    hearth_expert_stats s = {.size = sizeof s};
+    if (!hearth_model_get_expert_stats(model, &s)) return (hearth_expert_stats){0};
+    s.n_chosen -= before->n_chosen, s.n_on_device -= before->n_on_device;
+    s.n_upload -= before->n_upload, s.upload_bytes -= before->upload_bytes;
+    s.n_wait -= before->n_wait, s.n_wait_empty -= before->n_wait_empty;
+    return s;
+}
+
+void json_expert_stats(json *j, const char *key, const hearth_expert_stats *s)
+{
+    json_open(j, key, '{');
+    json_uint(j, "chosen", s->n_chosen);
+    json_uint(j, "on_device", s->n_on_device);
+    json_uint(j, "uploads", s->n_upload);
+    json_uint(j, "upload_bytes", s->upload_bytes);
+    json_uint(j, "waits", s->n_wait);
+    json_uint(j, "waits_for_nothing", s->n_wait_empty);
+    json_close(j, '}');
+}
+
 void json_experts(json *j, const hearth_model *model)
 {
     hearth_expert_stats s = {.size = sizeof s};
-    if (!hearth_model_get_expert_stats(model, &s)) return;
-    json_open(j, "experts", '{');
-    json_uint(j, "chosen", s.n_chosen);
-    json_uint(j, "on_device", s.n_on_device);
-    json_uint(j, "uploads", s.n_upload);
-    json_uint(j, "upload_bytes", s.upload_bytes);
-    json_uint(j, "waits", s.n_wait);
-    json_uint(j, "waits_for_nothing", s.n_wait_empty);
-    json_close(j, '}');
+    if (hearth_model_get_expert_stats(model, &s)) json_expert_stats(j, "experts", &s);
 }
 
 timestamp timestamp_now(const hearth_model *model)

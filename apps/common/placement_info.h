@@ -29,8 +29,12 @@ typedef struct experts_there {
     char text[200];
 } experts_there;
 experts_there experts_text(const hearth_model *model);
+/* Counts since `before`, a result of hearth_model_get_expert_stats. size 0: no layer divides its experts. */
+hearth_expert_stats experts_since(const hearth_model *model, const hearth_expert_stats *before);
 /* Writes the object "experts" of --json, if a layer divides its experts. */
 void json_experts(json *j, const hearth_model *model);
+/* The same object of such counts. key NULL: in an array. */
+void json_expert_stats(json *j, const char *key, const hearth_expert_stats *s);
 
 /* Seconds of this machine's clock (wall) and of a simulated GPU's (sim). */
 typedef struct timestamp {

@@ -27,6 +27,7 @@ typedef struct shape {
     uint32_t n_expert, n_used; /* experts have d_ff neurons each; 0: dense */
     uint32_t d_shared;         /* neurons of a shared expert; 0: none */
     uint32_t d_dense;          /* neurons of the first layer, which has no experts; 0: it has experts */
+    uint32_t d_beside;         /* neurons of a dense network beside the experts of each layer; 0: none */
     uint32_t n_rot, window;    /* 0: the whole head; none */
     uint32_t n_kv_window, d_head_window; /* in layers with a window, all but every 6th; 0: layers do not differ */
     uint32_t rank, d_rope, d_value;      /* latent attention with keys of d_head; 0: none */
@@ -56,6 +57,8 @@ static const shape shapes[] = {
      .n_used = 4, .window = 128},
     {"gemma4-12b", "gemma4", 48, 3840, 15360, 16, 1, 512, 262144, 262144, 1000000.0, .tied = true, .window = 1024,
      .n_kv_window = 8, .d_head_window = 256},
+    {"gemma4-26b-a4b", "gemma4", 30, 2816, 704, 16, 2, 512, 262144, 262144, 1000000.0, .tied = true, .n_expert = 128,
+     .n_used = 8, .d_beside = 2112, .window = 1024, .n_kv_window = 8, .d_head_window = 256},
     {"deepseek-v2-lite", "deepseek2", 27, 2048, 1408, 16, 1, 192, 102400, 163840, 10000.0, .n_expert = 64, .n_used = 6,
      .d_shared = 2816, .d_dense = 10944, .rank = 512, .d_rope = 64, .d_value = 128},
     {"qwen35-9b", "qwen35", 32, 4096, 12288, 16, 4, 256, 248320, 262144, 10000000.0, .n_rot = 64,
@@ -68,7 +71,7 @@ const char *hth_synth_shapes(void)
 {
     return "llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b, shape-32b, llama-70b, stories-15m, "
            "mixtral-8x7b, qwen3-30b-a3b, smallthinker-4b, smallthinker-21b, gpt-oss-20b, gemma4-12b, "
-           "deepseek-v2-lite, qwen35-9b, qwen35-35b-a3b";
+           "gemma4-26b-a4b, deepseek-v2-lite, qwen35-9b, qwen35-35b-a3b";
 }
 
 static const shape *find_shape(const char *name)
@@ -80,7 +83,8 @@ static const shape *find_shape(const char *name)
 
 typedef struct work {
     const hth_synth_options *options;
-    const shape *shape;
+    const shape *shape;  /* with the layers that are written */
+    uint32_t n_layer_all; /* of the whole shape */
     hth_gguf_writer *out;
     hth_pool *pool;
     hth_kernels k;
@@ -300,7 +304,7 @@ static hearth_status put_parts(work *w, uint32_t i_layer, const part *parts, siz
         part t = parts[i];
         float rms = (float)(1.0 / hth_sqrt_d((double)t.n_col));
         bool turned = w->options->packed && strcmp(t.name, "ffn_down") == 0;
-        bool whole = ends_with(t.name, ".bias") || strcmp(t.name, "ssm_a") == 0;
+        bool whole = ends_with(t.name, ".bias") || ends_with(t.name, ".scale") || strcmp(t.name, "ssm_a") == 0;
         if (t.n_slice == 0) continue;
         snprintf(name, sizeof name, "blk.%u.%s%s", i_layer, t.name, whole ? "" : ".weight");
         if (turned) t.n_col = w->shape->d_model, t.n_row = w->shape->d_ff;
@@ -377,21 +381,29 @@ static hearth_status delta_net(work *w, uint32_t i_layer, hearth_error *err)
 static hearth_status network(work *w, uint32_t i_layer, hearth_error *err)
 {
     const shape *s = w->shape;
-    bool leading = s->d_dense > 0 && i_layer == 0;
-    uint64_t d = s->d_model, rank = w->options->rank, n = leading ? 0 : s->n_expert,
-             f = leading ? s->d_dense : s->d_ff, shared = leading ? 0 : s->d_shared;
-    bool dense = n == 0, gated = shared > 0 && s->d_dense == 0, oss = strcmp(s->arch, "gpt-oss") == 0;
-    const part parts[] = {MATRICES("ffn_gate", d, f, dense),
-                          MATRICES("ffn_up", d, f, dense),
-                          MATRICES("ffn_down", f, d, dense),
-                          MATRICES("ffn_gate_inp", d, n, !dense),
-                          MATRICES("ffn_gate_exps", d, f, n),
-                          MATRICES("ffn_up_exps", d, f, n),
+    bool leading = s->d_dense > 0 && i_layer == 0, beside = s->d_beside > 0;
+    uint64_t d = s->d_model, rank = w->options->rank, n = leading ? 0 : s->n_expert, f = s->d_ff,
+             n_dense = leading ? s->d_dense : beside ? s->d_beside : f, shared = leading ? 0 : s->d_shared;
+    bool dense = n == 0 || beside, gated = shared > 0 && s->d_dense == 0, oss = strcmp(s->arch, "gpt-oss") == 0;
+    float router_gain = (float)hth_sqrt_d((double)d); /* Gemma 4 divides a router's input by it */
+    const part parts[] = {MATRICES("ffn_gate", d, n_dense, dense),
+                          MATRICES("ffn_up", d, n_dense, dense),
+                          MATRICES("ffn_down", n_dense, d, dense),
+                          VECTOR("post_ffw_norm_1", d, beside, 1.0f),
+                          VECTOR("pre_ffw_norm_2", d, beside, 1.0f),
+                          VECTOR("ffn_gate_inp.scale", d, beside, router_gain),
+                          MATRICES("ffn_gate_inp", d, n, n > 0),
+                          MATRICES("ffn_gate_up_exps", d, 2 * f, beside ? n : 0),
+                          MATRICES("ffn_gate_exps", d, f, beside ? 0 : n),
+                          MATRICES("ffn_up_exps", d, f, beside ? 0 : n),
                           MATRICES("ffn_down_exps", f, d, n),
                           VECTOR("ffn_gate_inp.bias", n, oss, 0.0f),
                           VECTORS("ffn_gate_exps.bias", f, n, oss, 0.0f),
                           VECTORS("ffn_up_exps.bias", f, n, oss, 0.0f),
                           VECTORS("ffn_down_exps.bias", d, n, oss, 0.0f),
+                          VECTOR("ffn_down_exps.scale", n, beside, 1.0f),
+                          VECTOR("post_ffw_norm_2", d, beside, 1.0f),
+                          VECTOR("layer_output_scale", 1, beside, 1.0f),
                           VECTOR("ffn_gate_inp_shexp", d, gated, 0.01f),
                           MATRICES("ffn_gate_shexp", d, shared, shared > 0),
                           MATRICES("ffn_up_shexp", d, shared, shared > 0),
@@ -564,8 +576,9 @@ static hearth_status put_metadata(work *w, hearth_error *err)
 {
     const shape *s = w->shape;
     const hth_synth_options *o = w->options;
-    char name[80];
-    int n = snprintf(name, sizeof name, "synthetic %s, random weights, seed %llu", s->name,
+    char layers[40] = "", name[120];
+    if (s->n_layer < w->n_layer_all) snprintf(layers, sizeof layers, " %u of %u layers,", s->n_layer, w->n_layer_all);
+    int n = snprintf(name, sizeof name, "synthetic %s,%s random weights, seed %llu", s->name, layers,
                      (unsigned long long)o->seed);
     hth_gguf_writer_text(w->out, "general.architecture", s->arch, strlen(s->arch));
     hth_gguf_writer_text(w->out, "general.name", name, (size_t)n);
@@ -577,7 +590,7 @@ static hearth_status put_metadata(work *w, hearth_error *err)
     put_number(w, "embedding_length", s->d_model);
     put_number(w, "block_count", s->n_layer + o->mtp);
     if (o->mtp) put_number(w, "nextn_predict_layers", 1);
-    put_number(w, "feed_forward_length", s->d_dense ? s->d_dense : s->d_ff);
+    put_number(w, "feed_forward_length", s->d_dense ? s->d_dense : s->d_beside ? s->d_beside : s->d_ff);
     put_number(w, "attention.head_count", s->n_head);
     if (s->d_head_window == 0) put_number(w, "attention.head_count_kv", s->n_kv);
     put_number(w, "attention.key_length", s->rank ? s->rank + s->d_rope : s->d_head);
@@ -608,12 +621,19 @@ static hearth_status put_metadata(work *w, hearth_error *err)
 hearth_status hth_synth(const char *out_path, const hth_synth_options *options, uint64_t *size,
                         hearth_error *err)
 {
-    work w = {.options = options, .shape = find_shape(options->shape)};
+    const shape *known = find_shape(options->shape);
+    work w = {.options = options};
     hth_cpu level;
     *size = 0;
-    if (!w.shape)
+    if (!known)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "shape '%s' is not known; known: %s", options->shape,
                         hth_synth_shapes());
+    if (options->n_layer > known->n_layer)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "shape %s has %u layers, not %u", options->shape, known->n_layer,
+                        options->n_layer);
+    shape first = *known;
+    if (options->n_layer > 0) first.n_layer = options->n_layer;
+    w.shape = &first, w.n_layer_all = known->n_layer;
     if (w.shape->n_expert > 0 && (options->packed || options->rank > 0))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "shape %s has experts: they are not packed, and have no predictors",
                         options->shape);

@@ -7,7 +7,8 @@
 
 typedef struct hth_synth_options {
     const char *shape;            /* one of hth_synth_shapes */
-    const hth_ftype *ftype;           /* types of the matrices */
+    uint32_t n_layer;             /* the first ones of the shape alone; 0: all */
+    const hth_ftype *ftype;       /* types of the matrices, those of a model with as many layers */
     bool pure;                    /* all matrices get ftype->type */
     bool packed;                  /* transposed down matrices, as hearth pack writes them */
     bool mtp;                     /* a block that predicts a token further, of architectures that have one */
@@ -23,7 +24,8 @@ typedef struct hth_synth_options {
 const char *hth_synth_shapes(void);
 
 /* Writes OUT, which appears when it is complete. *size: number of weight bytes. Memory does not grow with the
- * shape. ARGUMENT: unknown shape. */
+ * shape. ARGUMENT: unknown shape, or options that do not
+ * fit it. */
 hearth_status hth_synth(const char *out_path, const hth_synth_options *options, uint64_t *size,
                         hearth_error *err);
 

@@ -21,7 +21,7 @@ CHATML = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_
 
 # What stands for what in a command.
 WORDS = [
-    (r"(?<![\w/.-])(?:llama-[17]b|llama3-8b|qwen3-30b-a3b|smallthinker-4b|gpt-oss-20b|qwen35-9b)(?![\w.-])", "stories-15m"),
+    (r"(?<![\w/.-])(?:llama-[17]b|llama3-8b|qwen3-30b-a3b|smallthinker-4b|gpt-oss-20b|qwen35-9b|gemma4-26b-a4b)(?![\w.-])", "stories-15m"),
     (r"\bmodel\.gguf(?=.* --selector predictor)", "predicted.gguf"),
     (r"vulkan:0", "sim:bench/devices/story.sim"),
     (r"vulkan:1", "null"),

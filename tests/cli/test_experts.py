@@ -313,6 +313,19 @@ def experts_of_layers_are_kept_on_the_cpu():
 
 
 @case
+def bench_counts_the_experts_of_each_sample():
+    run = ["bench", data("golden/quant/mixture-Q4_K_M.gguf"), "-p", "0", "-n", "4", "--repeat", "3", "--json"]
+    shown = json.loads(good(*run, "--gpu", "null", "--n-cpu-moe", "1").stdout)
+    samples, whole = shown["tests"][0]["experts"], shown["experts"]
+    check([s["waits"] for s in samples] == [4] * 3 and whole["waits"] == 16, shown)  # one layer; a sample is not shown
+    for s in samples:
+        check(s["chosen"] == whole["chosen"] / 4 > 0 and s["on_device"] == s["uploads"] == s["upload_bytes"] == 0, shown)
+    for words in [["--gpu", "null"], ["--gpu", "none"]]:
+        shown = json.loads(good(*run, *words).stdout)
+        check("experts" not in shown and "experts" not in shown["tests"][0], words, shown)
+
+
+@case
 def experts_that_a_pattern_names_are_kept_on_the_cpu():
     model = data("golden/quant/mixture-Q4_K_M.gguf")
     text = ["run", model, "-p", "a", "-n", "12", "--greedy", "-c", "128", "--json"]

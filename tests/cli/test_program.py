@@ -342,6 +342,7 @@ def only_files_of_hearth_are_replaced():
         bad(2, "--force", *args, trained, *(["q8_0"] if args[0] == "quantize" else []))
     good("quantize", f16, scratch("quantised"), "q8_0")
     bad(2, "is not a model of hearth synth; --force", "synth", "stories-15m", scratch("quantised"))
+    bad(2, "stories-15m has 6 layers, not 7", "synth", "stories-15m", scratch("seven"), "--layers", "7")
     for own, args in writers.items():
         good(*args, own)
         if args[0] == "logits":

@@ -84,6 +84,7 @@ TEST(options_that_do_not_fit_a_shape_are_refused_before_anything_is_written)
     } cases[] = {{{.shape = "mixtral-8x7b", .packed = true}, "mixtral-8x7b has experts|not packed"},
                  {{.shape = "smallthinker-4b", .rank = 32}, "smallthinker-4b has experts|no predictors"},
                  {{.shape = "stories-15m", .rank = 33}, "rank 33|multiple of 32"},
+                 {{.shape = "stories-15m", .n_layer = 7}, "stories-15m has 6 layers, not 7"},
                  {{.shape = ""}, "''|qwen3-30b-a3b"}};
     const char *path = test_scratch("refused.gguf");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -112,6 +113,22 @@ static bool keep_beginning(void *user, uint64_t done, uint64_t total)
     return false;
 }
 
+/* The directory of a model, whose weights are zeros. NULL: a check failed. */
+static hth_gguf *make_beginning(hth_synth_options o)
+{
+    char path[512], part[600], copy[512];
+    uint64_t size;
+    snprintf(path, sizeof path, "%s", test_scratch("mixture.gguf"));
+    snprintf(copy, sizeof copy, "%s", test_scratch("beginning.gguf"));
+    snprintf(part, sizeof part, "%s.hearth-part", path);
+    beginning b = {part, copy};
+    o.n_thread = 1, o.progress = keep_beginning, o.progress_user = &b;
+    CHECK_FAILS(hth_synth(path, &o, &size, err), HEARTH_ERROR_CANCELLED, "interrupted");
+    hth_gguf *file = OPENED(hth_gguf, copy);
+    remove(copy);
+    return file;
+}
+
 static bool is_near(uint64_t n, double known) { return fabs((double)n * 1e-9 / known - 1.0) < 0.02; }
 
 TEST(shapes_have_the_parameters_of_published_models)
@@ -124,18 +141,10 @@ TEST(shapes_have_the_parameters_of_published_models)
                   {"smallthinker-4b", 32, 4, 0, 4.04, 0.86},  {"smallthinker-21b", 64, 6, 0, 21.5, 3.72},
                   {"gpt-oss-20b", 32, 4, 0, 20.9, 4.19},      {"deepseek-v2-lite", 64, 6, 1, 15.7, 2.66},
                   {"qwen35-35b-a3b", 256, 8, 0, 34.7, 3.45},  {"qwen35-9b", 0, 0, 32, 9.0, 9.0},
-                  {"gemma4-12b", 0, 0, 48, 11.9, 11.9}};
-    char path[512], part[600], copy[512];
-    snprintf(path, sizeof path, "%s", test_scratch("mixture.gguf"));
-    snprintf(copy, sizeof copy, "%s", test_scratch("beginning.gguf"));
-    snprintf(part, sizeof part, "%s.hearth-part", path);
+                  {"gemma4-12b", 0, 0, 48, 11.9, 11.9},        {"gemma4-26b-a4b", 128, 8, 0, 25.2, 3.82}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        uint64_t size;
-        beginning b = {part, copy};
-        hth_synth_options o = {.shape = shapes[i].name, .ftype = hth_ftype_find("Q4_0"), .n_thread = 1,
-                               .progress = keep_beginning, .progress_user = &b};
-        CHECK_FAILS(hth_synth(path, &o, &size, err), HEARTH_ERROR_CANCELLED, "interrupted");
-        CLOSED(hth_gguf) *file = OPENED(hth_gguf, copy);
+        hth_synth_options o = {.shape = shapes[i].name, .ftype = hth_ftype_find("Q4_0")};
+        CLOSED(hth_gguf) *file = make_beginning(o);
         CLOSED(hth_model) *model = file ? OPENED(hth_model, file, &(hth_model_overrides){0}) : NULL;
         if (!CHECK(model != NULL)) continue;
         hth_active_weights a = hth_model_count_active(model);
@@ -145,8 +154,60 @@ TEST(shapes_have_the_parameters_of_published_models)
         if (!CHECK(is_near(a.n_weight, shapes[i].parameters) && is_near(a.n_active, shapes[i].active)))
             test_fail(__FILE__, __LINE__, "%s: %.2f, %.2f", shapes[i].name, (double)a.n_weight * 1e-9,
                       (double)a.n_active * 1e-9);
-        remove(copy);
     }
+}
+
+/* Layers of both models are of the same kind. */
+static bool are_alike(const hth_layer *a, const hth_layer *b)
+{
+    const hth_attention *x = &a->attn, *y = &b->attn;
+    bool have_same_heads = x->n_head == y->n_head && x->n_head_kv == y->n_head_kv &&
+                           (x->n_head == 0 || x->d_head == y->d_head);
+    return a->mixer == b->mixer && a->network == b->network && x->window == y->window && have_same_heads;
+}
+
+TEST(the_first_layers_of_a_shape_keep_their_kinds)
+{
+    static const struct {
+        const char *name, *title;
+        uint32_t n_layer;
+    } cases[] = {{"gemma4-26b-a4b", "synthetic gemma4-26b-a4b, 7 of 30 layers, random weights, seed 9", 7},
+                 {"gemma4-12b", "synthetic gemma4-12b, 5 of 48 layers, random weights, seed 9", 5},
+                 {"qwen35-35b-a3b", "synthetic qwen35-35b-a3b, 6 of 40 layers, random weights, seed 9", 6},
+                 {"qwen35-9b", "synthetic qwen35-9b, 1 of 32 layers, random weights, seed 9", 1},
+                 {"deepseek-v2-lite", "synthetic deepseek-v2-lite, 2 of 27 layers, random weights, seed 9", 2},
+                 {"gpt-oss-20b", "synthetic gpt-oss-20b, random weights, seed 9", 24}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hth_synth_options o = {.shape = cases[i].name, .ftype = hth_ftype_find("Q4_K_M"), .seed = 9};
+        hth_str title = {0};
+        CLOSED(hth_gguf) *all = make_beginning(o);
+        o.n_layer = cases[i].n_layer;
+        CLOSED(hth_gguf) *file = make_beginning(o);
+        CLOSED(hth_model) *whole = all ? OPENED(hth_model, all, &(hth_model_overrides){0}) : NULL;
+        CLOSED(hth_model) *model = file ? OPENED(hth_model, file, &(hth_model_overrides){0}) : NULL;
+        if (!CHECK(whole && model)) continue;
+        CHECK_OK(hth_gguf_get_text(file, "general.name", &title, NULL, err));
+        CHECK(hth_str_eq(title, cases[i].title));
+        CHECK_INT(model->hparams.n_layer, cases[i].n_layer);
+        for (uint32_t k = 0; k < cases[i].n_layer; k++)
+            if (!are_alike(&model->layers[k], &whole->layers[k]))
+                test_fail(__FILE__, __LINE__, "%s: layer %u", cases[i].name, k);
+    }
+}
+
+TEST(the_first_layers_of_a_shape_run)
+{
+    uint64_t size[2];
+    const char *path = test_scratch("synthetic.gguf");
+    hth_synth_options o = {.shape = "stories-15m", .ftype = hth_ftype_find("Q4_0"), .n_thread = 1};
+    CHECK_OK(hth_synth(path, &o, &size[0], err));
+    o.n_layer = 2;
+    CHECK_OK(hth_synth(path, &o, &size[1], err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, NULL);
+    if (!model) return;
+    CHECK_OK(take_logits(model, err));
+    hearth_model_info info = test_model_info(model);
+    CHECK(info.synthetic && info.n_layer == 2 && info.d_model == 288 && size[1] < size[0]);
 }
 
 static bool stop(void *user, uint64_t done, uint64_t total) { return ++*(int *)user < 3; }

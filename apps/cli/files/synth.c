@@ -8,6 +8,7 @@
 
 static const option_spec options[] = {
     OPT_TEXT("type", 0, "TYPE", "of the matrices: quantize's or NVFP4; default q4_0"),
+    OPT_UINT("layers", 0, "N", 1, UINT32_MAX, "the first N layers alone; default: all"),
     OPT_FLAG("pure", 0, "all matrices in that one type, without a mix"),
     OPT_CHOICE("ffn", 0, "ACT", "swiglu|geglu|reglu|drelu|relu2",
                "activation of the neurons; default: the shape's"),
@@ -26,6 +27,7 @@ static int run_synth(const args *a)
     uint64_t size;
     const char *type = args_text(a, "type", "q4_0");
     hth_synth_options o = {.shape = args_operand(a, 0),
+                           .n_layer = (uint32_t)args_uint(a, "layers", 0),
                            .ftype = hth_ftype_find(type),
                            .pure = args_has(a, "pure"),
                            .packed = args_has(a, "packed"),
@@ -57,7 +59,8 @@ const command command_synth = {
     .details = "SHAPE is llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b,\n"
                "shape-32b, llama-70b, stories-15m, gemma4-12b or qwen35-9b, or a mixture of\n"
                "experts (no --packed, no --rank): mixtral-8x7b, qwen3-30b-a3b, qwen35-35b-a3b,\n"
-               "smallthinker-4b, smallthinker-21b, gpt-oss-20b or deepseek-v2-lite.\n"
+               "gemma4-26b-a4b, smallthinker-4b, smallthinker-21b, gpt-oss-20b or\n"
+               "deepseek-v2-lite. With --layers its first layers, and the matrices around them.\n"
                "The text of such a model is noise; every figure measured with one is labelled\n"
                "synthetic. The same seed gives the same bytes.\n",
     .example = "hearth synth llama-7b 7b.gguf --type q4_k_m",

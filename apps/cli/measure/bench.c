@@ -104,11 +104,13 @@ static bool reset_to_depth(bench *b, const bench_test *t, hearth_error *err)
     return true;
 }
 
-static bool sample(bench *b, const bench_test *t, double *rate, hearth_storage_stats *storage, hearth_error *err)
+static bool sample(bench *b, const bench_test *t, size_t i_sample, hearth_error *err)
 {
     hearth_storage_stats before = {0};
+    hearth_expert_stats experts_before = {.size = sizeof experts_before};
     if (!reset_to_depth(b, t, err)) return false;
     hearth_model_get_storage(b->model, &before);
+    hearth_model_get_expert_stats(b->model, &experts_before);
     timestamp start = timestamp_now(b->model);
     uint64_t n = t->n_prompt ? t->n_prompt : t->n_predict;
     bool ok = t->n_prompt     ? eval_prompt(b, n, err)
@@ -116,8 +118,9 @@ static bool sample(bench *b, const bench_test *t, double *rate, hearth_storage_s
                               : generate(b, n, err);
     timestamp took = timestamp_since(b->model, start);
     double seconds = b->by_sim_clock && took.sim > 0.0 ? took.sim : took.wall;
-    *rate = (double)n * (t->n_sequence ? t->n_sequence : 1) / seconds;
-    storage_since(b->model, &before, storage);
+    t->rate[i_sample] = (double)n * (t->n_sequence ? t->n_sequence : 1) / seconds;
+    storage_since(b->model, &before, &t->storage[i_sample]);
+    t->experts[i_sample] = experts_since(b->model, &experts_before);
     for (uint32_t s = 0; ok && s < t->n_sequence; s++)
         t->digest[s] = hth_hash(hearth_session_logits(b->sequences[s]), b->info.n_vocab * sizeof(float));
     return ok;
@@ -193,14 +196,12 @@ static bool check_device(const bench *b, hearth_error *err)
 static bool run_tests(bench *b, hearth_error *err)
 {
     probes p = {0};
-    double ignored;
-    hearth_storage_stats unused = {0};
     bool ok = open_probes(b, &p, err);
-    for (size_t i = 0; ok && i < b->n_test; i++) ok = sample(b, &b->tests[i], &ignored, &unused, err); /* warm up */
+    for (size_t i = 0; ok && i < b->n_test; i++) ok = sample(b, &b->tests[i], 0, err); /* warm up */
     for (size_t r = 0; ok && r < b->n_repeat; r++)
         for (size_t i = 0; ok && i < b->n_test; i++) {
             probe(&p, &b->tests[i], r);
-            ok = sample(b, &b->tests[i], &b->tests[i].rate[r], &b->tests[i].storage[r], err);
+            ok = sample(b, &b->tests[i], r, err);
         }
     close_probes(b, &p);
     return ok && check_device(b, err) && check_parallel(b, err);
@@ -264,7 +265,8 @@ static bool alloc_buffers(bench *b, const hearth_model *model, hearth_kv_type kv
         t->memory = calloc(b->n_repeat, sizeof(double));
         t->digest = calloc(t->n_sequence + 1, sizeof *t->digest);
         t->storage = calloc(b->n_repeat, sizeof *t->storage);
-        ok = t->rate && t->memory && t->digest && t->storage;
+        t->experts = calloc(b->n_repeat, sizeof *t->experts);
+        ok = t->rate && t->memory && t->digest && t->storage && t->experts;
         for (size_t k = 0; k < HTH_N_PEAK_KIND; k++)
             ok = (t->peak[k] = calloc(b->n_repeat, sizeof(double))) != NULL && ok;
         t->work = hth_op_count_prompt(model, t->n_prompt);
@@ -297,6 +299,7 @@ static void close_all(bench *b)
         free(b->tests[i].memory);
         free(b->tests[i].digest);
         free(b->tests[i].storage);
+        free(b->tests[i].experts);
         for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) free(b->tests[i].peak[k]);
     }
     for (uint32_t s = 0; b->sequences && s < b->n_sequence; s++) hearth_session_close(b->sequences[s]);

@@ -22,6 +22,7 @@ typedef struct bench_test {
     double *memory;                /* memory bandwidth before it, bytes per second */
     double *peak[HTH_N_PEAK_KIND]; /* compute peak before it, multiply-adds per second */
     hearth_storage_stats *storage; /* per sample: what was read */
+    hearth_expert_stats *experts;  /* per sample: where the chosen experts were */
     uint64_t *digest;              /* [n_sequence] hash of the logits after the last token */
     uint64_t kv_bytes;             /* cache bytes that a generated token reads, on average */
     hth_op_count work;             /* operations of one prompt */

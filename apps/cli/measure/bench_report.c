@@ -271,6 +271,13 @@ static void print_json_samples(json *j, const bench *b, const bench_test *t)
     json_close(j, ']');
 }
 
+static void print_experts(json *j, const bench *b, const bench_test *t)
+{
+    json_open(j, "experts", '[');
+    for (size_t i = 0; i < b->n_repeat; i++) json_expert_stats(j, NULL, &t->experts[i]);
+    json_close(j, ']');
+}
+
 static void print_test(json *j, const bench *b, const bench_test *t)
 {
     json_open(j, NULL, '{');
@@ -281,6 +288,7 @@ static void print_test(json *j, const bench *b, const bench_test *t)
     json_bool(j, "approximate", b->approximate);
     print_samples(j, "tokens_per_second", t->rate, b->n_repeat, 1.0);
     if (b->info.n_streamed > 0) print_json_samples(j, b, t);
+    if (t->experts[0].size > 0) print_experts(j, b, t);
     if (b->has_probes) print_samples(j, "limit_bytes_per_second", t->memory, b->n_repeat, 1.0);
     if (t->n_prompt) print_prompt(j, b, t);
     else json_uint(j, "kv_bytes", t->kv_bytes);
