@@ -124,9 +124,9 @@ hearth_status hth_device_split_names(const char *list, hth_device_names *out, he
 
 uint64_t hth_device_free_memory(const hth_device_info *info)
 {
-    const uint64_t least_margin = (uint64_t)256 << 20;
+    const uint64_t enough = (uint64_t)512 << 20, quarter = info->memory / 4;
     uint64_t has = info->budget > 0 && info->budget < info->memory ? info->budget : info->memory;
-    uint64_t margin = info->memory / 20 > least_margin ? info->memory / 20 : least_margin;
+    uint64_t least = quarter < enough ? quarter : enough, margin = info->memory / 20 > least ? info->memory / 20 : least;
     return info->kind == HTH_DEVICE_REF ? has : has > margin ? has - margin : 0;
 }
 
