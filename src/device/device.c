@@ -124,9 +124,10 @@ hearth_status hth_device_split_names(const char *list, hth_device_names *out, he
 
 uint64_t hth_device_free_memory(const hth_device_info *info)
 {
-    const uint64_t enough = (uint64_t)512 << 20, quarter = info->memory / 4;
+    const uint64_t most = (uint64_t)512 << 20, least = (uint64_t)256 << 20, quarter = info->memory / 4;
     uint64_t has = info->budget > 0 && info->budget < info->memory ? info->budget : info->memory;
-    uint64_t least = quarter < enough ? quarter : enough, margin = info->memory / 20 > least ? info->memory / 20 : least;
+    uint64_t margin = quarter < least ? least : quarter < most ? quarter : most;
+    if (info->memory / 20 > margin) margin = info->memory / 20;
     return info->kind == HTH_DEVICE_REF ? has : has > margin ? has - margin : 0;
 }
 

@@ -248,7 +248,7 @@ static hearth_status fail_budget(const hearth_model *m, const hth_placement_buil
     return hth_fail(
         err, HEARTH_ERROR_MEMORY,
         "%s: no layer of it fits on %s: the least is %s, and of its %s %s are free (a twentieth, at least "
-        "512 MiB or a quarter, is left to others); a smaller n_ctx or n_batch takes less, gpu.device none does without it",
+        "256 to 512 MiB, is left to others); a smaller n_ctx or n_batch takes less, gpu.device none does without it",
         path, name, hth_format_bytes(min).text, hth_format_bytes(p->info->memory).text,
         hth_format_bytes(is_free).text);
 }

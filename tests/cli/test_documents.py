@@ -155,7 +155,8 @@ def make_files(folder):
     for command in ("quantize large.gguf model-f16.gguf f16", "predictors model-f16.gguf -f stories.txt -o p.gguf --steps 20",
                     "predictors model.gguf -f stories.txt -o q.gguf --steps 20",
                     "pack model.gguf --predictors q.gguf -o predicted.gguf", "pack model.gguf -o packed.gguf",
-                    "profile packed.gguf -f stories.txt -o packed.profile", "synth stories-15m 8b.gguf"):
+                    "profile packed.gguf -f stories.txt -o packed.profile", "profile mixture.gguf -f stories.txt -o mixture.trace",
+                    "synth stories-15m 8b.gguf"):
         folder.run("hearth " + command)
     for name in ("8bk.gguf", "7bp.gguf", "1b-q4_0.gguf"):
         copy(name, "8b.gguf")

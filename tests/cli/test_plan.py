@@ -159,7 +159,8 @@ def a_plan_with_a_gpu_says_whether_the_rest_fits_into_memory():
         good(*words, mapped)
     bad(1, "no way to read is called 'ftp'", *words, "--io", "ftp")
     bad(1, "needs at least ", *words[:-2], "--vram", "100K", "--ram", "9M") # no layer fits there: as without a GPU
-    for option in ["--prompt=8", "--predict=8", "--route=uniform"]:
+    bad(1, "has no experts", *words, "--route=uniform")
+    for option in ["--prompt=8", "--predict=8"]:
         bad(2, f"plan with a GPU: {option.partition('=')[0]} is for plans without one", *words, option)
 
 

@@ -181,7 +181,7 @@ static void check_gpu(const system_info *d, check_result *f)
     append(f->text, "%s, ", g->info.name);
     if (is_free == UINT64_MAX) append(f->text, "memory without a limit");
     else append(f->text, "%s free", hth_format_bytes(is_free).text);
-    if (is_free == 0) better(f, "no model has room there: a twentieth, at least 512 MiB or a quarter, is left to others");
+    if (is_free == 0) better(f, "no model has room there: a twentieth, at least 256 to 512 MiB, is left to others");
     for (size_t i = 0; i < g->n_calibration; i++) {
         double rate = g->calibrations[i].device_rate.median * GB;
         append(f->text, "%s %s %.*f GB/s", i ? "," : "; rows of",
