@@ -7,9 +7,9 @@
  *
  * FREQUENCIES and STICKY as in hearth bench --route, or "uniform". With several files the subject changes every 1024
  * tokens, from one to the next. SHARE: slots, of a layer's experts. HALF_LIFE and MIN_GAIN: of the policy. One line, of
- * 4096 tokens after 512 that are not counted: hits of all uses in %, and in brackets uploads for a token and layer. The
- * policy has 1, 2, 4 and any number of uploads for a layer and token; then the share of layers and tokens without a
- * miss. */
+ * 4096 tokens after 512 that are not counted: hits of all uses in %, and in brackets uploads for a token and layer; behind
+ * them the cost, misses for a token and layer, where an upload counts as HTH_EXPERT_MIN_GAIN of one. The policy has 1, 2, 4
+ * and any number of uploads for a layer and token; then the share of layers and tokens without a miss. */
 #define _GNU_SOURCE
 #include "measure/route_trace.h"
 #include "store/expert_replay.h"
@@ -206,7 +206,8 @@ static void print_cell(const hth_expert_counts *c, bool with_uploads)
 {
     printf(" %.1f", 100.0 * (double)c->n_hit / (double)c->n_pair);
     if (with_uploads) printf(" (%.2f)", (double)c->n_upload / (double)c->n_step);
-    printf(" |");
+    double cost = (double)(c->n_pair - c->n_hit) + (double)HTH_EXPERT_MIN_GAIN * (double)c->n_upload;
+    printf(" %.2f |", cost / (double)c->n_step);
 }
 
 int main(int argc, char **argv)

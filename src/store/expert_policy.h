@@ -2,9 +2,12 @@
  * device that keeps experts in slots acts on it. A plan replays it (expert_replay.h). Equal calls give equal results on
  * every machine.
  *
- * The score of an expert is its expected uses by the next token. It is the rate of use, in which older tokens count
- * less, and a gain for a use a few tokens ago (reuse.h). A swap gains the difference of two scores, so that swaps of
- * different layers can be compared.
+ * The score of an expert is its expected uses by the next tokens, for as long as a repeated expert stays. It is the rate
+ * of use, in which older tokens count less, for two tokens, and the uses that follow from a use a few tokens ago (reuse.h).
+ *
+ * An upload is not free: it takes from the host's memory what the host needs to compute missing experts. So the gain of a
+ * swap is the misses that it saves over the whole stay of the new expert: the difference of the scores, and if the rate of
+ * the new one is larger, what that is worth over a longer stay. Gains of different layers can be compared.
  *
  * No function but hth_expert_policy_open allocates. Policies that share what is known of reuse are called by one thread
  * at a time. */
@@ -19,8 +22,9 @@
 /* No expert, or no slot. */
 #define HTH_NO_EXPERT UINT32_MAX
 
-/* A gain that a swap needs at least, in expected uses per token, if the caller knows no better (docs/profile.md). */
-#define HTH_EXPERT_MIN_GAIN 0.02f
+/* A gain that a swap needs at least, if the caller knows no better: the cost of an upload, in misses. It takes about 0.7
+ * of the time that the host takes to compute an expert, mostly bytes that both read (docs/profile.md). */
+#define HTH_EXPERT_MIN_GAIN 0.7f
 
 typedef struct hth_expert_policy_options {
     uint32_t n_expert, n_used; /* of the layer; n_used: by a token */
@@ -53,7 +57,7 @@ typedef struct hth_expert_policy {
 typedef struct hth_expert_swap {
     uint32_t expert; /* absent: what the slot is to hold */
     uint32_t slot;
-    float gain; /* expected uses per token beyond those of the slot's expert */
+    float gain; /* expected misses that it saves, while the expert stays */
 } hth_expert_swap;
 
 /* Allocates all that the policy needs. MEMORY. */
@@ -64,7 +68,7 @@ void hth_expert_policy_close(hth_expert_policy *p);
  * another in a text or belong to several sequences. Experts of one token are different, or count once. */
 void hth_expert_policy_step(hth_expert_policy *p, const uint32_t *chosen, uint32_t n_tok);
 
-/* Expected uses of an expert by the next token. */
+/* Expected uses of an expert by the next tokens: what keeps it in its slot. */
 float hth_expert_policy_score(const hth_expert_policy *p, uint32_t expert);
 
 /* The best swap: of the absent experts that the last step used, the one with the largest score; of the slots whose

@@ -24,7 +24,7 @@ typedef struct hth_expert_replay_options {
      * UINT32_MAX: any number. */
     uint32_t n_upload_layer, n_upload;
     uint32_t n_delay; /* tokens that run before an upload has ended; 0: the next token finds the expert */
-    float min_gain;   /* hth_expert_policy_choose */
+    float min_gain;   /* in misses: hth_expert_policy_choose */
     uint32_t n_half_life;
 } hth_expert_replay_options;
 

@@ -4,6 +4,8 @@
 /* Ages 1, 2, 3 to 4, 5 to 8, 9 to 16. What few uses say is not believed: MIN_USES without a gain are assumed. After
  * MAX_USES all that is known counts half. */
 enum { MIN_USES = 100, MAX_USES = 1 << 16 };
+/* A use is not taken to stand for more than 16 uses: the least probability that none follows. */
+#define MIN_NONE (1.0 / 16.0)
 
 uint32_t hth_reuse_first_age(uint32_t i_class) { return i_class < 2 ? i_class + 1 : (1u << (i_class - 1)) + 1; }
 
@@ -31,9 +33,20 @@ static void find_gains(hth_reuse *r)
     }
 }
 
+/* From the gains. Each use that follows may be followed by others, as the first one. */
+static void find_extras(hth_reuse *r)
+{
+    double none[HTH_REUSE_AGES], next = 1.0; /* the probability that no use follows from an age on */
+    for (uint32_t age = HTH_REUSE_AGES; age >= 1; age--)
+        next = none[age - 1] = next * (1.0 - (double)hth_reuse_gain(r, age));
+    double all = 1.0 / (next > MIN_NONE ? next : MIN_NONE); /* uses that a use stands for, itself included */
+    for (uint32_t i = 0; i < HTH_REUSE_AGES; i++) r->extra[i] = (float)((1.0 - none[i]) * all);
+}
+
 void hth_reuse_advance(hth_reuse *r)
 {
     find_gains(r);
+    find_extras(r);
     if (r->n_use < MAX_USES) return;
     r->n_use /= 2.0, r->rate /= 2.0;
     for (uint32_t i = 0; i < HTH_REUSE_AGES; i++) r->n_again[i] /= 2.0, r->rate_again[i] /= 2.0;
@@ -45,4 +58,9 @@ float hth_reuse_gain(const hth_reuse *r, uint32_t age)
     for (uint32_t c = 0; c < HTH_REUSE_CLASSES; c++)
         if (age < hth_reuse_first_age(c + 1)) return r->gain[c];
     return 0.0f;
+}
+
+float hth_reuse_extra(const hth_reuse *r, uint32_t age)
+{
+    return age > HTH_REUSE_AGES ? 0.0f : r->extra[age < 1 ? 0 : age - 1];
 }
