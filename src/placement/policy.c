@@ -202,6 +202,7 @@ hearth_status hth_placement_builder_open(hth_placement_builder *c, const hth_mod
     for (uint32_t i = 0; st == HEARTH_OK && i < n_part; i++) {
         c->parts[i] = whole_part(model, &parts[i]);
         c->parts[i].params.n_hot = c->n_hot;
+        c->parts[i].params.reads_host = parts[i].info->features & HTH_FEATURE_IMPORT;
     }
     if (st == HEARTH_OK) limit_sessions(c);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_part; i++) st = check_bindings(model, &c->parts[i], err);

@@ -52,11 +52,11 @@ static uint64_t entry_bytes(const hth_model *m)
     return most;
 }
 
-/* Experts that staging memory holds. */
-static uint32_t n_entry(uint64_t entry)
+/* Experts that staging memory holds: one for types that the host has to convert, if it is not needed for others. */
+static uint32_t n_entry(const hth_offload_params *p, uint64_t entry)
 {
     enum { MAX_BYTES = 64 << 20 };
-    uint64_t n = MAX_BYTES / entry;
+    uint64_t n = p->reads_host ? 1 : MAX_BYTES / entry;
     return n < 1 ? 1 : n > HTH_GPU_MAX_STAGED_EXPERT ? HTH_GPU_MAX_STAGED_EXPERT : (uint32_t)n;
 }
 
@@ -68,11 +68,11 @@ static uint64_t job_bytes(const hth_model *m)
     return aligned(sizeof(uint32_t) * hth_reads_words(n));
 }
 
-uint64_t hth_gpu_move_bytes(const hth_model *m)
+uint64_t hth_gpu_move_bytes(const hth_model *m, const hth_offload_params *p)
 {
     uint64_t entry = entry_bytes(m);
     return entry == 0 ? 0
-                      : n_entry(entry) * entry + m->hparams.n_layer * 3 * job_bytes(m) +
+                      : n_entry(p, entry) * entry + m->hparams.n_layer * 3 * job_bytes(m) +
                             MAX_TABLE * sizeof(uint32_t) * HTH_PACK_TABLE_WORDS;
 }
 
@@ -166,7 +166,7 @@ static hearth_status open_staging(hth_gpu *g, hearth_error *err)
 {
     hth_gpu_moves *m = &g->moves;
     m->entry_bytes = entry_bytes(g->model);
-    m->n_entry = n_entry(m->entry_bytes);
+    m->n_entry = n_entry(&g->params, m->entry_bytes);
     return hth_buffer_new(g->device, HTH_MEMORY_UPLOAD, m->n_entry * m->entry_bytes, "experts on their way", &m->staging, err);
 }
 

@@ -185,7 +185,7 @@ typedef struct hth_gpu_moves {
     hth_fence done;            /* moves up to this one are complete */
 } hth_gpu_moves;
 /* expert_sources.c: bytes that experts need on their way, at most. */
-uint64_t hth_gpu_move_bytes(const hth_model *model);
+uint64_t hth_gpu_move_bytes(const hth_model *model, const hth_offload_params *params);
 /* Once the host has loaded its experts. MEMORY, DEVICE. Where the device cannot have them, they stay where they are. */
 hearth_status hth_gpu_moves_open(hth_gpu *g, hearth_error *err);
 void hth_gpu_moves_close(hth_gpu *g);

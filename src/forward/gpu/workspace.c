@@ -318,7 +318,7 @@ bool hth_gpu_workspace_bytes(const hth_model *model, uint64_t max, const hth_off
     hth_gpu_workspace r;
     sizes s;
     bool fits = lay_out(model, max, params, &r, &s);
-    *bytes = s.from_host.used + s.to_host.used + s.memory.used + vector_bytes(model, params) + hth_gpu_move_bytes(model);
+    *bytes = s.from_host.used + s.to_host.used + s.memory.used + vector_bytes(model, params) + hth_gpu_move_bytes(model, params);
     return fits;
 }
 
