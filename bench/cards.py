@@ -13,7 +13,8 @@ Models are written to FOLDER and removed, but with --keep. They have the first l
 all layers: the time of a token is fixed + (measured - fixed) * layers of the shape / layers measured. The fixed part is
 that of the head, of the start and of the end of a step. It is twice the time of a model of one layer less that of two
 layers, with all matrices in Q6_K, which keep the type of the head. With few layers the head takes a larger part of a
-step than it does in the whole shape, and experts can move meanwhile: "slots" then looks a little better than it is.
+step than it does in the whole shape, and experts move meanwhile: "slots" then looks better than it is. "link" shows it:
+the bytes that move in a second, as scaled, relative to pcie_up. Above 100 % no card does it: more --layers are needed.
 
 "uniform" draws experts from all alike. "skewed" draws the expert of rank r with a frequency of (1 + r)^-0.7, or as the
 rows of --frequencies say: numbers behind the last word of a line, one line for each layer. Where lines or numbers do not
@@ -73,7 +74,7 @@ def model_of(table, shape, n_layer, kind):
 
 
 def describe(table, card, host):
-    """The description of a card whose host reads so many GB/s."""
+    """The description of a card whose host reads so many GB/s, and the rate of the link to it."""
     with open(os.path.join(DEVICES, card + ".sim"), encoding="utf-8") as f:
         text, n = re.subn(r"^host_bandwidth *=.*$", f"host_bandwidth = {host}e9", f.read(), flags=re.M)
     if n != 1:
@@ -81,7 +82,7 @@ def describe(table, card, host):
     path = table.path(f"{card}-{host}.sim")
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
-    return path
+    return path, float(re.search(r"^pcie_up *= *(\S+)", text, re.M)[1])
 
 
 def text_of(text):
@@ -143,12 +144,9 @@ def resampled(row, n):
 
 def frequencies(table, n_layer, n_expert):
     """For each layer: the frequencies of its experts."""
-    if not table.o.frequencies:
-        rows = [[(1 + r) ** -SKEW for r in range(n_expert)]]
-    else:
-        rows = rows_of(table.o.frequencies)
-        if (len(rows), len(rows[0])) == (n_layer, n_expert):
-            return rows
+    rows = rows_of(table.o.frequencies) if table.o.frequencies else [[(1 + r) ** -SKEW for r in range(n_expert)]]
+    if len(rows) == n_layer and {len(row) for row in rows} == {n_expert}:
+        return rows
     rows = [resampled(rows[i * len(rows) // n_layer], n_expert) for i in range(n_layer)]
     return [[row[(37 * e + 11 * i) % n_expert] for e in range(n_expert)] for i, row in enumerate(rows)]
 
@@ -187,11 +185,15 @@ def scaled(m, fixed, scale):
             "bytes": m["upload_bytes"] * scale / m["n"], "waits": m["waits"] * scale / m["n"]}
 
 
-def print_row(cells, shown):
-    base, best = shown["base"]["rate"], max(WAYS, key=lambda way: shown[way]["rate"])
-    cells += [f"{100 * shown[way]['hits']:.0f} %" for way in WAYS[1:]] + [f"{shown[way]['rate']:.1f}" for way in WAYS]
-    cells += [f"{shown[best]['rate'] / base:.2f} ({best})"]
-    cells += [f"{shown[way]['bytes'] / 1e6:.0f}" for way in WAYS[1:]] + [f"{shown[way]['waits']:.1f}" for way in WAYS]
+def print_row(cells, shown, link):
+    def each(key, form, ways=WAYS, factor=1.0):
+        return " / ".join(form.format(shown[way][key] * factor) for way in ways)
+    for way in WAYS:
+        shown[way]["link"] = shown[way]["bytes"] * shown[way]["rate"] / link
+    best = max(WAYS, key=lambda way: shown[way]["rate"])
+    cells += [each("rate", "{:.1f}"), f"{shown[best]['rate'] / shown['base']['rate']:.2f}, {best}",
+              each("hits", "{:.0%}", WAYS[1:]), each("bytes", "{:.0f}", WAYS[1:], 1e-6), each("link", "{:.0%}", WAYS[1:]),
+              each("waits", "{:.1f}")]
     print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
@@ -204,7 +206,7 @@ def print_shape(table, shape):
         n_expert = table.hearth("inspect", model, "--json")["model"]["experts"]["n_expert"]
         for card in o.cards.split(","):
             for host in o.hosts.split(","):
-                sim = describe(table, card, host)
+                sim, link = describe(table, card, host)
                 fixed = fixed_seconds(table, one, two, sim)
                 places = placements_of(table, model, sim, n_layer, n_expert)
                 base = measure(table, model, sim, places["base"], "uniform", FEW)
@@ -213,18 +215,16 @@ def print_shape(table, shape):
                         route = route_of(table, routing, sticky, n_layer, n_expert)
                         runs = {way: measure(table, model, sim, places[way], route, o.n) for way in WAYS[1:]}
                         shown = {way: scaled(m, fixed, n_all / n_layer) for way, m in {"base": base, **runs}.items()}
-                        print_row([card, host, f"{shape} {kind.upper()}", routing, sticky], shown)
+                        print_row([card, host, f"{shape} {kind.upper()}", routing, sticky], shown, link)
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("hearth")
     p.add_argument("folder")
-    p.add_argument("--cards", default=CARDS)
-    p.add_argument("--hosts", default="40,80")
-    p.add_argument("--shapes", default=",".join(SHAPES))
-    p.add_argument("--sticky", default="0.1,0.3,0.6")
-    p.add_argument("--routing", default="uniform,skewed")
+    for name, value in (("cards", CARDS), ("hosts", "40,80"), ("shapes", ",".join(SHAPES)), ("sticky", "0.1,0.3,0.6"),
+                        ("routing", "uniform,skewed")):
+        p.add_argument("--" + name, default=value, help=f"default {value}")
     p.add_argument("--frequencies")
     p.add_argument("--slots", type=float, default=0.4)
     p.add_argument("--layers", type=int)
@@ -237,8 +237,8 @@ def main():
         p.error(f"--shapes are some of {', '.join(SHAPES)}; --slots is between 0 and 1")
     print(f"**Simulated**, synthetic weights, drawn experts; slots for {100 * o.slots:.0f} % of each layer's experts; "
           f"{o.n} tokens after {o.n} that are not counted; scaled to all layers of the shape.\n")
-    print("| card | host, GB/s | shape | routing | sticky | hits, slots | hits, reads | tokens/s base | slots | reads "
-          "| best / base | MB moved for a token, slots | reads | waits for the CPU, base | slots | reads |\n" + "|---" * 16 + "|",
+    print("| card | host, GB/s | shape | routing | sticky | tokens/s: base / slots / reads | best to base "
+          "| hits: slots / reads | MB moved for a token | link | waits for the CPU: base / slots / reads |\n" + "|---" * 11 + "|",
           flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         for shape in o.shapes.split(","):

@@ -8,7 +8,7 @@
 
 static const option_spec options[] = {
     OPT_TEXT("type", 0, "TYPE", "of the matrices: quantize's or NVFP4; default q4_0"),
-    OPT_UINT("layers", 0, "N", 1, UINT32_MAX, "the first N layers alone; default: all"),
+    OPT_UINT("layers", 0, "N", 1, 1024, "the first N layers alone; default: all"),
     OPT_FLAG("pure", 0, "all matrices in that one type, without a mix"),
     OPT_CHOICE("ffn", 0, "ACT", "swiglu|geglu|reglu|drelu|relu2",
                "activation of the neurons; default: the shape's"),
