@@ -182,6 +182,8 @@ const char *hth_gguf_written_part(const hth_gguf *file);
  * from memory it always does. */
 hearth_status hth_gguf_map(hth_gguf *file, hearth_error *err);
 const void *hth_gguf_mapped(const hth_gguf *file, const hth_gguf_tensor *tensor);
+/* Whether an address is in a map: the file may become shorter than it. */
+bool hth_gguf_is_in_map(const hth_gguf *file, const void *address);
 /* IO if a mapped part was found shorter than before (sigbus_guard.h): what was read from the map since then is
  * invalid. */
 hearth_status hth_gguf_check_map(const hth_gguf *file, hearth_error *err);

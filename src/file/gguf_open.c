@@ -251,3 +251,13 @@ const void *hth_gguf_mapped(const hth_gguf *file, const hth_gguf_tensor *tensor)
     const unsigned char *bytes = file->parts[tensor->i_part].source.bytes;
     return bytes ? bytes + tensor->offset : NULL;
 }
+
+bool hth_gguf_is_in_map(const hth_gguf *file, const void *address)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < file->n_part; i++) {
+        const hth_gguf_source *s = &file->parts[i].source;
+        found = found || (s->mapped && (uintptr_t)address - (uintptr_t)s->bytes < s->size);
+    }
+    return found;
+}

@@ -16,7 +16,7 @@ typedef struct division {
     const char *device;
     uint32_t n_hot[HYBRID_MAX_LAYERS], n_layer, n_row;
     uint32_t n_first; /* of two devices, layers of the first */
-    bool head, submitted, streamed;
+    bool head, submitted, streamed, mapped;
     uint32_t reads; /* of every so many-th layer, one token at a time; 0: none */
     uint64_t store; /* bytes of the store beyond the least, if the experts are streamed */
 } division;
@@ -34,6 +34,7 @@ static hearth_model *open_divided(const golden *g, const division *d, hearth_kv_
     if (!hybrid_write_placement(g->model, d->device, &p, path)) return NULL;
     const hearth_model_options o = {.n_thread = 2,
                                     .ram = d->streamed,
+                                    .mmap = d->mapped,
                                     .selector = g->selector,
                                     .gpu = {.device = d->device,
                                             .n_ctx = (uint32_t)g->n,
@@ -73,10 +74,12 @@ static division draw(test_random *r, const char *device, const shape *s, const g
 {
     static const uint32_t rows[] = {1, 7, 64, 200};
     static const uint64_t stores[] = {0, 100 << 10, 64 << 20};
+    uint32_t from = test_random_below(r, 4); /* memory, a map, or the file when it is needed */
     division d = {.device = device,
                   .n_layer = s->n_layer,
                   .submitted = test_random_below(r, 2),
-                  .streamed = test_random_below(r, 2),
+                  .streamed = from > 1,
+                  .mapped = from == 1,
                   .reads = test_random_below(r, 3),
                   .store = stores[test_random_below(r, 3)]};
     if (test_random_below(r, 3) == 0) d.n_layer = 1 + test_random_below(r, s->n_layer);
@@ -93,9 +96,9 @@ static division draw(test_random *r, const char *device, const shape *s, const g
 
 static void describe(const golden *g, const division *d, char *text, size_t size)
 {
-    int n = snprintf(text, size, "%s on %s, %u on the first, steps of %u, %s%s%s, store %lld:", g->model, d->device,
+    int n = snprintf(text, size, "%s on %s, %u on the first, steps of %u, %s%s%s%s, store %lld:", g->model, d->device,
                      d->n_first, d->n_row, d->submitted ? "submitted" : "queued", d->head ? ", head" : "",
-                     d->reads ? ", reads" : "",
+                     d->reads ? ", reads" : "", d->mapped ? ", mapped" : "",
                      d->streamed ? (long long)d->store : -1);
     for (uint32_t i = 0; i < d->n_layer; i++) n += snprintf(text + n, size - (size_t)n, " %u", d->n_hot[i]);
 }
