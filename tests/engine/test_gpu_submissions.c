@@ -44,7 +44,7 @@ TEST(a_prompt_takes_few_submissions_on_a_fast_gpu_and_many_on_a_slow_one)
 }
 
 /* Command lists that a device ran since it was opened. */
-static uint64_t n_run(const hearth_model *m) { return m->devices[0].device->last; }
+static uint64_t n_run(const hearth_model *m) { return m->devices[0].device->last[HTH_QUEUE_MAIN]; }
 
 TEST(attention_counts_by_the_positions_that_there_are)
 {
