@@ -498,7 +498,11 @@ TEST(placements_on_any_homes_have_a_cost)
     second.name = "two", second.rates.at[3] = 5e10, second.sync_latency = 30e-6;
     const hth_plan_machine machine = {.n_home = 3, .homes = {first, second, host}};
     const hth_plan_options options = {.n_ctx = 1000, .context = 1000};
-    hth_plan_division divisions[] = {{0, {1, 1, 2}}, {1, {1, 3}}, {2, {0, 0, 4}}};
+    hth_plan_division divisions[] = {
+        {.attention = 0, .n_cluster = {1, 1, 2}},
+        {.attention = 1, .n_cluster = {1, 3}},
+        {.attention = 2, .n_cluster = {0, 0, 4}},
+    };
     hth_plan plan;
     CHECK_OK(hth_plan_evaluate(&model, &machine, &options, divisions, false, &plan, err));
     /* 110 kB of attention; the host computes two MB in 0.2 ms, which is the latest. */
