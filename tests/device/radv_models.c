@@ -3,6 +3,7 @@
  * is listed. Constants follow from shapes and types alone, so the weights are zeros: files with holes. */
 #include "device/radv_stats.h"
 
+#include "convert/synth.h"
 #include "device/device_int.h"
 #include "engine/engine.h"
 #include "forward/gpu/gpu_int.h"
@@ -164,7 +165,6 @@ static bool write_file(const recipe *m, const char *path)
               ftruncate(fd, (off_t)(all.n + f.size)) == 0;
     if (fd >= 0) close(fd);
     gguf_free(&f.keys), gguf_free(&f.infos), gguf_free(&all);
-    if (!ok) fprintf(stderr, "%s: it cannot be written\n", path);
     return ok;
 }
 
@@ -191,6 +191,16 @@ static void list_segments(const listing *l, const hth_device *device, const hth_
     }
 }
 
+/* Experts that leave for the device. */
+static void list_moves(const listing *l, const hth_gpu *g)
+{
+    for (uint32_t i = 0; i < g->params.end_layer; i++) {
+        hth_gpu_segment one = {.cmdlist = g->layers[i].slots ? g->layers[i].slots->cmdlist : NULL};
+        const hth_gpu_segments all = {.segments = &one, .n = one.cmdlist != NULL};
+        list_segments(l, g->device, &all, "moves");
+    }
+}
+
 static void list_steps(const listing *l, const hth_gpu *g)
 {
     static const char *const names[HTH_GPU_N_CLASS] = {"token", "two", "four", "few", "prompt"};
@@ -200,6 +210,7 @@ static void list_steps(const listing *l, const hth_gpu *g)
     list_segments(l, g->device, &g->head_segments[0], "head");
     list_segments(l, g->device, &g->head_segments[1], "heads");
     list_segments(l, g->device, &g->copy_segment, "pages");
+    list_moves(l, g);
 }
 
 static hearth_status read_zeros(void *user, const hth_matrix *matrix, uint64_t first, uint64_t n,
@@ -221,43 +232,100 @@ static hearth_status open_device(const hth_device_info *info, hth_device **out, 
     return HEARTH_OK;
 }
 
-static hearth_status record(const recipe *m, const hearth_model *of, hth_device *device, const listing *l,
-                            hearth_error *err)
+static hearth_status record(const hearth_model *of, hth_device *device, const hth_offload_params *params,
+                            const listing *l, hearth_error *err)
 {
-    const uint32_t n_hot = m->n_hot > 0 ? m->n_hot : m->d_ff;
     hth_gpu *g = NULL;
-    hth_offload_params params = {.end_layer = 1,
-                                 .n_hot = &n_hot,
-                                 .head = true,
-                                 .n_row = N_PROMPT,
-                                 .n_position = hth_gpu_positions(N_CTX),
-                                 .kv = m->kv,
-                                 .selector = m->packed ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_DENSE,
-                                 .max_work = UINT64_MAX / 2}; /* no matrix is divided */
-    if (m->n_hot > 0) params.streams[0] = (hth_placement_stream){64, HTH_PLACEMENT_PARTS / 4};
-    hearth_status st = hth_gpu_open(of->model, &of->kernels, device, &params, read_zeros, NULL, &g, err);
+    hearth_status st = hth_gpu_open(of->model, &of->kernels, device, params, read_zeros, NULL, &g, err);
     if (st == HEARTH_OK) st = hth_gpu_bind_cpu_rows(g, err);
     if (st == HEARTH_OK) list_steps(l, g);
     hth_gpu_close(g);
     return st;
 }
 
+/* All layers and the head; no matrix is divided. */
+static hth_offload_params params_of(const hearth_model *of, const uint32_t *n_hot, hearth_kv_type kv)
+{
+    return (hth_offload_params){.end_layer = of->model->hparams.n_layer,
+                                .n_hot = n_hot,
+                                .head = true,
+                                .n_row = N_PROMPT,
+                                .n_position = hth_gpu_positions(N_CTX),
+                                .kv = kv,
+                                .max_work = UINT64_MAX / 2};
+}
+
+static hearth_status record_recipe(const recipe *m, const hth_device_info *info, const listing *l, const char *path,
+                                   hearth_error *err)
+{
+    const hearth_model_options options = {.n_thread = 1, .mmap = true, .no_repack = true};
+    const uint32_t n_hot = m->n_hot > 0 ? m->n_hot : m->d_ff;
+    hth_device *device = NULL;
+    hearth_model *model = NULL;
+    if (!write_file(m, path)) return hth_fail(err, HEARTH_ERROR_IO, "%s: it cannot be written", path);
+    hearth_status st = hearth_model_open(path, &options, &model, err);
+    if (st == HEARTH_OK) st = open_device(info, &device, err);
+    if (st == HEARTH_OK) {
+        hth_offload_params params = params_of(model, &n_hot, m->kv);
+        params.selector = m->packed ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_DENSE;
+        if (m->n_hot > 0) params.streams[0] = (hth_placement_stream){64, HTH_PLACEMENT_PARTS / 4};
+        st = record(model, device, &params, l, err);
+    }
+    hth_device_close(device);
+    hearth_model_close(model);
+    return st;
+}
+
+/* ---- mixtures and hybrids -------------------------------------------------------------------------------- */
+
+/* First layers of shapes, one of each kind: of their experts a half have slots, and of every second layer the device
+ * reads missing ones. */
+static const struct {
+    const char *shape, *type;
+    uint32_t n_layer;
+} shapes[] = {{"qwen3-30b-a3b", "q4_k_m", 2}, {"gpt-oss-20b", "mxfp4_moe", 2}, {"qwen35-35b-a3b", "q4_k_m", 4},
+              {"deepseek-v2-lite", "q4_0", 3}};
+
+static hearth_status record_shape(size_t i, const hth_device_info *info, const listing *l, const char *path,
+                                  hearth_error *err)
+{
+    const hth_synth_options synth = {.shape = shapes[i].shape,
+                                     .n_layer = shapes[i].n_layer,
+                                     .ftype = hth_ftype_find(shapes[i].type),
+                                     .seed = 1};
+    const hearth_model_options options = {.n_thread = 1};
+    uint32_t n_hot[HTH_MAX_LAYER];
+    uint64_t size;
+    hth_device *device = NULL;
+    hearth_model *model = NULL;
+    hearth_status st = hth_synth(path, &synth, &size, err);
+    if (st == HEARTH_OK) st = hearth_model_open(path, &options, &model, err);
+    if (st == HEARTH_OK) st = open_device(info, &device, err);
+    if (st == HEARTH_OK) {
+        hth_offload_params params = params_of(model, n_hot, HEARTH_KV_F16);
+        params.reads_host = true;
+        for (uint32_t k = 0; k < params.end_layer; k++) {
+            const hth_layer *layer = &model->model->layers[k];
+            n_hot[k] = hth_layer_n_unit(layer) / (hth_layer_divides_experts(layer) ? 2 : 1);
+            if (k % 2) hth_layer_set_add(&params.read_experts, k);
+        }
+        st = record(model, device, &params, l, err);
+    }
+    hth_device_close(device);
+    hearth_model_close(model);
+    return st;
+}
+
 bool radv_models_record(const hth_device_info *info, radv_use_fn *fn, void *user)
 {
+    enum { N_MODEL = sizeof models / sizeof *models, N_SHAPE = sizeof shapes / sizeof *shapes };
     hearth_error err = {0};
     hearth_status st = HEARTH_OK;
     const char *path = test_program_scratch("radv.gguf");
-    for (size_t i = 0; st == HEARTH_OK && i < sizeof models / sizeof *models; i++) {
-        const hearth_model_options options = {.n_thread = 1, .mmap = true, .no_repack = true};
-        const listing l = {fn, user, models[i].name};
-        hth_device *device = NULL;
-        hearth_model *model = NULL;
-        if (!write_file(&models[i], path)) return false;
-        st = hearth_model_open(path, &options, &model, &err);
-        if (st == HEARTH_OK) st = open_device(info, &device, &err);
-        if (st == HEARTH_OK) st = record(&models[i], model, device, &l, &err);
-        hth_device_close(device);
-        hearth_model_close(model);
+    for (size_t i = 0; st == HEARTH_OK && i < N_MODEL + N_SHAPE; i++) {
+        const listing l = {fn, user, i < N_MODEL ? models[i].name : shapes[i - N_MODEL].shape};
+        st = i < N_MODEL ? record_recipe(&models[i], info, &l, path, &err)
+                         : record_shape(i - N_MODEL, info, &l, path, &err);
         remove(path);
     }
     if (st != HEARTH_OK) fprintf(stderr, "radv_stats: %s\n", err.message);
