@@ -33,10 +33,14 @@ PLAIN = [
     ("golden_gpu", "quantised_neurons_in_rows"),
     ("golden_gpu", "sequences_in_one_batch"),
     ("golden_gpu", "half_float_models"),
+    ("golden_gpu", "quantised_mixtures"),
+    ("golden_gpu", "quantised_hybrids"),
     ("golden_hybrid", "any_placement_on_vulkan"),
 ]
-# Under synchronisation validation where there is one: mixed types, a divided model and a streamed one.
-WATCHED = [("golden_gpu", "packed_mixed_types"), ("golden_hybrid", "host_keeps_the_bits_on_vulkan")]
+# Under synchronisation validation where there is one: mixed types, a divided model and a streamed one, experts that
+# move or that the device reads.
+WATCHED = [("golden_gpu", "packed_mixed_types"), ("golden_hybrid", "host_keeps_the_bits_on_vulkan"),
+           ("golden_divided_experts", "any_division_of_experts_on_vulkan")]
 LEAST = ("golden_gpu", "sequences_in_one_batch")
 
 MESSAGE = re.compile(r"SYNC-HAZARD|VUID-|UNASSIGNED-|Validation (?:Error|Warning|Performance Warning)")

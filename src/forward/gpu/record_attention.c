@@ -39,8 +39,10 @@ static void norm_all_heads(hth_recorder *r, const hth_op *op, hth_buffer_range q
     const hth_gpu_vector *weights = hth_rec_weights(r, op)->vectors;
     assert(r->g->model->hparams.qkv_limit == 0.0f); /* no architecture has both */
     hth_rec_norm_in_place(r, qkv, hth_rec_rows_at(r, op->out[0]), a->n_head * a->d_head, weights[0]);
-    if (weights[1].n > 0)
-        hth_rec_norm_in_place(r, qkv, hth_rec_rows_at(r, op->out[1]), a->n_head_kv * a->d_head, weights[1]);
+    hth_rec_mark_dirty(r, qkv);
+    hth_rec_barrier(r); /* the rows of both are interleaved, so their dispatches write the same range */
+    if (weights[1].n == 0) return;
+    hth_rec_norm_in_place(r, qkv, hth_rec_rows_at(r, op->out[1]), a->n_head_kv * a->d_head, weights[1]);
     hth_rec_mark_dirty(r, qkv);
     hth_rec_barrier(r);
 }

@@ -114,7 +114,8 @@ static void choose(hth_recorder *r, const hth_op *op, const hth_router *router, 
                                             : hth_rec_vector(r, (hth_gpu_vector){0})};
     hth_rec_dispatch(r, HTH_SHADER_route, consts, bind, &push, r->n_row, 1);
     hth_rec_mark_dirty(r, pairs);
-    if (places) hth_rec_mark_dirty(r, bind[5]), hth_rec_mark_dirty(r, r->g->workspace.step);
+    /* Written where it places; synchronisation validation counts what the shader could write. */
+    hth_rec_mark_dirty(r, bind[5]), hth_rec_mark_dirty(r, bind[0]);
     hth_rec_barrier(r);
     if (places) hth_rec_read_experts(r, op->layer);
 }
