@@ -33,7 +33,7 @@ experts_there experts_text(const hearth_model *model);
 hearth_expert_stats experts_since(const hearth_model *model, const hearth_expert_stats *before);
 /* Writes the object "experts" of --json, if a layer divides its experts. */
 void json_experts(json *j, const hearth_model *model);
-/* The same object of such counts. key NULL: in an array. */
+/* Writes such counts as an object under a key, or as an element of an array if key is NULL. */
 void json_expert_stats(json *j, const char *key, const hearth_expert_stats *s);
 
 /* Seconds of this machine's clock (wall) and of a simulated GPU's (sim). */

@@ -260,7 +260,7 @@ uint64_t hth_queue_spin_ns(const hth_device *device, uint64_t last_ns);
  * fences[n]: where each command list is complete and its writes are visible; may be NULL. */
 hearth_status hth_beside_submit(hth_device *device, hth_cmdlist *const *cmdlists, size_t n, hth_fence *fences,
                                 hearth_error *err);
-/* As hth_queue_is_complete and hth_queue_wait, for fences of the second queue. */
+/* They do for fences of the second queue what hth_queue_is_complete and hth_queue_wait do for the main one's. */
 bool hth_beside_is_complete(hth_device *device, hth_fence fence);
 hearth_status hth_beside_wait(hth_device *device, hth_fence fence, uint64_t timeout_ns, hearth_error *err);
 

@@ -113,7 +113,7 @@ struct hth_backend {
     /* Bytes that this process may use now, its own included; 0 or NULL: unknown. */
     uint64_t (*budget)(const hth_device *d);
     hearth_status (*buffer_new)(hth_buffer *b, const char *what, hearth_error *err);
-    /* Of b->size bytes of data. Sets b->map, b->size to whole pages around them. */
+    /* Makes a buffer of b->size bytes of data. Sets b->map and b->size to the whole pages around them. */
     hearth_status (*buffer_import)(hth_buffer *b, const void *data, const char *what, hearth_error *err);
     void (*buffer_free)(hth_buffer *b);
     hearth_status (*upload)(hth_buffer_range to, const void *from, hearth_error *err);
@@ -156,7 +156,7 @@ bool hth_vk_halves_are_exact(const float *y);
 /* Lists the Vulkan devices. UNSUPPORTED: no loader, or no driver. */
 hearth_status hth_vk_list(hth_device_info *out, size_t capacity, size_t *n, hearth_error *err);
 
-/* What error messages say behind the number of a command list: "", " of the second queue". */
+/* Error messages append these words to the number of a command list: "", " of the second queue". */
 extern const char *const hth_queue_words[HTH_N_QUEUE];
 
 /* Resolves size 0. ARGUMENT: the range exceeds its buffer. */

@@ -1,6 +1,5 @@
 /* The second queue of devices: its order, what the first one sees of it and waits for, memory for as long as it is
  * used, every call that fails, lost devices. On every back end. */
-#include "base/alloc.h"
 #include "device/device.h"
 #include "support/device/each_device.h"
 #include "support/test.h"
@@ -352,15 +351,6 @@ ON_EACH(every_call_that_fails_is_an_error_and_keeps_nothing)
 {
     static const hearth_status with[] = {HEARTH_ERROR_MEMORY, HEARTH_ERROR_DEVICE, HEARTH_ERROR_UNSUPPORTED};
     for (size_t s = 0; s < sizeof with / sizeof *with; s++) {
-        uint64_t n = 1, held = hth_alloc_in_use();
-        hearth_status st;
-        do {
-            hearth_error err = {0};
-            st = whole_task(n, with[s], &err);
-            CHECK(st == HEARTH_OK || (st == with[s] && err.message[0] != '\0'));
-            CHECK(hth_alloc_in_use() == held);
-            n++;
-        } while (st != HEARTH_OK && n < 100);
-        CHECK_INT(n, 7); /* five calls, and a run without a fault */
+        CHECK_INT(each_device_fail_calls(whole_task, with[s], 100), 6); /* five calls, and a run without a fault */
     }
 }

@@ -72,14 +72,14 @@ typedef struct hth_sim_submit {
     uint64_t wait, ready_ns, after_ns, end_ns; /* when the host let it start; when the second queue did; its end */
 } hth_sim_submit;
 
-/* Of one queue: when it has nothing left to do, and its random numbers. Those of a queue differ from those of the host
- * and of the other one, so that threads do not affect each other's costs. */
+/* The clock of a queue: when it has nothing left to do, and its random numbers. They differ from those of the host and
+ * of the other queue, so that threads do not affect each other's costs. */
 typedef struct hth_sim_clock {
     uint64_t busy_ns, random;
     _Atomic uint64_t up_ns; /* the end of its last transfer to the device; of the first queue: and of the host's */
 } hth_sim_clock;
 
-/* Of the second queue; only the caller's thread uses it (second_queue.c). */
+/* The second queue, which only the caller's thread uses (second_queue.c). */
 typedef struct hth_sim_beside {
     uint64_t end_ns[HTH_QUEUE_MAX_IN_FLIGHT]; /* ring, indexed by fence */
     hth_fence submitted, completed;
@@ -112,7 +112,7 @@ typedef struct hth_sim {
 uint64_t hth_sim_cost(const hth_sim *sim, uint64_t *random, double ns);
 /* Completion time of a transfer to the device, of a queue or the host (then the first), that can begin at start. */
 uint64_t hth_sim_transfer_up(hth_sim *sim, hth_queue_id queue, uint64_t *random, uint64_t bytes, uint64_t start);
-/* The same of a transfer on a link that is busy until *link_ns. */
+/* Returns when a transfer ends that begins at start, on a link that is busy until *link_ns. */
 uint64_t hth_sim_transfer(const hth_sim *sim, uint64_t *random, _Atomic uint64_t *link_ns, double rate,
                           uint64_t bytes, uint64_t start);
 /* Runs a command list of a queue that begins at start; returns its completion time. */

@@ -35,7 +35,7 @@ static VkResult types_of(const hth_vk_device *vk, const hth_buffer *b, uint32_t 
     return r;
 }
 
-/* Of b->size bytes at b->map. */
+/* Makes a buffer of the b->size bytes at b->map. */
 static hearth_status import_pages(hth_vk_device *vk, hth_buffer *b, const char *what, hearth_error *err)
 {
     hth_vk_buffer *own = b->priv;

@@ -1,6 +1,7 @@
 /* Devices of all back ends for a case that each of them must pass. */
 #include "support/device/each_device.h"
 
+#include "base/alloc.h"
 #include "support/test.h"
 
 const char *each_device;
@@ -96,4 +97,17 @@ void each_device_run(void (*promise)(void))
     on_simulated(promise, "real");
     each_device = "vulkan:0";
     if (each_device_has_vulkan()) promise();
+}
+
+uint64_t each_device_fail_calls(each_device_task *task, hearth_status with, uint64_t max)
+{
+    uint64_t held = hth_alloc_in_use();
+    for (uint64_t n = 1; n < max; n++) {
+        hearth_error err = {0};
+        hearth_status st = task(n, with, &err);
+        CHECK(st == HEARTH_OK || (st == with && err.message[0] != '\0'));
+        CHECK(hth_alloc_in_use() == held);
+        if (st == HEARTH_OK) return n;
+    }
+    return max;
 }

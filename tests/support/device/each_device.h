@@ -24,6 +24,11 @@ hearth_status each_device_open(uint64_t memory, hth_device **d, hearth_error *er
 hearth_status each_device_open_without(uint32_t features, hth_device **d, hearth_error *err);
 /* NULL is allowed. The validation layer must have said nothing. */
 void each_device_close(hth_device *d);
+/* Runs a task whose call `fail_at` of a device fails, for the first call, the second and so on, until it ends without a
+ * failure. Each failure must be this status with a message, and leave no memory. Returns that last run's number, or
+ * `max`. */
+typedef hearth_status each_device_task(uint64_t fail_at, hearth_status with, hearth_error *err);
+uint64_t each_device_fail_calls(each_device_task *task, hearth_status with, uint64_t max);
 /* False: skipped. */
 bool each_device_has_vulkan(void);
 
