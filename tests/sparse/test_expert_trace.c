@@ -151,9 +151,9 @@ TEST(a_damaged_file_is_refused)
     for (size_t i = 0; bytes && i < n; i++) {
         CLOSED(hth_expert_trace) *read = NULL;
         hearth_error why = {0};
-        bytes[i] ^= 1 << i % 8;
+        bytes[i] = (char)(bytes[i] ^ 1 << i % 8);
         CHECK(test_write_file(path_of(), bytes, n));
-        bytes[i] ^= 1 << i % 8;
+        bytes[i] = (char)(bytes[i] ^ 1 << i % 8);
         hearth_status st = hth_expert_trace_open(path_of(), NULL, &read, &why);
         if (st == HEARTH_OK) n_harmless++, check_equal(t, read);
         else CHECK(strstr(why.message, "experts.trace") && st != HEARTH_ERROR_MEMORY);
