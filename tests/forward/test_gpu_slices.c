@@ -16,7 +16,7 @@ typedef struct shape {
     uint32_t n_row, n_col, n_slice, step, first; /* rows of a slice; slice of expert i: i step + first */
     uint32_t row_first, n_used, n_tok, lanes;
     uint32_t of, n_row_together; /* pairs of a group, 1: none; rows of an invocation */
-    uint32_t n_slot;             /* for slices that are here */
+    uint32_t slot_first, n_slot; /* slots of the slices that are here */
     bool by_pair, has_bias, weighs, moves; /* moves: slices have other slots than their numbers, or none */
 } shape;
 
@@ -56,6 +56,8 @@ static void round_inputs(data *a, const hth_kernels *k)
     for (size_t i = 0; wide && i < a->n_x * s->n_col / 16; i++) a->sum[i] = a->sum_16[i];
 }
 
+static bool is_here(const shape *s, uint32_t slot) { return slot >= s->slot_first && slot - s->slot_first < s->n_slot; }
+
 /* The CPU's product of a pair, with what comes after it. */
 static void expect(data *a, const hth_kernels *k, uint32_t t, uint32_t j)
 {
@@ -78,9 +80,11 @@ static void expect(data *a, const hth_kernels *k, uint32_t t, uint32_t j)
                                   .sum_16 = a->sum_16 + x * s->n_col / 16},
                           .y = y,
                           .y_stride = n};
+    bool has_slot = a->slot_of[expert] != HTH_STEP_NO_SLOT;
+    if (has_slot && !is_here(s, a->slot_of[expert])) return; /* that of another dispatch, which writes it */
     k->rows[s->type](&job);
-    for (uint32_t i = 0; i < n && a->slot_of[expert] >= s->n_slot; i++) y[i] = 0.0f;
-    for (uint32_t i = 0; i < n && a->slot_of[expert] < s->n_slot; i++) {
+    for (uint32_t i = 0; i < n && !has_slot; i++) y[i] = 0.0f;
+    for (uint32_t i = 0; i < n && has_slot; i++) {
         if (s->has_bias) y[i] = y[i] + a->bias[expert * s->n_row + s->row_first + i];
         if (s->weighs) y[i] = y[i] * weight;
     }
@@ -101,7 +105,7 @@ static void group_pairs(data *a)
         }
 }
 
-/* The first n_slot slices are here, or moves: others, each in a slot of its own. */
+/* All slices are here, or moves: those in some slots, others have slots elsewhere, or none. */
 static void place(data *a, test_random *r)
 {
     const shape *s = &a->s;
@@ -112,9 +116,10 @@ static void place(data *a, test_random *r)
         a->slot_of[k] = a->slot_of[i - 1], a->slot_of[i - 1] = slot;
     }
     for (uint32_t i = 0; i < s->n_slice; i++) {
-        hth_soa_layout_pack(s->type, n * s->n_slice, s->n_col, a->w + i * n * a->row_size, a->row_size,
-                            a->slot_of[i] * n, n, a->planes);
-        if (s->moves && a->slot_of[i] >= s->n_slot) a->slot_of[i] = HTH_STEP_NO_SLOT;
+        if (is_here(s, a->slot_of[i]))
+            hth_soa_layout_pack(s->type, n * s->n_slice, s->n_col, a->w + i * n * a->row_size, a->row_size,
+                                (a->slot_of[i] - s->slot_first) * n, n, a->planes);
+        if (a->slot_of[i] >= s->slot_first + s->n_slot) a->slot_of[i] = HTH_STEP_NO_SLOT;
         a->step[HTH_STEP_ROWS + i] = a->slot_of[i];
     }
 }
@@ -162,7 +167,7 @@ static bool compute(hth_device *device, data *a)
              consts[HTH_TILE_N_CONST] = {64, s->of, s->n_row_together, 0, s->lanes, (uint32_t)s->type};
     const hth_push_sliced sliced = {s->row_first, s->n_row,   s->step,  s->first,
                                     s->n_used,    s->by_pair, s->n_row, s->weighs, s->n_slot,
-                                    s->moves ? HTH_STEP_ROWS : 0};
+                                    s->slot_first, s->moves ? HTH_STEP_ROWS : 0};
     hth_quant_desc desc = {.block = 1};
     if (quantised && !CHECK(hth_quant_desc_of(s->type, &desc))) return false;
     const hth_push_mul_mat_vec_q_sliced q = {
@@ -223,7 +228,8 @@ static shape random_shape(test_random *r, hth_type type, uint32_t i)
                                    : 1 + test_random_below(r, 300);
     s.step = 1 + i % 2, s.first = s.step - 1, s.n_slice = 1 + test_random_below(r, MAX_SLICE);
     s.moves = i % 3 > 0;
-    s.n_slot = i % 3 == 2 ? 1 + test_random_below(r, s.n_slice) : s.n_slice;
+    s.slot_first = i % 3 == 2 ? test_random_below(r, s.n_slice) : 0;
+    s.n_slot = i % 3 == 2 ? 1 + test_random_below(r, s.n_slice - s.slot_first) : s.n_slice;
     s.n_used = 1 + test_random_below(r, MAX_USED), s.n_tok = 1 + test_random_below(r, MAX_TOK);
     return s;
 }

@@ -18,6 +18,7 @@ typedef struct division {
     uint32_t n_first; /* of two devices, layers of the first */
     bool head, submitted, streamed, mapped;
     uint32_t reads; /* of every so many-th layer, one token at a time; 0: none */
+    uint32_t passes; /* steps of so many tokens or more let missing experts pass through the device; 0: none do */
     uint64_t store; /* bytes of the store beyond the least, if the experts are streamed */
 } division;
 
@@ -29,6 +30,7 @@ static hearth_model *open_divided(const golden *g, const division *d, hearth_kv_
                        .n_hot = n_hot,
                        .head = d->head,
                        .devices = {{.end_layer = d->n_first, .submit_on_demand = d->submitted}}};
+    for (int i = 0; i < 2; i++) p.devices[i].streams[0].n_tok = d->passes;
     memcpy(n_hot, d->n_hot, sizeof n_hot);
     for (uint32_t i = 0; d->reads > 0 && i < d->n_layer; i += d->reads) hth_layer_set_add(&p.read_experts, i);
     if (!hybrid_write_placement(g->model, d->device, &p, path)) return NULL;
@@ -72,7 +74,7 @@ static bool shape_of(const golden *g, shape *s)
 /* Experts of each layer that has some: none, one, all, or any number. Other layers lie there whole. */
 static division draw(test_random *r, const char *device, const shape *s, const golden *g)
 {
-    static const uint32_t rows[] = {1, 7, 64, 200};
+    static const uint32_t rows[] = {1, 7, 64, 200}, passes[] = {0, 1, 9, 40};
     static const uint64_t stores[] = {0, 100 << 10, 64 << 20};
     uint32_t from = test_random_below(r, 4); /* memory, a map, or the file when it is needed */
     division d = {.device = device,
@@ -81,6 +83,7 @@ static division draw(test_random *r, const char *device, const shape *s, const g
                   .streamed = from > 1,
                   .mapped = from == 1,
                   .reads = test_random_below(r, 3),
+                  .passes = passes[test_random_below(r, 4)],
                   .store = stores[test_random_below(r, 3)]};
     if (test_random_below(r, 3) == 0) d.n_layer = 1 + test_random_below(r, s->n_layer);
     d.n_first = test_random_below(r, d.n_layer + 1);
@@ -96,9 +99,9 @@ static division draw(test_random *r, const char *device, const shape *s, const g
 
 static void describe(const golden *g, const division *d, char *text, size_t size)
 {
-    int n = snprintf(text, size, "%s on %s, %u on the first, steps of %u, %s%s%s%s, store %lld:", g->model, d->device,
-                     d->n_first, d->n_row, d->submitted ? "submitted" : "queued", d->head ? ", head" : "",
-                     d->reads ? ", reads" : "", d->mapped ? ", mapped" : "",
+    int n = snprintf(text, size, "%s on %s, %u on the first, steps of %u, %s%s%s%s, passes %u, store %lld:", g->model,
+                     d->device, d->n_first, d->n_row, d->submitted ? "submitted" : "queued", d->head ? ", head" : "",
+                     d->reads ? ", reads" : "", d->mapped ? ", mapped" : "", d->passes,
                      d->streamed ? (long long)d->store : -1);
     for (uint32_t i = 0; i < d->n_layer; i++) n += snprintf(text + n, size - (size_t)n, " %u", d->n_hot[i]);
 }
@@ -145,18 +148,20 @@ static void check_division(const golden *g, const division *d, const float *expe
     if (d->streamed) check_store(d, model);
     hth_gpu_counts c = hth_gpu_count(model->gpu);
     sum->n_split += c.n_split, sum->n_split_empty += c.n_split_empty, sum->n_moved += c.n_moved;
-    sum->n_chosen += c.n_chosen, sum->n_chosen_there += c.n_chosen_there;
+    sum->n_chosen += c.n_chosen, sum->n_chosen_there += c.n_chosen_there, sum->n_passed += c.n_passed;
 }
 
-/* Softmax and no more; a shared expert with a gate of its own; groups, a bias of the choice, a shared expert. */
+/* Softmax and no more; biases; a shared expert with a gate of its own; groups, a bias of the choice, a shared expert. */
+enum { N_FILE = 4 };
 static bool open_file(golden *g, int i)
 {
-    static const char *const names[] = {"qwen2moe", "bailingmoe2"}, *const types[] = {"q8_0", "q4_0"};
-    if (i == 0) return golden_open_quant_file(g, "mixture-Q4_K_M");
-    const hth_quantize_options o = {.ftype = hth_ftype_find(types[i - 1]), .pure = true, .n_thread = 2};
+    static const char *const names[] = {"mixture-Q4_K_M", "gpt-oss-MXFP4", "qwen2moe", "bailingmoe2"},
+                      *const types[] = {NULL, "q8_0", "q8_0", "q4_0"};
+    if (!(i < 2 ? golden_open_quant_file(g, names[i]) : golden_open_arch(g, names[i]))) return false;
+    if (!types[i]) return true;
+    const hth_quantize_options o = {.ftype = hth_ftype_find(types[i]), .pure = true, .n_thread = 2};
     hth_quantize_result result;
-    if (!golden_open_arch(g, names[i - 1])) return false;
-    const char *to = test_scratch(names[i - 1]);
+    const char *to = test_scratch(names[i]);
     CHECK_OK(hth_quantize(g->model, to, &o, &result, err));
     g->model = to;
     return true;
@@ -165,8 +170,8 @@ static bool open_file(golden *g, int i)
 static void check_placements(const char *device, int n_placement)
 {
     test_random r = proof_random();
-    uint64_t n_empty = 0;
-    for (int f = 0; f < 3; f++) {
+    uint64_t n_empty = 0, n_passed = 0;
+    for (int f = 0; f < N_FILE; f++) {
         CLEANUP(golden_close) golden g = {0};
         hth_gpu_counts sum = {0};
         shape s;
@@ -181,19 +186,20 @@ static void check_placements(const char *device, int n_placement)
         CHECK(!ran || sum.n_split > 0);
         n_empty += sum.n_split_empty;
         CHECK(!ran || n_placement < 10 || (sum.n_moved > 0 && sum.n_chosen_there > 0 && sum.n_chosen > sum.n_chosen_there));
+        n_passed += sum.n_passed;
         hth_device_close(there);
         if (f > 0) remove(g.model);
     }
-    CHECK(n_placement < 10 || n_empty > 0);
+    CHECK(n_placement < 10 || (n_empty > 0 && n_passed > 0));
 }
 
 TEST(any_division_of_experts_on_the_null_device_gives_the_bits_of_the_cpu)
 {
-    check_placements("null", test_is_long() ? 60 : test_is_sanitized() ? 8 : 25);
+    check_placements("null", test_is_long() ? 60 : test_is_sanitized() ? 8 : 20);
 }
 TEST(any_division_of_experts_on_two_devices_gives_the_bits_of_the_cpu)
 {
-    check_placements("null,null", test_is_long() ? 60 : test_is_sanitized() ? 8 : 15);
+    check_placements("null,null", test_is_long() ? 60 : test_is_sanitized() ? 8 : 12);
 }
 TEST(any_division_of_experts_on_vulkan_gives_the_bits_of_the_cpu)
 {
@@ -225,7 +231,7 @@ static bool check_reads(const char *device, const golden *g, const shape *s, con
     hth_gpu_counts c = hth_gpu_count(model->gpu);
     hearth_expert_stats stats = {.size = sizeof stats};
     if (can_read(model)) CHECK_INT(c.n_split, 0);
-    CHECK(c.n_moved > N_TOK / 4 && c.moved_bytes > 0);
+    CHECK(c.n_moved > 0 && c.moved_bytes > 0);
     CHECK(hearth_model_get_expert_stats(model, &stats) && stats.n_wait == c.n_split && stats.n_upload == c.n_moved);
     CHECK(stats.n_chosen > stats.n_on_device && stats.n_on_device > 0 && stats.n_chosen == c.n_chosen);
     check_bits(g, &d, model, expected, 8, N_TOK); /* in pieces the CPU computes what is missing */
@@ -238,7 +244,7 @@ TEST(a_device_that_reads_missing_experts_waits_for_no_message)
 {
     static const char *const devices[] = {"null", "vulkan:0"};
     uint32_t n_read = 0;
-    for (int f = 0; f < 3; f++) {
+    for (int f = 0; f < N_FILE; f++) {
         CLEANUP(golden_close) golden g = {0};
         shape s;
         if (!open_file(&g, f) || !shape_of(&g, &s)) continue;
@@ -283,9 +289,9 @@ TEST(a_divided_mixture_keeps_its_text_wherever_its_device_is_lost)
     FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
     division d = {.device = "null", .n_layer = s.n_layer, .n_row = 4, .head = true};
     for (uint32_t i = 0; i < s.n_layer; i++) d.n_hot[i] = 1 + i;
-    for (int i = 0; expected && i < 2; i++) {
+    for (int i = 0; expected && i < 3; i++) {
         uint64_t n = 1;
-        d.streamed = i;
+        d.streamed = i == 1, d.passes = i == 2;
         while (n < 2000 && lose(&g, &d, expected, n)) n += n < 20 ? 1 : 7;
         CHECK(n > 20 && n < 2000);
     }

@@ -89,9 +89,7 @@ static void begin_move(hth_gpu *g, hth_pool *pool, uint32_t i_layer, const hth_e
 
 static hearth_status submit(hth_gpu *g, hth_gpu_expert_slots *s, hearth_error *err)
 {
-    uint32_t *jobs = jobs_of(g, s);
-    for (int k = 0; k < HTH_READS_JOBS / HTH_READS_GRID_WORDS; k++) jobs[HTH_READS_GRID_WORDS * k + 2] = s->n_move;
-    jobs[HTH_READS_JOBS] = s->n_move;
+    hth_gpu_set_n_read(jobs_of(g, s), s->n_move);
     hearth_status st = hth_beside_submit(g->device, &s->cmdlist, 1, &s->fence, err);
     if (st != HEARTH_OK) end_moves(g, s, false);
     return st;

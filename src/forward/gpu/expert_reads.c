@@ -88,7 +88,7 @@ hearth_status hth_gpu_end_reads(hth_gpu *g, hearth_error *err)
 bool hth_rec_reads_experts(const hth_recorder *r, uint32_t i_layer)
 {
     const hth_gpu_expert_slots *s = r->g->layers[i_layer].slots;
-    return s && s->reads && r->n_row == 1;
+    return s && s->reads && r->n_row == 1 && !r->stream;
 }
 
 /* The grids of a layer's conversions, whose third words routes write. */
@@ -102,17 +102,18 @@ static hearth_status upload_grids(hth_gpu *g, const hth_gpu_expert_slots *s, con
 void hth_rec_read_experts(hth_recorder *r, uint32_t i_layer)
 {
     const hth_gpu_expert_slots *s = r->g->layers[i_layer].slots;
+    const hth_gpu_fused_matrix *to = hth_gpu_experts_of(r->g, i_layer)->fused;
     uint32_t grids[HTH_READS_JOBS] = {0};
     if (r->st == HEARTH_OK)
-        r->st = hth_gpu_record_packs(r->g, r->cmdlist, i_layer, r->g->moves.reads, s->jobs_at, grids, r->err);
+        r->st = hth_gpu_record_packs(r->g, r->cmdlist, i_layer, to, r->g->moves.reads, s->jobs_at, grids, r->err);
     if (r->st == HEARTH_OK) r->st = upload_grids(r->g, s, grids, r->err);
-    for (int i = 0; i <= HTH_GPU_EXPERT_DOWN; i++)
-        if (s->sources[i].buffer) hth_rec_mark_dirty(r, hth_gpu_expert_slot_range(r->g, i_layer, i));
+    for (int i = 0; i < HTH_GPU_EXPERT_PARTS; i++)
+        if (to[i].n_matrix > 0) hth_rec_mark_dirty(r, hth_gpu_matrix_range(&to[i].matrices[0]));
 }
 
 void hth_rec_copy_reads(hth_recorder *r)
 {
     const hth_gpu_moves *m = &r->g->moves;
-    if (!m->reads || r->n_row > 1 || r->st != HEARTH_OK) return;
+    if (!m->reads || r->n_row > 1 || r->stream || r->st != HEARTH_OK) return;
     hth_cmdlist_copy(r->cmdlist, (hth_buffer_range){m->reads, 0, 0}, (hth_buffer_range){m->reads_to_host, 0, 0});
 }

@@ -10,29 +10,28 @@
 
 #include <string.h>
 
-enum { N_PART = HTH_GPU_EXPERT_DOWN + 1, ALIGNMENT = 256, MAX_TABLE = 8 };
+enum { N_PART = HTH_GPU_EXPERT_PARTS, ALIGNMENT = 256, MAX_TABLE = 8 };
 
 static uint64_t aligned(uint64_t n) { return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-/* Gate, up and down of a layer's experts; those without rows are absent. */
-static const hth_matrix *part_of(const hth_layer *l, int i)
+const hth_matrix *hth_gpu_expert_part(const hth_layer *l, int i)
 {
     const hth_experts *e = &l->experts;
     return i == HTH_GPU_EXPERT_GATE ? &e->gate : i == HTH_GPU_EXPERT_UP ? &e->up : &e->down;
 }
 
-/* Rows of an expert: where gate and up are one matrix, both halves. */
-static uint32_t rows_of_expert(const hth_layer *l, const hth_matrix *m)
+uint32_t hth_gpu_expert_rows(const hth_layer *l, int i)
 {
-    return (uint32_t)(m->n_row / l->experts.router.n_expert);
+    return (uint32_t)(hth_gpu_expert_part(l, i)->n_row / l->experts.router.n_expert);
 }
 
 /* Bytes of an expert's rows in staging memory, where they lie as the host has them or as the device wants them. */
-static uint64_t staged_bytes(const hth_layer *l, const hth_matrix *m)
+static uint64_t staged_bytes(const hth_layer *l, int i)
 {
     hth_soa_layout one;
-    uint64_t bytes = rows_of_expert(l, m) * (uint64_t)m->row_size;
-    if (hth_soa_layout_init(m->type, rows_of_expert(l, m), m->n_col, &one)) bytes = hth_max_u64(bytes, one.size);
+    const hth_matrix *m = hth_gpu_expert_part(l, i);
+    uint64_t bytes = hth_gpu_expert_rows(l, i) * (uint64_t)m->row_size;
+    if (hth_soa_layout_init(m->type, hth_gpu_expert_rows(l, i), m->n_col, &one)) bytes = hth_max_u64(bytes, one.size);
     return aligned(bytes);
 }
 
@@ -40,7 +39,7 @@ static uint64_t staged_bytes(const hth_layer *l, const hth_matrix *m)
 static uint64_t place_in_entry(const hth_layer *l, int i)
 {
     uint64_t at = 0;
-    for (int k = 0; k < i; k++) at += part_of(l, k)->n_row > 0 ? staged_bytes(l, part_of(l, k)) : 0;
+    for (int k = 0; k < i; k++) at += hth_gpu_expert_part(l, k)->n_row > 0 ? staged_bytes(l, k) : 0;
     return at;
 }
 
@@ -111,14 +110,15 @@ static void add_table(tables *t, const hth_matrix *m)
 static bool is_in_memory(const hth_layer *l)
 {
     for (int i = 0; i < N_PART; i++)
-        if (part_of(l, i)->n_row > 0 && !part_of(l, i)->data) return false;
+        if (hth_gpu_expert_part(l, i)->n_row > 0 && !hth_gpu_expert_part(l, i)->data) return false;
     return true;
 }
 
 /* Lets the device read a matrix of the host where it lies, if it can. Of a map of the file it must not: pages that a file
  * loses end a device. */
-static bool import(hth_gpu *g, const hth_layer *l, const hth_matrix *m, hth_gpu_expert_source *to)
+static bool import(hth_gpu *g, const hth_layer *l, int i, hth_gpu_expert_source *to)
 {
+    const hth_matrix *m = hth_gpu_expert_part(l, i);
     hth_gpu_moves *moves = &g->moves;
     hth_buffer *buffer;
     if (hth_gguf_is_in_map(g->model->file, m->data)) return false;
@@ -126,7 +126,7 @@ static bool import(hth_gpu *g, const hth_layer *l, const hth_matrix *m, hth_gpu_
                                          &buffer, &to->base, NULL);
     if (st != HEARTH_OK) return false;
     moves->imports[moves->n_import++] = to->buffer = buffer;
-    to->pitch = rows_of_expert(l, m) * (uint64_t)m->row_size;
+    to->pitch = hth_gpu_expert_rows(l, i) * (uint64_t)m->row_size;
     return true;
 }
 
@@ -136,25 +136,25 @@ static void find_sources(hth_gpu *g, const tables *t, uint32_t i_layer)
     const hth_layer *l = &g->model->layers[i_layer];
     hth_gpu_expert_slots *s = g->layers[i_layer].slots;
     for (int i = 0; i < N_PART; i++)
-        s->is_staged |= part_of(l, i)->n_row > 0 && table_of(t, part_of(l, i)) == MAX_TABLE;
+        s->is_staged |= hth_gpu_expert_part(l, i)->n_row > 0 && table_of(t, hth_gpu_expert_part(l, i)) == MAX_TABLE;
     for (int i = 0; i < N_PART && !s->is_staged; i++)
-        s->is_staged = part_of(l, i)->n_row > 0 && !import(g, l, part_of(l, i), &s->sources[i]);
+        s->is_staged = hth_gpu_expert_part(l, i)->n_row > 0 && !import(g, l, i, &s->sources[i]);
     for (int i = 0; i < N_PART; i++) {
-        const hth_matrix *m = part_of(l, i);
+        const hth_matrix *m = hth_gpu_expert_part(l, i);
         hth_gpu_expert_source *to = &s->sources[i];
         if (m->n_row == 0) continue;
         to->form = table_of(t, m) == MAX_TABLE ? HTH_PACK_ROWS_PLANES : (uint32_t)m->layout;
         to->i_table = table_of(t, m) % MAX_TABLE;
-        s->expert_bytes += staged_bytes(l, m);
+        s->expert_bytes += staged_bytes(l, i);
         if (s->is_staged) to->buffer = g->moves.staging, to->base = place_in_entry(l, i), to->pitch = g->moves.entry_bytes;
     }
 }
 
-/* The experts of a layer can move: it has slots for some, and the host has all. */
-static bool can_move(const hth_gpu *g, uint32_t i_layer)
+/* Experts of a layer come to the device, as the host has all: to slots, or to pass through. */
+static bool can_come(const hth_gpu *g, uint32_t i_layer)
 {
     const hth_gpu_expert_slots *s = g->layers[i_layer].slots;
-    return s && s->policy.n_slot > 0 && is_in_memory(&g->model->layers[i_layer]);
+    return s && (s->policy.n_slot > 0 || g->params.streams[0].n_tok > 0) && is_in_memory(&g->model->layers[i_layer]);
 }
 
 static hearth_status upload_tables(hth_gpu *g, const tables *t, hearth_error *err)
@@ -189,11 +189,11 @@ hearth_status hth_gpu_moves_open(hth_gpu *g, hearth_error *err)
     bool any = false;
     if (!t) return hth_fail_memory(err, sizeof *t, "experts that move");
     for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++)
-        for (int k = 0; can_move(g, i) && k < N_PART; k++)
-            if (part_of(&g->model->layers[i], k)->n_row > 0) add_table(t, part_of(&g->model->layers[i], k)), any = true;
+        for (int k = 0; can_come(g, i) && k < N_PART; k++)
+            if (hth_gpu_expert_part(&g->model->layers[i], k)->n_row > 0) add_table(t, hth_gpu_expert_part(&g->model->layers[i], k)), any = true;
     hearth_status st = any ? open_memory(g, t, err) : HEARTH_OK;
     for (uint32_t i = g->params.first_layer; any && st == HEARTH_OK && i < g->params.end_layer; i++) {
-        if (!can_move(g, i)) continue;
+        if (!can_come(g, i)) continue;
         g->layers[i].slots->jobs_at = (i - g->params.first_layer) * (uint32_t)(job_bytes(g->model) / sizeof(uint32_t));
         find_sources(g, t, i);
     }
@@ -237,7 +237,7 @@ static uint32_t n_block_of(const hth_matrix *m)
     return hth_quant_desc_of(m->type, &desc) ? (uint32_t)(m->n_col / desc.block) : hth_soa_row_words(m->type, m->n_col);
 }
 
-static const hth_gpu_op *experts_of(const hth_gpu *g, uint32_t i_layer)
+const hth_gpu_op *hth_gpu_experts_of(const hth_gpu *g, uint32_t i_layer)
 {
     const hth_program *p = g->model->program;
     uint32_t i = p->first_of_layer[i_layer];
@@ -245,31 +245,24 @@ static const hth_gpu_op *experts_of(const hth_gpu *g, uint32_t i_layer)
     return &g->ops[i];
 }
 
-hth_buffer_range hth_gpu_expert_slot_range(const hth_gpu *g, uint32_t i_layer, int i)
-{
-    const hth_gpu_matrix *m = &experts_of(g, i_layer)->fused[i].matrices[0];
-    return (hth_buffer_range){m->weights, m->offset, m->layout.size};
-}
-
-/* Records the moves of a part of a layer's experts, of which word `at` of a buffer and those behind it say which, as in
- * HTH_READS_*. grid: the first two words of the part's grid. */
-static hearth_status record_part(hth_gpu *g, hth_cmdlist *cmdlist, uint32_t i_layer, int i, hth_buffer *jobs, uint32_t at,
-                                 uint32_t grid[2], hearth_error *err)
+/* Records the conversions of a part of a layer's experts, of which word `at` of a buffer and those behind it say which, as
+ * in HTH_READS_*. grid: the first two words of the part's grid. */
+static hearth_status record_part(hth_gpu *g, hth_cmdlist *cmdlist, uint32_t i_layer, int i, const hth_gpu_matrix *to,
+                                 hth_buffer *jobs, uint32_t at, uint32_t grid[2], hearth_error *err)
 {
     const hth_layer *l = &g->model->layers[i_layer];
-    const hth_matrix *m = part_of(l, i);
+    const hth_matrix *m = hth_gpu_expert_part(l, i);
     const hth_gpu_expert_source *source = &g->layers[i_layer].slots->sources[i];
-    const hth_gpu_matrix *to = &experts_of(g, i_layer)->fused[i].matrices[0];
     uint32_t consts[HTH_PACK_ROWS_N_CONST];
     const hth_pipeline *pipeline;
     hth_gpu_pack_constants(hth_device_get_info(g->device), m->type, source->form, consts);
-    const hth_push_pack_rows push = {at + HTH_READS_JOBS, (uint32_t)source->base, (uint32_t)source->pitch, rows_of_expert(l, m),
+    const hth_push_pack_rows push = {at + HTH_READS_JOBS, (uint32_t)source->base, (uint32_t)source->pitch, hth_gpu_expert_rows(l, i),
                                      n_block_of(m), to->layout.offsets};
     const hth_buffer_range bind[] = {{jobs, 0, 0},
                                      {source->buffer, 0, 0},
                                      {g->moves.tables, source->i_table * sizeof(uint32_t) * HTH_PACK_TABLE_WORDS,
                                       sizeof(uint32_t) * HTH_PACK_TABLE_WORDS},
-                                     hth_gpu_expert_slot_range(g, i_layer, i)};
+                                     hth_gpu_matrix_range(to)};
     const hth_buffer_range where = {jobs, sizeof(uint32_t) * (at + HTH_READS_GRID_WORDS * (uint32_t)i), 3 * sizeof(uint32_t)};
     hearth_status st = hth_pipeline_get(g->device, HTH_SHADER_pack_rows, consts, &pipeline, err);
     if (st != HEARTH_OK) return st;
@@ -279,13 +272,14 @@ static hearth_status record_part(hth_gpu *g, hth_cmdlist *cmdlist, uint32_t i_la
     return HEARTH_OK;
 }
 
-hearth_status hth_gpu_record_packs(hth_gpu *g, hth_cmdlist *cmdlist, uint32_t i_layer, hth_buffer *jobs, uint32_t at,
+hearth_status hth_gpu_record_packs(hth_gpu *g, hth_cmdlist *cmdlist, uint32_t i_layer,
+                                   const hth_gpu_fused_matrix to[HTH_GPU_EXPERT_PARTS], hth_buffer *jobs, uint32_t at,
                                    uint32_t grids[HTH_READS_JOBS], hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     for (int i = 0; st == HEARTH_OK && i < N_PART; i++)
-        if (part_of(&g->model->layers[i_layer], i)->n_row > 0)
-            st = record_part(g, cmdlist, i_layer, i, jobs, at, grids + HTH_READS_GRID_WORDS * i, err);
+        if (to[i].n_matrix > 0)
+            st = record_part(g, cmdlist, i_layer, i, &to[i].matrices[0], jobs, at, grids + HTH_READS_GRID_WORDS * i, err);
     return st;
 }
 
@@ -295,7 +289,9 @@ static hearth_status record_layer(hth_gpu *g, uint32_t i_layer, hearth_error *er
     hth_gpu_expert_slots *s = g->layers[i_layer].slots;
     uint32_t *jobs = (uint32_t *)hth_buffer_map(g->moves.jobs) + s->jobs_at, grids[HTH_READS_JOBS] = {0};
     hearth_status st = hth_cmdlist_begin(g->device, &s->cmdlist, err);
-    if (st == HEARTH_OK) st = hth_gpu_record_packs(g, s->cmdlist, i_layer, g->moves.jobs, s->jobs_at, grids, err);
+    if (st == HEARTH_OK)
+        st = hth_gpu_record_packs(g, s->cmdlist, i_layer, hth_gpu_experts_of(g, i_layer)->fused, g->moves.jobs, s->jobs_at,
+                                  grids, err);
     if (st == HEARTH_OK && !hth_pipeline_is_deferred(g->device)) st = hth_cmdlist_end(s->cmdlist, err);
     memcpy(jobs, grids, sizeof grids);
     return st;
@@ -305,7 +301,7 @@ hearth_status hth_gpu_record_moves(hth_gpu *g, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     for (uint32_t i = g->params.first_layer; g->moves.jobs && st == HEARTH_OK && i < g->params.end_layer; i++)
-        if (can_move(g, i) && !g->layers[i].slots->reads) st = record_layer(g, i, err);
+        if (can_come(g, i) && g->layers[i].slots->policy.n_slot > 0 && !g->layers[i].slots->reads) st = record_layer(g, i, err);
     return st;
 }
 
@@ -324,12 +320,13 @@ void hth_gpu_stage_expert(hth_gpu *g, hth_pool *pool, uint32_t i_layer, uint32_t
 {
     const hth_layer *l = &g->model->layers[i_layer];
     for (int i = 0; i < N_PART; i++) {
-        const hth_matrix *m = part_of(l, i);
+        const hth_matrix *m = hth_gpu_expert_part(l, i);
         const hth_gpu_expert_source *source = &g->layers[i_layer].slots->sources[i];
         uint8_t *to = (uint8_t *)hth_buffer_map(g->moves.staging) + source->base + entry * source->pitch;
-        size_t size = rows_of_expert(l, m) * m->row_size;
+        uint32_t n = hth_gpu_expert_rows(l, i);
+        size_t size = n * m->row_size;
         if (m->n_row == 0) continue;
-        if (source->form == HTH_PACK_ROWS_PLANES) hth_gpu_stage_rows(pool, m, expert * rows_of_expert(l, m), rows_of_expert(l, m), to);
+        if (source->form == HTH_PACK_ROWS_PLANES) hth_gpu_stage_rows(pool, m, expert * n, n, to);
         else memcpy(to, m->data + expert * size, size);
     }
 }

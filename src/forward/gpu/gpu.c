@@ -174,6 +174,7 @@ static void release_memory(hth_gpu *g)
 {
     hth_queue_drain(g->device, g->timeout_ns, NULL); /* if this fails, the memory is freed with the device */
     hth_gpu_segments_free(g);
+    hth_gpu_passing_close(g);
     hth_gpu_moves_close(g);
     hth_gpu_weights_close(g);
     hth_gpu_caches_close(g);
@@ -236,8 +237,9 @@ static hearth_status bind_part(hth_gpu *g, hearth_error *err)
     if (!has_host_rows(g)) return HEARTH_OK;
     /* Rows that are read when they are needed are computed on the host, also for prompts. */
     bool in_memory = g->n_split_layer == 0 || g->layers[g->split_layers[0]].cold.up.data != NULL;
-    hearth_status st = in_memory ? hth_weight_streams_open(g, err) : hth_gpu_open_shared_sums(g, err);
-    if (st == HEARTH_OK) st = hth_gpu_moves_open(g, err);
+    hearth_status st = hth_gpu_moves_open(g, err);
+    if (st == HEARTH_OK) st = hth_gpu_passing_open(g, err);
+    if (st == HEARTH_OK) st = in_memory ? hth_weight_streams_open(g, err) : hth_gpu_open_shared_sums(g, err);
     return st == HEARTH_OK ? record_and_test(g, err) : st;
 }
 
@@ -347,6 +349,7 @@ hth_gpu_counts hth_gpu_count(const hth_gpu *g)
         all.n_split += g->counts.n_split, all.n_split_empty += g->counts.n_split_empty;
         all.n_chosen += g->counts.n_chosen, all.n_chosen_there += g->counts.n_chosen_there;
         all.n_moved += g->counts.n_moved, all.moved_bytes += g->counts.moved_bytes;
+        all.n_passed += g->counts.n_passed, all.passed_bytes += g->counts.passed_bytes;
         all.n_streamed += g->counts.n_streamed, all.n_streamed_shared += g->counts.n_streamed_shared;
     }
     return all;

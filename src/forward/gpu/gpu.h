@@ -186,6 +186,7 @@ typedef struct hth_gpu_counts {
     /* of layers whose experts are divided: experts that were chosen, for all tokens; those that were in slots */
     uint64_t n_chosen, n_chosen_there;
     uint64_t n_moved, moved_bytes; /* experts that were moved to slots, and their bytes */
+    uint64_t n_passed, passed_bytes; /* experts that passed through the device in steps of many tokens, and their bytes */
 } hth_gpu_counts;
 hth_gpu_counts hth_gpu_count(const hth_gpu *gpu); /* of all parts together */
 

@@ -28,6 +28,10 @@ typedef struct hth_gpu_matrix {
     uint64_t offset; /* byte offset of the structure-of-arrays data in weights */
     hth_gpu_vector bias;
 } hth_gpu_matrix;
+static inline hth_buffer_range hth_gpu_matrix_range(const hth_gpu_matrix *m)
+{
+    return (hth_buffer_range){m->weights, m->offset, m->layout.size};
+}
 
 /* Matrices with the same input and adjacent results: q, k, v; gate, up. */
 typedef struct hth_gpu_fused_matrix {
@@ -36,12 +40,14 @@ typedef struct hth_gpu_fused_matrix {
     uint32_t n_row, n_col;               /* results and inputs of a token */
     uint32_t i_out, y_stride, y_first;   /* output of PRODUCT; floats from a token's results to the next one's; first */
     bool wants_32, wants_256, wants_f32; /* required representations of the input */
+    hth_gpu_vector bias; /* of slices, all of them: also of those that are not here yet */
 } hth_gpu_fused_matrix;
 
 /* The weights of an operation of the program. Fused matrices of PRODUCT: each for some outputs, which lie side by
  * side; of others: by name. */
 enum { HTH_GPU_GATE_UP, HTH_GPU_DOWN, HTH_GPU_PREDICT_IN, HTH_GPU_PREDICT_OUT };                 /* of FFN */
-enum { HTH_GPU_EXPERT_GATE, HTH_GPU_EXPERT_UP, HTH_GPU_EXPERT_DOWN, HTH_GPU_OP_FUSED = HTH_PRODUCT_MAX }; /* of EXPERTS */
+enum { HTH_GPU_EXPERT_GATE, HTH_GPU_EXPERT_UP, HTH_GPU_EXPERT_DOWN, HTH_GPU_EXPERT_PARTS }; /* of EXPERTS */
+enum { HTH_GPU_OP_FUSED = HTH_PRODUCT_MAX };
 /* Vectors of NORM: weight, bias; of CONV: taps, bias; of RATES: a, dt; of SCAN: a, then d; of HEADS: norms of all queries, of
  * all keys, or of a latent vector; of ROUTE: by name. */
 enum { HTH_GPU_ROUTER_ROWS, HTH_GPU_ROUTER_BIAS, HTH_GPU_SELECT_BIAS, HTH_GPU_EXPERT_SCALE, HTH_GPU_OP_VECTORS };
@@ -58,6 +64,8 @@ uint64_t hth_gpu_router_floats(const hth_model *model, const hth_op *op);
 bool hth_gpu_norm_is_whole(const hth_program *p, const hth_op *op);
 /* EXPERTS next to a ROUTE with the same input, which ROUTE then quantises for it, too; NULL: there are none. */
 const hth_op *hth_gpu_experts_behind(const hth_program *p, const hth_op *route);
+/* The weights of the experts of a layer, without the shared one. */
+const hth_gpu_op *hth_gpu_experts_of(const hth_gpu *g, uint32_t i_layer);
 /* Words of a copy of an operation's state; 0: it has none. */
 uint64_t hth_gpu_state_words(const hth_model *model, const hth_op *op);
 /* Runs of tokens of one sequence that a step may have, where there are states. */
@@ -75,12 +83,13 @@ typedef struct hth_gpu_expert_source {
 typedef struct hth_gpu_expert_slots {
     hth_expert_policy policy; /* in a step it changes once its choices are no longer needed */
     uint32_t at;              /* word of the step block where the slots begin, with spare ones behind them */
-    hth_gpu_expert_source sources[HTH_GPU_EXPERT_DOWN + 1];
+    hth_gpu_expert_source sources[HTH_GPU_EXPERT_PARTS];
     bool is_staged;           /* these are in staging memory, because the device cannot read the host's weights */
     uint64_t expert_bytes;    /* of all parts of an expert */
     hth_cmdlist *cmdlist;     /* of moves; NULL: the experts stay where they are */
     uint32_t jobs_at;         /* word of hth_gpu_moves.jobs, or .reads */
     bool reads;               /* steps of one token read missing experts into spare slots (expert_reads.c) */
+    uint32_t first_chunk, n_chunk; /* of hth_gpu_passing; 0: they do not pass through */
     hth_fence fence;          /* of the moves under way */
     uint32_t n_move, slots[HTH_GPU_MAX_MOVES], entries[HTH_GPU_MAX_MOVES]; /* entries: of staging memory */
 } hth_gpu_expert_slots;
@@ -135,6 +144,7 @@ typedef struct hth_gpu_workspace {
     hth_buffer_range down_scales, sums; /* of the transposed down: for all tokens; for n_stage tokens */
     uint32_t n_stage;
     hth_buffer_range staging[2], slots[2]; /* for streamed weights: in from_host; in device memory */
+    hth_buffer_range passing[2];           /* for experts that pass through */
     hth_buffer_range acc64;                /* HTH_HOST_SUMS words, then int64 [n_tok][d_model] */
     hth_buffer_range expert_halves, expert_hidden; /* [n_tok][gate, up][n_used][d_ff], [n_tok][n_used][d_ff] */
     hth_buffer_range expert_parts; /* [n_tok][n_used, and the shared one][d_model]; with a transposed down unused */
@@ -200,6 +210,36 @@ hearth_status hth_gpu_reads_open(hth_gpu *g, hearth_error *err);
 void hth_gpu_fill_spares(const hth_gpu_expert_slots *s, uint32_t *spares);
 /* Behind a step of one token: what was read is in its slots from now on. DEVICE: the device says what cannot be. */
 hearth_status hth_gpu_end_reads(hth_gpu *g, hearth_error *err);
+/* Experts without a slot that pass through the device in steps of many tokens (expert_stream.c). Chunks are used in order,
+ * per layer gate and up, then down; chunk i is in buffer i % 2 of the workspace. */
+typedef struct hth_expert_chunk {
+    uint32_t layer, first, n; /* experts number [first, first + n) of those without a slot, at most */
+    bool is_down;             /* down alone; else the other parts */
+    hth_gpu_fused_matrix fused[HTH_GPU_EXPERT_PARTS]; /* n_matrix 0: is not in it */
+    hth_gpu_matrix matrices[HTH_GPU_EXPERT_PARTS];    /* of these, one each */
+    uint64_t bytes;
+    hth_cmdlist *cmdlist;     /* brings them */
+    uint32_t jobs_at;         /* word of hth_gpu_passing.jobs */
+} hth_expert_chunk;
+typedef struct hth_gpu_passing {
+    hth_expert_chunk *chunks; /* [n_chunk] */
+    uint32_t n_chunk;
+    hth_buffer *jobs; /* of each chunk what pack_rows reads (HTH_READS_*) */
+    hth_fence last;   /* of the chunk that was submitted last; 0: none was */
+} hth_gpu_passing;
+/* Bytes of a buffer for this model; 0: it has no experts that can be divided. */
+uint64_t hth_gpu_passing_bytes(const hth_model *model);
+/* Behind hth_gpu_moves_open. MEMORY, DEVICE. */
+hearth_status hth_gpu_passing_open(hth_gpu *g, hearth_error *err);
+void hth_gpu_passing_close(hth_gpu *g);
+hearth_status hth_gpu_record_passing(hth_gpu *g, hearth_error *err);
+void hth_gpu_free_passing_lists(hth_gpu *g);
+/* Gives each expert without a slot one behind the layer's own, in this order. */
+void hth_gpu_number_missing(const hth_gpu_expert_slots *s, uint32_t *slots);
+/* Lets the second queue bring a chunk. fence: of that queue; 0: no expert is in it. */
+hearth_status hth_gpu_pass_chunk(hth_gpu *g, uint32_t i_chunk, hth_fence *fence, hearth_error *err);
+/* Waits for chunks of a step that failed. */
+hearth_status hth_gpu_end_passing(hth_gpu *g, hearth_error *err);
 /* expert_moves.c */
 /* Before a step: experts that have arrived are in their slots from now on. */
 void hth_gpu_end_moves(hth_gpu *g);
@@ -226,10 +266,11 @@ enum {
     HTH_HOST_OP_STAGE_CHUNK,
     HTH_HOST_OP_PARTIAL_FFN,
     HTH_HOST_OP_EXPERTS,
+    HTH_HOST_OP_PASS_CHUNK,
     HTH_N_HOST_OP
 };
 typedef struct hth_gpu_host_op {
-    uint32_t kind, index; /* run of operations; split layer: COLD_FFN; chunk: STAGE_CHUNK, PARTIAL_FFN; operation: EXPERTS */
+    uint32_t kind, index; /* run of operations; split layer: COLD_FFN; chunk: STAGE_CHUNK, PARTIAL_FFN, PASS_CHUNK; operation: EXPERTS */
     uint32_t n_d2h;
 } hth_gpu_host_op;
 
@@ -338,6 +379,7 @@ struct hth_gpu {
     hth_reuse reuse;            /* of the experts of all of these */
     uint32_t *chosen;           /* [n_row][n_used] experts of a layer, for its policy */
     hth_gpu_moves moves;
+    hth_gpu_passing passing;
     hth_gpu_vector head_numbers; /* of BY_HEAD: for each token the numbers of hth_gpu_heads_at_once slices, then zeros */
     hth_buffer *vectors;
     float *staging_vectors; /* the vectors, while they are collected */

@@ -312,7 +312,7 @@ static hearth_status record_part(hth_recorder r, uint32_t n_host_op, void (*part
 
 static hearth_status record_layers(hth_recorder r)
 {
-    uint32_t n_ffn = r.stream ? 2 * r.stream->n_chunk : r.g->n_split_layer;
+    uint32_t n_ffn = r.stream ? 2 * r.stream->n_chunk + r.g->passing.n_chunk : r.g->n_split_layer;
     return record_part(r, r.g->crossings.n_run + r.g->n_divided_mixture + n_ffn, layers);
 }
 
@@ -393,6 +393,7 @@ static hearth_status record_all(hth_gpu *g, hearth_error *err)
     if (st == HEARTH_OK && g->params.head) st = record_alone(g, rows, head, &g->head_segments[1], err);
     if (st == HEARTH_OK) st = record_alone(g, 1, copy_pages, &g->copy_segment, err);
     if (st == HEARTH_OK) st = hth_gpu_record_moves(g, err);
+    if (st == HEARTH_OK) st = hth_gpu_record_passing(g, err);
     return st;
 }
 
@@ -426,4 +427,5 @@ void hth_gpu_segments_free(hth_gpu *g)
     for (int i = 0; i < 2; i++) free_segments(&g->head_segments[i]);
     free_segments(&g->copy_segment);
     hth_gpu_free_move_lists(g);
+    hth_gpu_free_passing_lists(g);
 }

@@ -1,7 +1,7 @@
 /* Records a mixture of experts: the rows of the experts chosen for each token, whose outputs are parts of sums; and
  * those sums, in Q31.32, to floats. Where down is transposed, the parts are sums of neurons, which are computed with
  * the floats: for as many tokens at once as there is room for. Where the device has some of a layer's experts, the host
- * computes the others of the chosen ones meanwhile. */
+ * computes the others of the chosen ones meanwhile, or all others pass through the device (expert_stream.c). */
 #include "forward/gpu/recorder.h"
 
 #include "base/checked_math.h"
@@ -13,25 +13,40 @@ typedef struct network {
     uint32_t d_ff, n_expert, n_used, step; /* step 2: gate and up are one matrix (hth_experts) */
     uint32_t n_slot;             /* for experts on the device; fewer: the host computes those without a slot */
     uint32_t slots_at;           /* word of the step block; 0: all are here */
+    bool passes;                 /* experts without a slot pass through */
     uint32_t first_part;         /* of a token's parts */
     bool is_gated, down_transposed;
     float limit;
 } network;
 
+static bool passes_experts(const hth_recorder *r, uint32_t i_layer)
+{
+    const hth_gpu_expert_slots *slots = r->g->layers[i_layer].slots;
+    return r->stream && slots && slots->n_chunk > 0;
+}
+
+/* Whether the device computes any of the chosen experts of a layer. */
+static bool has_chosen(const hth_recorder *r, uint32_t i_layer)
+{
+    const hth_gpu_expert_slots *slots = r->g->layers[i_layer].slots;
+    return !slots || slots->policy.n_slot > 0 || passes_experts(r, i_layer);
+}
+
 static network network_of(const hth_recorder *r, const hth_op *op)
 {
     const hth_layer *l = &r->g->model->layers[op->layer];
     const hth_experts *e = &l->experts;
-    uint32_t n_slot = hth_layer_divides_experts(l) ? r->g->params.n_hot[op->layer] : e->router.n_expert;
+    const hth_gpu_expert_slots *slots = r->g->layers[op->layer].slots;
+    uint32_t n_slot = slots ? slots->policy.n_slot : e->router.n_expert;
     network net = {.op = op, .weights = hth_rec_weights(r, op)};
     if (op->experts.shared) {
         net.d_ff = e->shared.d_ff, net.n_expert = net.n_used = net.step = net.n_slot = 1;
-        net.first_part = n_slot > 0 ? e->router.n_used : 0;
+        net.first_part = has_chosen(r, op->layer) ? e->router.n_used : 0;
         net.is_gated = e->shared.gate.n_row > 0, net.limit = e->shared_limit;
         return net;
     }
     net.d_ff = e->d_ff, net.n_expert = e->router.n_expert, net.n_used = e->router.n_used, net.n_slot = n_slot;
-    net.slots_at = r->g->layers[op->layer].slots ? r->g->layers[op->layer].slots->at : 0;
+    net.slots_at = slots ? slots->at : 0, net.passes = passes_experts(r, op->layer);
     net.step = e->up.n_row > 0 ? 1 : 2;
     net.is_gated = e->gate.n_row > 0, net.limit = e->limit;
     net.down_transposed = e->down_t.rows.n_row > 0;
@@ -41,7 +56,7 @@ static network network_of(const hth_recorder *r, const hth_op *op)
 /* Whether the host computes some of the experts. */
 static bool is_divided(const hth_recorder *r, const network *net)
 {
-    return net->n_slot < net->n_expert && !hth_rec_reads_experts(r, net->op->layer);
+    return net->n_slot < net->n_expert && !net->passes && !hth_rec_reads_experts(r, net->op->layer);
 }
 
 /* The chosen experts of a layer. */
@@ -55,41 +70,88 @@ static network chosen_of(const hth_recorder *r, const hth_op *settle)
 /* Parts of a token: one for each expert that was chosen, if any is on the device, and for the shared one. */
 static uint32_t n_part_of(const hth_recorder *r, const hth_op *op)
 {
-    const hth_layer *l = &r->g->model->layers[op->layer];
-    bool has_any = !hth_layer_divides_experts(l) || r->g->params.n_hot[op->layer] > 0;
-    return (has_any ? l->experts.router.n_used : 0) + (l->experts.shared.d_ff > 0);
+    const hth_experts *e = &r->g->model->layers[op->layer].experts;
+    return (has_chosen(r, op->layer) ? e->router.n_used : 0) + (e->shared.d_ff > 0);
 }
 
-/* Rows of slices as a matrix whose results begin at y_first. */
-static void multiply(hth_recorder *r, const network *net, const hth_gpu_fused_matrix *from,
-                     uint32_t slice_first, uint32_t y_stride, uint32_t y_first, const hth_gpu_input *in,
-                     hth_buffer_range y)
+/* Experts whose weights lie together: those in slots, or those of a chunk. */
+typedef struct expert_range {
+    const hth_gpu_fused_matrix *fused;
+    uint32_t first, n; /* slots */
+} expert_range;
+
+/* A part of the chosen experts among these, by pair: gate and up to halves, down to parts of outputs. */
+static void multiply(hth_recorder *r, const network *net, const expert_range *e, int part, const hth_gpu_input *in)
 {
-    hth_gpu_fused_matrix to = *from;
-    bool is_down = from == &net->weights->fused[HTH_GPU_EXPERT_DOWN], many = r->n_row > HTH_GPU_FEW_ROWS;
-    uint32_t n_row = is_down ? r->g->model->hparams.d_model : net->d_ff, n_pair = r->n_row * net->n_used,
-             of = many ? HTH_GPU_EXPERT_PAIRS : 1;
-    const hth_rec_slices slices = {many ? r->g->workspace.expert_groups : r->values[net->op->in[1].value].at,
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    bool is_down = part == HTH_GPU_EXPERT_DOWN, is_up = part == HTH_GPU_EXPERT_UP, many = r->n_row > HTH_GPU_FEW_ROWS;
+    hth_gpu_fused_matrix to = e->fused[is_up && net->step == 2 ? HTH_GPU_EXPERT_GATE : part];
+    uint32_t d = r->g->model->hparams.d_model, n_row = is_down ? d : net->d_ff, n_pair = r->n_row * net->n_used,
+             of = many ? HTH_GPU_EXPERT_PAIRS : 1, n_half = net->n_used * net->d_ff, n_gate = net->is_gated ? n_half : 0;
+    const hth_rec_slices slices = {many ? ws->expert_groups : r->values[net->op->in[1].value].at,
                                    many ? hth_max_groups(net->n_expert, n_pair, of) : n_pair,
                                    of,
                                    {.slice_rows = n_row,
                                     .slice_step = is_down ? 1 : net->step,
-                                    .slice_first = slice_first,
+                                    .slice_first = is_up ? net->step - 1 : 0,
                                     .n_used = net->n_used,
                                     .x_by_pair = is_down || net->op->experts.is_weighed,
                                     .y_pair = n_row,
                                     .weighs = is_down && !net->op->experts.is_weighed,
-                                    .n_slot = net->n_slot,
+                                    .n_slot = e->n,
+                                    .slot_first = e->first,
                                     .slots_at = net->slots_at}};
     /* Gate and up of the shared expert are matrices as others. */
     const hth_row_range rows = {.n = n_row, .slices = net->op->experts.shared && !is_down ? NULL : &slices};
-    to.y_stride = y_stride, to.y_first = y_first;
-    hth_rec_part(r, &to, &from->matrices[0], &rows, in, y, false);
+    to.y_stride = is_down ? n_part_of(r, net->op) * d : n_half + n_gate;
+    to.y_first = is_down ? net->first_part * d : is_up ? n_gate : 0;
+    hth_rec_part(r, &to, &to.matrices[0], &rows, in, is_down ? ws->expert_parts : ws->expert_halves, false);
+}
+
+/* Down, or gate and up. */
+static void multiply_parts(hth_recorder *r, const network *net, const expert_range *e, bool is_down, const hth_gpu_input *in)
+{
+    if (is_down) multiply(r, net, e, HTH_GPU_EXPERT_DOWN, in);
+    if (!is_down && net->is_gated) multiply(r, net, e, HTH_GPU_EXPERT_GATE, in);
+    if (!is_down) multiply(r, net, e, HTH_GPU_EXPERT_UP, in);
+}
+
+/* The same of the experts that pass through. Once a chunk is used its buffer is free, which the host waits for. */
+static void multiply_chunks(hth_recorder *r, const network *net, bool is_down, const hth_gpu_input *in)
+{
+    const hth_gpu_expert_slots *slots = r->g->layers[net->op->layer].slots;
+    for (uint32_t i = slots->first_chunk; i < slots->first_chunk + slots->n_chunk; i++) {
+        const hth_expert_chunk *c = &r->g->passing.chunks[i];
+        const expert_range e = {c->fused, net->n_slot + c->first, c->n};
+        if (c->is_down != is_down) continue;
+        hth_rec_host_op(r, HTH_HOST_OP_PASS_CHUNK, i, r->passed[i % 2]);
+        hth_rec_split(r);
+        multiply_parts(r, net, &e, is_down, in);
+        r->passed[i % 2] = ++r->n_d2h;
+        hth_rec_split(r);
+    }
+}
+
+static void multiply_all(hth_recorder *r, const network *net, bool is_down, const hth_gpu_input *in)
+{
+    const expert_range in_slots = {net->weights->fused, 0, net->n_slot};
+    if (net->n_slot > 0) multiply_parts(r, net, &in_slots, is_down, in);
+    if (net->passes) multiply_chunks(r, net, is_down, in);
+    hth_rec_mark_dirty(r, is_down ? r->g->workspace.expert_parts : r->g->workspace.expert_halves);
+    hth_rec_barrier(r);
+}
+
+/* Gate, up and down as any of an operation's experts have them: all have the same types. */
+static const hth_gpu_fused_matrix *fused_of(const hth_recorder *r, const hth_op *op, bool is_down)
+{
+    const hth_gpu_expert_slots *slots = r->g->layers[op->layer].slots;
+    if (op->experts.shared || !passes_experts(r, op->layer)) return hth_rec_weights(r, op)->fused;
+    return r->g->passing.chunks[slots->first_chunk + (is_down ? slots->n_chunk - 1 : 0)].fused;
 }
 
 hth_gpu_fused_matrix hth_rec_expert_inputs(const hth_recorder *r, const hth_op *op)
 {
-    const hth_gpu_fused_matrix *fused = hth_rec_weights(r, op)->fused, *gate = &fused[HTH_GPU_EXPERT_GATE],
+    const hth_gpu_fused_matrix *fused = fused_of(r, op, false), *gate = &fused[HTH_GPU_EXPERT_GATE],
                                *up = &fused[HTH_GPU_EXPERT_UP];
     return (hth_gpu_fused_matrix){.wants_32 = gate->wants_32 || up->wants_32,
                                   .wants_256 = gate->wants_256 || up->wants_256,
@@ -129,37 +191,29 @@ static void run_network(hth_recorder *r, const network *net)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     const hth_op *op = net->op;
-    const hth_gpu_fused_matrix *fused = net->weights->fused, *gate = &fused[HTH_GPU_EXPERT_GATE],
-                               *up = net->step == 2 ? gate : &fused[HTH_GPU_EXPERT_UP];
-    uint32_t n = net->n_used * net->d_ff, half = net->is_gated ? n : 0, d = r->g->model->hparams.d_model;
     const hth_gpu_fused_matrix both = hth_rec_expert_inputs(r, op);
     group_pairs(r, net);
     hth_gpu_input in = hth_rec_input(r, op->in[0].value, &both, false);
     hth_rec_barrier(r);
-    if (net->is_gated) multiply(r, net, gate, 0, n + half, 0, &in, ws->expert_halves);
-    multiply(r, net, up, net->step - 1, n + half, half, &in, ws->expert_halves);
-    hth_rec_mark_dirty(r, ws->expert_halves);
-    hth_rec_barrier(r);
+    multiply_all(r, net, false, &in);
     const hth_rec_activation hidden = {.kind = r->g->model->hparams.activation,
                                        .gated = net->is_gated,
                                        .store = net->down_transposed,
-                                       .n = n,
+                                       .n = net->n_used * net->d_ff,
                                        .limit = net->limit,
                                        .from = ws->expert_halves,
                                        .to = ws->expert_hidden};
-    hth_rec_activate(r, &hidden, net->down_transposed ? NULL : &fused[HTH_GPU_EXPERT_DOWN]);
+    hth_rec_activate(r, &hidden, net->down_transposed ? NULL : &fused_of(r, op, true)[HTH_GPU_EXPERT_DOWN]);
     if (net->down_transposed) return;
     in.x = ws->expert_hidden;
-    multiply(r, net, &fused[HTH_GPU_EXPERT_DOWN], 0, n_part_of(r, op) * d, net->first_part * d, &in, ws->expert_parts);
-    hth_rec_mark_dirty(r, ws->expert_parts);
-    hth_rec_barrier(r);
+    multiply_all(r, net, true, &in);
 }
 
 void hth_rec_experts(hth_recorder *r, const hth_op *op)
 {
     const network net = network_of(r, op);
     if (is_divided(r, &net)) write_d2h_msg(r, &net);
-    if (net.n_slot > 0) run_network(r, &net);
+    if (net.n_slot > 0 || net.passes) run_network(r, &net);
 }
 
 /* The transposed down of the experts, and its sums to floats. */

@@ -25,6 +25,7 @@ typedef struct hth_recorder {
     hth_gpu_segments *segments; /* the last one is being recorded */
     hth_cmdlist *cmdlist;
     uint32_t n_d2h, n_split_layer;      /* so far */
+    uint32_t passed[2]; /* messages with whose arrival each of the buffers for experts that pass through is free */
     uint32_t n_row;                 /* tokens of the class */
     uint32_t n_position;            /* maximum of a sequence, for the work of attention */
     uint32_t only_wanted;               /* 1: only the tokens that want logits */

@@ -248,7 +248,7 @@ static void bind_groups(hth_gpu_testcase *t, uint32_t of, uint32_t n_slice)
     t->grid[0] = n_slice + 1;
 }
 
-/* Two of three slices for each token, of which the last is elsewhere. */
+/* Two of three slices for each token: one has no slot, and one that of another dispatch. */
 static void mul_mat_vec_q_sliced(hth_gpu_testcase *t)
 {
     enum { N_SLICE = 3, N_USED = 2, FIRST = 1 };
@@ -259,7 +259,7 @@ static void mul_mat_vec_q_sliced(hth_gpu_testcase *t)
     set_planes(t, c + HTH_ROWS_FORMAT, N_SLICE * n_all, n_block);
     const uint32_t slots_at = bind_slots_step(t, n_tok, n_done, N_SLICE);
     const hth_push_mul_mat_vec_q_sliced push = {{n_row, n_block, stride, 1, 1, t->layout.offsets},
-                                                {FIRST, n_all, 1, 0, N_USED, 0, n_row, 1, N_SLICE - 1, slots_at}};
+                                                {FIRST, n_all, 1, 0, N_USED, 0, n_row, 1, 1, 1, slots_at}};
     set_call(t, &push, sizeof push, n_tok * N_USED, over(n_row, group), 1);
     bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
     bind_input(t, HTH_FILL_Q, (uint64_t)n_tok * n_col, 1)->width = n_col;

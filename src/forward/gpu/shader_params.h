@@ -186,14 +186,15 @@ typedef struct hth_push_mul_mat_vec_f_sparse {
 } hth_push_mul_mat_vec_f_sparse;
 
 /* These multiply as mul_mat_vec_q and mul_mat_vec_f do, by slices of slice_rows rows of the weights, of which n_used were
- * chosen for each token: row i of a pair is row row_first + i of slice slot * slice_step + slice_first. The slot of an
- * expert is its number, or slots_at > 0: in the step block. From n_slot on it is elsewhere, and y is 0.
+ * chosen for each token: row i of a pair is row row_first + i of slice (slot - slot_first) * slice_step + slice_first. The
+ * slot of an expert is its number, or slots_at > 0: in the step block. Without a slot y is 0. If its slot is not of the
+ * n_slot from slot_first on, y is not written.
  * pairs[t][2][n_used]: experts, then weights (floats). x: [t], x_by_pair: [t][n_used] rows. y[t][y_first + y_pair * number
  * of the pair + i] = that row . x (+ bias[expert * slice_rows + row_first + i]), weighs: times the weight.
  * Bindings: as above, then pairs where COLS is 1 (and ROWS), else groups of COLS of them (group_pairs). Grid: {tokens *
  * n_used, or groups at most, ceil(n_row / hth_rows_per_workgroup)}. */
 typedef struct hth_push_sliced {
-    uint32_t row_first, slice_rows, slice_step, slice_first, n_used, x_by_pair, y_pair, weighs, n_slot, slots_at;
+    uint32_t row_first, slice_rows, slice_step, slice_first, n_used, x_by_pair, y_pair, weighs, n_slot, slot_first, slots_at;
 } hth_push_sliced;
 typedef struct hth_push_mul_mat_vec_q_sliced {
     hth_push_mul_mat_vec_q rows;

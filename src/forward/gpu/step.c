@@ -94,8 +94,8 @@ static void fill_rows(const hth_gpu *g, const hth_batch_token *tokens, uint32_t 
     assert(at <= g->workspace.slots_at);
 }
 
-/* Where the experts of divided layers are during this step. */
-static void fill_slots(const hth_gpu *g)
+/* Where the experts of divided layers are during this step. passes: also those that pass through. */
+static void fill_slots(const hth_gpu *g, bool passes)
 {
     uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host);
     for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++) {
@@ -103,6 +103,7 @@ static void fill_slots(const hth_gpu *g)
         if (!s) continue;
         memcpy(block + s->at, s->policy.slot_of, s->policy.n_expert * sizeof *block);
         block[s->at + s->policy.n_expert] = HTH_STEP_NO_SLOT;
+        if (passes && s->n_chunk > 0) hth_gpu_number_missing(s, block + s->at);
         if (s->reads) hth_gpu_fill_spares(s, block + hth_gpu_spares_at(s));
     }
 }
@@ -122,14 +123,14 @@ static void fill_given(const hth_gpu *g, const hth_step *s, uint32_t first, uint
 }
 
 /* Tokens [first, first + n) of the step, for command lists of n_row tokens. */
-static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n, uint32_t n_row)
+static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n, uint32_t n_row, bool passes)
 {
     uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host);
     block[HTH_STEP_N_TOK] = n;
     block[HTH_STEP_N_WANT] = 0;
     block[HTH_STEP_N_RUN] = 0;
     fill_rows(g, s->tokens + first, n);
-    fill_slots(g);
+    fill_slots(g, passes);
     fill_given(g, s, first, n);
     hth_gpu_write_values(g, s, &g->crossings.runs[0], first, n);
     fill_tables(g, s, first, n, n_row);
@@ -203,10 +204,10 @@ static const hth_weight_stream *stream_for(const hth_gpu *g, uint32_t n)
 static hearth_status run_tokens(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
                               hearth_error *err)
 {
-    const hth_weight_stream *stream = g->n_split_layer > 0 ? stream_for(g, n) : NULL;
+    const hth_weight_stream *stream = g->n_split_layer + g->passing.n_chunk > 0 ? stream_for(g, n) : NULL;
     uint32_t next = 0, n_want;
     hth_gpu_end_moves(g);
-    fill_block(g, s, first, n, stream ? stream->n_row : hth_gpu_bucket_size(g, bucket_of(g, n)));
+    fill_block(g, s, first, n, stream ? stream->n_row : hth_gpu_bucket_size(g, bucket_of(g, n)), stream != NULL);
     n_want = g->params.head ? fill_wanted(g, s->tokens + first, n, &next) : 0;
     const hth_gpu_step_exec all = {.segments = stream ? &stream->segments : hth_gpu_segments_for(g, s, first, n),
                                    .stream = stream,
@@ -218,7 +219,7 @@ static hearth_status run_tokens(hth_gpu *g, hth_step *s, uint32_t first, uint32_
     if (st == HEARTH_OK && n_want > 0)
         st = finish_logits(g, s, n_want, to, err);
     if (st == HEARTH_OK) st = deliver(g, s, first, n, next, to, err);
-    return st == HEARTH_OK && n == 1 ? hth_gpu_end_reads(g, err) : st;
+    return st == HEARTH_OK && n == 1 && !stream ? hth_gpu_end_reads(g, err) : st;
 }
 
 /* Locks g for a step. */
@@ -227,7 +228,8 @@ static hearth_status begin(hth_gpu *g, hearth_error *err)
     pthread_mutex_lock(&g->step_lock);
     if (g->unloaded)
         return hth_fail(err, HEARTH_ERROR_DEVICE, "%s is no longer in use", hth_device_get_info(g->device)->name);
-    return hth_gpu_wait_idle(g, err);
+    hearth_status st = hth_gpu_wait_idle(g, err);
+    return st == HEARTH_OK ? hth_gpu_end_passing(g, err) : st;
 }
 
 /* Unlocks g after a step. */

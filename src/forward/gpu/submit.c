@@ -65,6 +65,15 @@ static hearth_status submit_behind(hth_gpu *g, const hth_gpu_segments *segments,
     return submit(g, *end, err);
 }
 
+/* Lets a chunk of experts come, for which the next segment to be submitted waits. */
+static hearth_status pass_chunk(hth_gpu *g, uint32_t i_chunk, uint32_t next, hearth_error *err)
+{
+    hth_fence fence;
+    hearth_status st = hth_gpu_pass_chunk(g, i_chunk, &fence, err);
+    if (fence > g->submits[next].beside) g->submits[next].beside = fence;
+    return st;
+}
+
 /* Runs all host operations; in on-demand mode, submits segments as soon as they can run. Experts leave for the device once
  * it has what it waits for. */
 static hearth_status run_host_ops(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, uint64_t before,
@@ -80,7 +89,8 @@ static hearth_status run_host_ops(hth_gpu *g, hth_step *s, const hth_gpu_step_ex
         if (op->n_d2h > 0) st = await(g, seen + 1, &segments->segments[seen].wait_ns, err);
         if (st != HEARTH_OK) return st;
         hearth_error why = {0};
-        st = hth_gpu_run_host_op(g, s, p->stream, op, p->n_row, &why);
+        if (op->kind == HTH_HOST_OP_PASS_CHUNK) st = pass_chunk(g, op->index, end, &why);
+        else st = hth_gpu_run_host_op(g, s, p->stream, op, p->n_row, &why);
         if (st != HEARTH_OK) return end_step(g, st, &why, err);
         st = queued ? hth_queue_signal(g->device, before + i + 1, err) : submit_behind(g, segments, i + 1, &end, err);
         if (st == HEARTH_OK && op->kind == HTH_HOST_OP_EXPERTS)
@@ -120,7 +130,8 @@ hearth_status hth_gpu_submit_step(hth_gpu *g, hth_step *s, const hth_gpu_step_ex
 {
     if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err);
     bool in_limit = p->segments->n + (p->next ? p->next->n : 0) <= MAX_QUEUED;
-    bool queued = (p->submit_mode == HTH_SUBMIT_UPFRONT && in_limit) || p->segments->n_host_op == 0;
+    bool passes = p->stream && g->passing.n_chunk > 0; /* what submissions wait for is known late */
+    bool queued = (p->submit_mode == HTH_SUBMIT_UPFRONT && in_limit && !passes) || p->segments->n_host_op == 0;
     uint64_t before = g->host_value;
     uint32_t n = fill_submits(g, p, queued);
     hearth_status st = HEARTH_OK;

@@ -160,7 +160,7 @@ hearth_status hth_weight_streams_open(hth_gpu *g, hearth_error *err)
     const hth_placement_stream *streams = g->params.streams;
     hearth_status st = HEARTH_OK;
     assert(hth_placement_streams_valid(streams));
-    if (streams[0].n_tok == 0 || hth_gpu_slot_bytes(g->model) == 0) return HEARTH_OK;
+    if (streams[0].n_tok == 0 || (hth_gpu_slot_bytes(g->model) == 0 && g->passing.n_chunk == 0)) return HEARTH_OK;
     for (uint32_t i = 0; i < n_streams(&g->params); i++) {
         uint32_t n_row = i + 1 < n_streams(&g->params) ? streams[i + 1].n_tok - 1 : g->params.n_row;
         g->streams[g->n_stream++] = (hth_weight_stream){.config = streams[i], .n_row = n_row};

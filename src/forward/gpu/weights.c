@@ -65,11 +65,11 @@ static uint32_t experts_srcs(const hth_layer *l, bool shared, uint32_t n_hot, ht
     out[HTH_GPU_EXPERT_GATE] = shared ? source_of(&f->gate, f->gate_bias) : source_of(&e->gate, e->gate_bias);
     out[HTH_GPU_EXPERT_UP] = shared ? source_of(&f->up, f->up_bias) : source_of(&e->up, e->up_bias);
     out[HTH_GPU_EXPERT_DOWN] = shared ? source_of(&f->down, f->down_bias) : source_of(down, e->down_bias);
-    for (int i = 0; i <= HTH_GPU_EXPERT_DOWN; i++) {
+    for (int i = 0; i < HTH_GPU_EXPERT_PARTS; i++) {
         out[i].is_sliced = true;
         if (is_divided) out[i] = first_of(out[i], out[i].n_row[0] / e->router.n_expert * n_hot);
     }
-    return HTH_GPU_EXPERT_DOWN + 1;
+    return HTH_GPU_EXPERT_PARTS;
 }
 
 uint32_t hth_gpu_op_srcs(const hth_model *model, const hth_op *op, uint32_t n_hot, hearth_selector selector,
@@ -299,8 +299,6 @@ static hearth_status copy_biases(hth_gpu *g, const hth_gpu_fused_src *source, co
 {
     uint64_t at = 0, end = s->first + s->n;
     if (!s->has_bias) return HEARTH_OK;
-    /* Those of slices that are not here yet, too: they are few, and belong to slices, not to slots. */
-    if (source->is_sliced) return copy_vector(g, source->bias[0], source->matrix[0]->n_row, out, err);
     float *to = add_vector(g, s->n, out);
     if (!to) return hth_fail_memory(err, s->n * sizeof *to, "vectors of weights");
     for (uint32_t i = 0; i < source->n; at += source->n_row[i], i++)
@@ -405,6 +403,7 @@ static hearth_status open_group(loader *o, hth_gpu_fused_matrix *group, const ht
     if (!group->matrices) return hth_fail_memory(err, n_part * sizeof *group->matrices, what);
     group->n_row = (uint32_t)n_row;
     hearth_status st = HEARTH_OK;
+    if (source->is_sliced) st = copy_vector(o->g, source->bias[0], source->matrix[0]->n_row, &group->bias, err);
     for (uint64_t first = 0; st == HEARTH_OK && first < n_row; first += s.n) {
         if (!next_row_range(source, max, first, &s)) break; /* hth_gpu_unsupported_reason has already checked this */
         hth_gpu_matrix *p = &group->matrices[group->n_matrix++];
@@ -415,7 +414,8 @@ static hearth_status open_group(loader *o, hth_gpu_fused_matrix *group, const ht
         group->wants_32 |= block == HTH_ACT_BLOCK;
         group->wants_256 |= block == HTH_ACT_BLOCK_256;
         group->wants_f32 |= block == 0;
-        st = copy_biases(o->g, source, &s, &p->bias, err);
+        if (source->is_sliced) p->bias = group->bias;
+        else st = copy_biases(o->g, source, &s, &p->bias, err);
         if (st == HEARTH_OK) st = load_part(o, source, p, what, err);
     }
     return st;

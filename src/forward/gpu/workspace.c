@@ -215,9 +215,11 @@ static void alloc_down(bump *c, const hth_model *m, const hth_offload_params *p,
     r->n_stage = one * p->n_row <= enough ? p->n_row : one <= enough ? (uint32_t)(enough / one) : 1;
     r->down_scales = bump_alloc(c, p->n_row * down.n_cluster, 4);
     r->sums = bump_alloc(c, r->n_stage * down.n_split * h->d_model, 4);
-    uint64_t n_wide = p->streams[0].n_tok > 0 ? (uint64_t)p->n_row * h->d_model * 2 : 0;
-    r->acc64 = bump_alloc(c, p->streams[0].n_tok > 0 ? HTH_HOST_SUMS + n_wide : 0, 4);
-    for (int i = 0; i < 2; i++) r->slots[i] = bump_alloc(c, p->streams[0].n_tok > 0 ? hth_gpu_slot_bytes(m) : 0, 1);
+    bool streams = p->streams[0].n_tok > 0;
+    uint64_t slot = streams ? hth_gpu_slot_bytes(m) : 0, n_wide = slot > 0 ? (uint64_t)p->n_row * h->d_model * 2 : 0;
+    r->acc64 = bump_alloc(c, slot > 0 ? HTH_HOST_SUMS + n_wide : 0, 4);
+    for (int i = 0; i < 2; i++) r->slots[i] = bump_alloc(c, slot, 1);
+    for (int i = 0; i < 2; i++) r->passing[i] = bump_alloc(c, streams ? hth_gpu_passing_bytes(m) : 0, 1);
 }
 
 static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
@@ -360,8 +362,8 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
                                       &in->sum_256,    &r->acc64,       &r->slots[0],   &r->slots[1],
                                       &r->step,        &r->grids,       &r->table,      &r->expert_halves,
                                       &r->expert_hidden, &r->expert_parts, &r->expert_groups, &r->wanted,
-                                      &r->head_inputs},
-               29);
+                                      &r->head_inputs, &r->passing[0], &r->passing[1]},
+               31);
     return HEARTH_OK;
 }
 

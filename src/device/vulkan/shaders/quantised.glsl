@@ -30,7 +30,7 @@ layout(push_constant) uniform Push
     uint row_first, mask_first;
 #endif
 #ifdef SLICED
-    uint row_first, slice_rows, slice_step, slice_first, n_used, x_by_pair, y_pair, weighs, n_slot, slots_at;
+    uint row_first, slice_rows, slice_step, slice_first, n_used, x_by_pair, y_pair, weighs, n_slot, slot_first, slots_at;
 #endif
 };
 

@@ -66,8 +66,15 @@ float weight_of(uint c)
 {
     return uintBitsToFloat(COLS > 1 ? pairs[group_at() + 2 + COLS + c] : pairs[word_of_pair() + n_used]);
 }
-uint slot; /* of the slice. From n_slot on it is elsewhere, and its outputs are zeros here. */
-bool is_live(uint row) { return slot < n_slot; }
+const uint NO_SLOT = ~0u; /* HTH_STEP_NO_SLOT */
+uint slot; /* of the slice. Outputs of slices without one are zeros. */
+bool is_live(uint row) { return slot != NO_SLOT; }
+/* Whether the outputs are written here: other dispatches have other slots. */
+bool is_here()
+{
+    slot = slots_at > 0 ? step_words[slots_at + chosen()] : chosen();
+    return slot == NO_SLOT || slot >= slot_first && slot - slot_first < n_slot;
+}
 #else
 const uint row_first = 0;
 bool is_live(uint row) { return true; }
@@ -79,7 +86,7 @@ bool group_is_live() { return true; }
 bool has_work()
 {
 #ifdef SLICED
-    return has_pairs();
+    return has_pairs() && is_here();
 #else
     return first_token() < n_tok();
 #endif
@@ -99,8 +106,7 @@ void choose()
 {
     uint first = row_first;
 #ifdef SLICED
-    slot = slots_at > 0 ? step_words[slots_at + chosen()] : chosen();
-    first += (min(slot, n_slot - 1) * slice_step + slice_first) * slice_rows;
+    first += ((slot == NO_SLOT ? 0 : slot - slot_first) * slice_step + slice_first) * slice_rows;
 #endif
     [[unroll]] for (uint r = 0; r < ROWS; r++) row_of[r] = first + min(first_row() + r * GROUPS, n_row - 1);
 #ifdef SLICED

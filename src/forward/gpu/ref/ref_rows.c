@@ -55,7 +55,7 @@ static void set_mask(outputs *out, const hth_dispatch_args *c, size_t binding, s
 typedef struct pair {
     outputs out; /* of token 0 */
     size_t x;    /* row of the inputs */
-    bool is_elsewhere; /* the outputs are zeros */
+    bool is_absent, is_elsewhere; /* the outputs are zeros; they are not written */
 } pair;
 
 /* Pair number i of all, of this expert and with this weight. */
@@ -63,8 +63,9 @@ static pair pair_of(const uint32_t *step, const outputs *all, const hth_push_sli
                     uint32_t weight)
 {
     uint32_t token = i / s->n_used, slot = s->slots_at > 0 ? step[s->slots_at + expert] : expert,
-             slice = slot * s->slice_step + s->slice_first;
-    pair p = {*all, s->x_by_pair ? i : token, slot >= s->n_slot};
+             here = slot - s->slot_first, slice = here * s->slice_step + s->slice_first;
+    bool is_absent = slot == HTH_STEP_NO_SLOT;
+    pair p = {*all, s->x_by_pair ? i : token, is_absent, !is_absent && (slot < s->slot_first || here >= s->n_slot)};
     p.out.row_first = slice * s->slice_rows + s->row_first;
     if (all->bias) p.out.bias = all->bias + (size_t)expert * s->slice_rows + s->row_first;
     p.out.y = all->y + (size_t)token * all->y_stride + (size_t)(i % s->n_used) * s->y_pair;
@@ -91,8 +92,8 @@ static void for_each_pair(const hth_dispatch_args *c, size_t binding, const hth_
         for (uint32_t k = 0; k < (of > 1 ? group[1] : 1); k++) {
             const pair p = of > 1 ? pair_of(step, all, s, group[2 + k], group[0], group[2 + of + k])
                                   : pair_of(step, all, s, i, *id, id[s->n_used]);
-            if (p.is_elsewhere) put_zeros(&p);
-            else fn(c, rows, &p);
+            if (p.is_absent) put_zeros(&p);
+            else if (!p.is_elsewhere) fn(c, rows, &p);
         }
     }
 }
