@@ -280,9 +280,9 @@ void hth_device_advance_clock(hth_device *d, uint64_t time_ns)
     if (d->backend->advance_clock) d->backend->advance_clock(d, time_ns);
 }
 
-void hth_device_charge_host(hth_device *d, uint64_t bytes)
+void hth_device_charge_host(hth_device *d, uint64_t bytes, double products)
 {
-    if (d->backend->charge_host) d->backend->charge_host(d, bytes);
+    if (d->backend->charge_host) d->backend->charge_host(d, bytes, products);
 }
 
 void hth_device_inject_fault(hth_device *d, uint64_t n, hearth_status status)

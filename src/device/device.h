@@ -60,6 +60,7 @@ typedef struct hth_device_info {
     hth_coopmat_shape shapes[HTH_MAX_COOPMAT_SHAPE];
     double
         host_rate; /* simulated: weight bytes per second that the host reads; 0: host time is not modelled */
+    double host_products; /* simulated: of a weight and a value, per second, by the host; 0: they cost nothing */
     double flops;  /* simulated: per second, from the description */
     char unsupported_reason[200]; /* why it cannot be used; empty: usable */
     bool converts_halves; /* of an open one: its own conversions of halves are exact, and are used */
@@ -282,8 +283,9 @@ uint64_t hth_device_time(const hth_device *device);
 /* Accounts for time_ns of host computation; moves a virtual clock, otherwise does nothing. */
 void hth_device_advance_clock(hth_device *device, uint64_t time_ns);
 /* Accounts for `bytes` bytes of weights that the host reads, at info.host_rate less what the second queue reads of the
- * same memory meanwhile (simulated_int.h). 0: does nothing. */
-void hth_device_charge_host(hth_device *device, uint64_t bytes);
+ * same memory meanwhile (simulated_int.h), or for its products of a weight and a value, if they take longer. 0: does
+ * nothing. */
+void hth_device_charge_host(hth_device *device, uint64_t bytes, double products);
 
 /* ---- for measurements --------------------------------------------------------------------------------- */
 

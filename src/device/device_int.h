@@ -139,7 +139,7 @@ struct hth_backend {
     /* As in device.h; NULL: the monotonic clock, which does not advance on request. */
     uint64_t (*time)(const hth_device *d);
     void (*advance_clock)(hth_device *d, uint64_t time_ns);
-    void (*charge_host)(hth_device *d, uint64_t bytes); /* NULL: nothing is charged */
+    void (*charge_host)(hth_device *d, uint64_t bytes, double products); /* NULL: nothing is charged */
 };
 
 extern const hth_backend hth_backend_ref, hth_backend_vulkan, hth_backend_simulated;

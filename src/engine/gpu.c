@@ -389,8 +389,7 @@ static void set_budget(const hearth_model *m, const hearth_gpu_options *o, hth_p
     if (vram > free_bytes)
         hth_log(HEARTH_LOG_WARN, "%s has %s free, less than the %s that gpu.vram allows", p->info->name,
                 hth_format_bytes(free_bytes).text, hth_format_bytes(vram).text);
-    p->params = (hth_offload_params){.n_row = hth_gpu_batch_size(p->info, o->n_batch, n_ctx),
-                                     .n_position = hth_gpu_positions(n_ctx),
+    p->params = (hth_offload_params){.n_position = hth_gpu_positions(n_ctx),
                                      .n_session = (uint32_t)hth_min_u64(o->n_session, HTH_GPU_MAX_SESSION),
                                      .kv = o->kv,
                                      .selector = m->selector,
@@ -399,6 +398,19 @@ static void set_budget(const hearth_model *m, const hearth_gpu_options *o, hth_p
                                      .bit_exact = o->bit_exact};
     p->is_user_limit = vram > 0 && vram < free_bytes;
     p->budget = p->is_user_limit ? vram : free_bytes;
+    p->params.n_row = hth_placement_step_rows(m->model, p, o->n_batch, n_ctx);
+}
+
+/* Steps are large where weights pass through the devices in them. Sessions have steps as large. */
+static void settle_batch(hearth_model *m, const hearth_gpu_options *o, hth_placement_builder *c)
+{
+    uint32_t n_ctx = hth_context_for(&m->model->hparams, o->n_ctx), n = 0;
+    for (uint32_t i = 0; o->n_batch == HEARTH_BATCH_AUTO && i < c->n_part; i++) {
+        hth_placement_part *p = &c->parts[i];
+        if (p->params.streams[0].n_tok == 0) p->params.n_row = hth_gpu_batch_size(p->info, o->n_batch, n_ctx);
+        n = hth_max_u32(n, p->params.n_row);
+    }
+    if (n > m->n_batch) m->n_batch = n;
 }
 
 static hearth_status place_on_devices(hearth_model *m, const hearth_model_options *options, hearth_error *err)
@@ -408,6 +420,7 @@ static hearth_status place_on_devices(hearth_model *m, const hearth_model_option
     for (uint32_t i = 0; i < m->n_device; i++) set_budget(m, o, &m->devices[i]);
     hearth_status st = hth_placement_builder_open(&c, m->model, m->devices, m->n_device, err);
     if (st == HEARTH_OK) st = choose(m, o, &c, err);
+    if (st == HEARTH_OK) settle_batch(m, o, &c);
     /* Checks for cancellation before messages about the placement are logged: a plan may have measured for
      * seconds. */
     if (st == HEARTH_OK) st = hth_engine_report_progress(m, options, 0, m->model->weight_size, err);

@@ -54,9 +54,14 @@ hearth_status hth_calibrate_cpu_prompts(const hth_kernels *kernels, hth_pool *po
 /* Measures cpu_attention. MEMORY. */
 hearth_status hth_calibrate_attention(const hth_kernels *kernels, hth_pool *pool, hth_calibration *out,
                                       hearth_error *err);
-/* The minimum batch sizes, up to `max` tokens, from which streaming `cold` bytes of host weights through a device
- * with `hot` resident bytes is faster than computing them on the CPU concurrently; and the CPU's share then. */
-void hth_calibration_stream_thresholds(const hth_calibration *c, double hot, double cold, uint32_t max,
+/* Bytes of the layers that are divided between a device and the CPU. */
+typedef struct hth_stream_work {
+    double hot, cold;            /* of neurons on the device, and on the CPU */
+    double slots, missing, used; /* of experts in slots, and of all others; the share of both that a token uses */
+} hth_stream_work;
+/* The minimum batch sizes, up to `max` tokens, from which streaming the CPU's weights through the device is faster than
+ * computing them on the CPU concurrently; and the CPU's share of neurons then. */
+void hth_calibration_stream_thresholds(const hth_calibration *c, const hth_stream_work *w, uint32_t max,
                                        hth_placement_stream streams[HTH_PLACEMENT_STREAMS]);
 
 /* Products of a weight and a byte per second on the device, for many tokens, by dot products: matrix units compute no

@@ -158,12 +158,14 @@ hearth_status hth_calibrate_cpu_prompts(const hth_kernels *k, hth_pool *pool, ht
     return st;
 }
 
-/* With a described host, uses the description's figures, as the simulated clock is charged: it reads bytes at
- * one rate, and products are free. */
-static bool use_described(const hth_device_info *info, hth_calibration *out)
+/* With a described host, uses the description's figures: it reads bytes at one rate, and computes products at another.
+ * If that is not given, products are free on the simulated clock; here they are as many for a byte as 64 tokens take. */
+static bool use_described(const hth_device_info *info, hth_type type, hth_calibration *out)
 {
     if (info->host_rate == 0.0) return false;
     out->cpu_prompt = info->host_rate * N_TOK;
+    if (info->host_products > 0.0)
+        out->cpu_prompt = info->host_products * (double)hth_type_row_size(type, N_COL) / N_COL;
     out->pack_rate = info->host_rate;
     return true;
 }
@@ -195,7 +197,7 @@ hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kerne
     hearth_status st =
         open_host(&h, kernels, type, kernels->layout[type], n_row_of(device), hth_pool_n_thread(pool), err);
     if (st == HEARTH_OK) st = open_planes(&h, err);
-    if (st == HEARTH_OK && !use_described(hth_device_get_info(device), out))
+    if (st == HEARTH_OK && !use_described(hth_device_get_info(device), type, out))
         measure_host(&h, kernels, pool, out);
     hth_arena_free(&h.arena);
     return st == HEARTH_OK ? measure_device(device, type, out, err) : st;
@@ -208,24 +210,54 @@ double hth_calibration_products(const hth_calibration *c)
 
 /* ---- choice of the CPU share ------------------------------------------------------------------------- */
 
-/* Streamed weights while the CPU computes `cpu_share` of HTH_PLACEMENT_PARTS; all parts: no streaming. */
+/* Weights of a step, on a calibrated machine. Streamed while the CPU computes `cpu_share` of HTH_PLACEMENT_PARTS of the
+ * neurons; all parts: no streaming. */
 typedef struct work {
     const hth_calibration *c;
-    double hot, cold; /* bytes */
+    const hth_stream_work *w;
 } work;
 
-/* Seconds for n tokens. Staging, copying and using a chunk overlap with those of the next; the host
+/* Seconds of the neurons for n tokens. Staging, copying and using a chunk overlap with those of the next; the host
  * alternates between staging and computing. The share is taken exactly, as the clusters of each layer are not
  * known here: a run rounds it to whole clusters of each layer (hth_gpu_n_streamed). */
-static double seconds_of(const work *w, double n, uint32_t cpu_share)
+static double seconds_of_neurons(const work *w, double n, uint32_t cpu_share)
 {
     const hth_calibration *c = w->c;
-    double stays = w->cold * cpu_share / HTH_PLACEMENT_PARTS, passes = w->cold - stays;
+    double stays = w->w->cold * cpu_share / HTH_PLACEMENT_PARTS, passes = w->w->cold - stays;
     double staged = passes / c->pack_rate, way = passes / c->h2d_rate, use = passes * n / c->device_prompt;
     double passing = way > use ? way : use;
     if (staged > passing) passing = staged;
-    double on_host = stays * n / c->cpu_prompt + staged, there = w->hot * n / c->device_prompt + passing;
+    double on_host = stays * n / c->cpu_prompt + staged, there = w->w->hot * n / c->device_prompt + passing;
     return on_host > there ? on_host : there;
+}
+
+static double power(double x, uint32_t n)
+{
+    double y = 1.0;
+    for (; n > 0; n /= 2, x *= x)
+        if (n % 2) y *= x;
+    return y;
+}
+
+/* Seconds of the experts for n tokens, each of which chooses any alike. All without a slot are streamed, or the CPU
+ * computes those that are chosen. It reads each one once, however few tokens it is for. */
+static double seconds_of_experts(const work *w, double n, bool streamed)
+{
+    const hth_calibration *c = w->c;
+    const hth_stream_work *e = w->w;
+    if (!(e->missing > 0.0)) return 0.0;
+    double chosen = 1.0 - power(1.0 - e->used, (uint32_t)n), here = e->slots * e->used * n / c->device_prompt,
+           read = e->missing * chosen / c->cpu_rate.median, use = e->missing * e->used * n / c->cpu_prompt,
+           on_cpu = read > use ? read : use, all = here + e->missing * e->used * n / c->device_prompt;
+    if (!streamed) return on_cpu > here ? on_cpu : here;
+    double way = e->missing / c->read_rate;
+    return way > all ? way : all;
+}
+
+static double seconds_of(const work *w, double n, uint32_t cpu_share)
+{
+    bool streamed = cpu_share < HTH_PLACEMENT_PARTS && w->c->read_rate > 0.0;
+    return seconds_of_neurons(w, n, cpu_share) + seconds_of_experts(w, n, streamed);
 }
 
 /* A CPU share must gain at least a tenth: its figures assume a host that does nothing else. */
@@ -249,14 +281,14 @@ static uint32_t best_share(const work *w, double n)
 
 /* By halves of `max`, from the largest down: a share suits the largest batch of its half, and smaller batches
  * do not wait for the host. */
-void hth_calibration_stream_thresholds(const hth_calibration *c, double hot, double cold, uint32_t max,
+void hth_calibration_stream_thresholds(const hth_calibration *c, const hth_stream_work *of, uint32_t max,
                                        hth_placement_stream streams[HTH_PLACEMENT_STREAMS])
 {
-    const work w = {c, hot, cold};
+    const work w = {c, of};
     hth_placement_stream found[HTH_PLACEMENT_STREAMS]; /* descending */
     uint32_t n = 0;
     memset(streams, 0, HTH_PLACEMENT_STREAMS * sizeof *streams);
-    if (!(c->device_prompt > 0.0 && c->cpu_prompt > 0.0 && c->pack_rate > 0.0) || !(cold > 0.0)) return;
+    if (!(c->device_prompt > 0.0 && c->cpu_prompt > 0.0 && c->pack_rate > 0.0) || !(of->cold + of->missing > 0.0)) return;
     for (uint32_t end = max, from = 0; n < HTH_PLACEMENT_STREAMS && end > 0; end = from - 1) {
         uint32_t min = n + 1 < HTH_PLACEMENT_STREAMS ? end / 2 + 1 : 1, cpu_share = best_share(&w, end);
         if (cpu_share == HTH_PLACEMENT_PARTS) break;

@@ -34,20 +34,28 @@ static hearth_status evaluate(const hth_plan_context *o, const hth_placement_bui
     return HEARTH_OK;
 }
 
-/* Chooses the weight streams of device i from the bytes of its split layers' FFNs, on device and CPU, in the best
- * plan. */
-static void choose_streams(hth_plan_context *o, uint32_t i, uint32_t max)
+/* The share of a layer's experts that a token uses. */
+static double used_share(const hth_model *m, uint32_t i_layer)
 {
-    double hot = 0.0, cold = 0.0;
+    const hth_router *r = &m->layers[i_layer].experts.router;
+    return (double)r->n_used / (double)r->n_expert;
+}
+
+/* Chooses the weight streams of device i from the bytes of its divided layers in the best plan. */
+static void choose_streams(hth_plan_context *o, const hth_model *m, uint32_t i, uint32_t max)
+{
+    hth_stream_work w = {0};
     for (uint32_t k = 0; k < o->best.n_device; k++) {
         const hth_plan_layer *l = &o->input.layers[k];
         const hth_plan_division *d = &o->best.divisions[k];
         uint32_t n_hot = d->n_cluster[i];
-        if (d->attention != i || n_hot >= l->n_cluster || l->has_experts) continue;
-        hot += (double)n_hot * (double)l->cluster_bytes[HTH_PLAN_DEVICE];
-        cold += (double)(l->n_cluster - n_hot) * (double)l->cluster_bytes[HTH_PLAN_HOST];
+        if (d->attention != i || n_hot >= l->n_cluster) continue;
+        double hot = (double)n_hot * (double)l->cluster_bytes[HTH_PLAN_DEVICE],
+               cold = (double)(l->n_cluster - n_hot) * (double)l->cluster_bytes[HTH_PLAN_HOST];
+        if (l->has_experts) w.slots += hot, w.missing += cold, w.used = used_share(m, k);
+        else w.hot += hot, w.cold += cold;
     }
-    hth_calibration_stream_thresholds(&o->parts[i].calibration, hot, cold, max, o->parts[i].streams);
+    hth_calibration_stream_thresholds(&o->parts[i].calibration, &w, max, o->parts[i].streams);
 }
 
 /* The model, with the offload parameters of each device that is to have all of it; the least of the bindings decides
@@ -70,6 +78,15 @@ static hearth_status open_model(hth_plan_context *o, const hth_placement_builder
     return st;
 }
 
+/* Work of which all is on the host, of the kind that the model has. */
+static hth_stream_work any_work(const hth_model *m)
+{
+    hth_stream_work w = {.cold = m->down_transposed};
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++)
+        if (hth_layer_divides_experts(&m->layers[i])) w.missing = 1.0, w.used = used_share(m, i);
+    return w;
+}
+
 /* With memory reserved for streamed weights if they may be used, and without if that is too large for bindings. */
 static hearth_status open_inputs(hth_plan_context *o, const hth_placement_builder *c,
                                  const hth_profile *profile, bool *streams, hearth_error *err)
@@ -79,8 +96,8 @@ static hearth_status open_inputs(hth_plan_context *o, const hth_placement_builde
     for (uint32_t i = 0; i < o->n_part; i++) {
         params[i] = c->parts[i].params;
         params[i].first_layer = 0, params[i].end_layer = c->model->hparams.n_layer, params[i].head = true;
-        hth_calibration_stream_thresholds(&o->parts[i].calibration, 0.0, 1.0, params[i].n_row,
-                                          params[i].streams);
+        const hth_stream_work any = any_work(c->model);
+        hth_calibration_stream_thresholds(&o->parts[i].calibration, &any, params[i].n_row, params[i].streams);
         *streams |= params[i].streams[0].n_tok > 0;
     }
     hearth_status st = open_model(o, c, profile, params, err);
@@ -109,7 +126,7 @@ hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_bu
     estimate_machine(o, c, HTH_ESTIMATE_MEDIAN, &o->machine);
     st = hth_plan_solve(&o->input, &o->machine, &o->options, &o->best, err);
     for (uint32_t i = 0; st == HEARTH_OK && streams && i < c->n_part; i++)
-        choose_streams(o, i, c->parts[i].params.n_row);
+        choose_streams(o, c->model, i, c->parts[i].params.n_row);
     if (st == HEARTH_OK) st = evaluate(o, c, HTH_ESTIMATE_WORST, &o->seconds_worst, err);
     if (st == HEARTH_OK) st = evaluate(o, c, HTH_ESTIMATE_BEST, &o->seconds_best, err);
     if (st != HEARTH_OK) hth_plan_context_close(o);

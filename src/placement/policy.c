@@ -3,6 +3,7 @@
 #include "placement/policy.h"
 
 #include "base/alloc.h"
+#include "base/checked_math.h"
 #include "forward/gpu/shader_params.h"
 #include "base/format_bytes.h"
 #include "base/format_errno.h"
@@ -322,6 +323,30 @@ static bool can_offload_all(const hth_placement_builder *c)
 static void allow_sharing(hth_placement_builder *c, bool allow)
 {
     for (uint32_t i = 0; i < c->n_part; i++) c->parts[i].params.has_all_layers = allow && c->n_part == 1;
+}
+
+static bool has_divided_experts(const hth_model *m)
+{
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++)
+        if (hth_layer_divides_experts(&m->layers[i])) return true;
+    return false;
+}
+
+uint32_t hth_placement_step_rows(const hth_model *model, const hth_placement_part *part, uint32_t n_batch, uint32_t n_ctx)
+{
+    enum { MOST = 4096, BUDGET_PART = 16 };
+    hth_offload_params params = part->params;
+    uint64_t bytes;
+    uint32_t otherwise = hth_gpu_batch_size(part->info, n_batch, n_ctx);
+    if (n_batch != HEARTH_BATCH_AUTO || part->info->kind == HTH_DEVICE_CPU || model->weight_size <= part->budget ||
+        !has_divided_experts(model))
+        return otherwise;
+    params.end_layer = model->hparams.n_layer, params.head = true, params.streams[0].n_tok = 1;
+    for (params.n_row = MOST; params.n_row > HTH_DEFAULT_BATCH; params.n_row /= 2)
+        if (hth_gpu_workspace_bytes(model, part->info->max_binding_size, &params, &bytes) &&
+            bytes <= part->budget / BUDGET_PART)
+            return hth_min_u32(params.n_row, n_ctx);
+    return otherwise;
 }
 
 static bool has_all_layers(const hth_placement_builder *c)

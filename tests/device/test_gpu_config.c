@@ -92,10 +92,10 @@ TEST(descriptions_may_hold_comments_and_ends_of_lines_of_any_kind)
     CHECK(gpu.bandwidth == 2.5e9 && gpu.pcie_up == 25e6 && gpu.pcie_down == 125e6);
     CHECK(gpu.pcie_latency_ns == 500.0 && gpu.dispatch_ns == 0.0 && gpu.submit_ns == 20e3 && gpu.wake_ns == 10e3);
     CHECK(gpu.flops == 1e13 && gpu.jitter == 0.05 && gpu.seed == 42 && gpu.wall_clock);
-    CHECK(gpu.host_bandwidth == 0.0 && gpu.max_binding_bytes == 0 && gpu.pinned_bytes == UINT64_MAX);
-    static const char more[] = SIM_GPU_EXACT "host_bandwidth = 3e9\nmax_binding_bytes = 4G\npinned_bytes = 0\n";
+    CHECK(gpu.host_bandwidth == 0.0 && gpu.host_products == 0.0 && gpu.max_binding_bytes == 0 && gpu.pinned_bytes == UINT64_MAX);
+    static const char more[] = SIM_GPU_EXACT "host_bandwidth = 3e9\nhost_products = 5e11\nmax_binding_bytes = 4G\npinned_bytes = 0\n";
     CHECK_OK(hth_sim_describe_text("card", more, strlen(more), &gpu, err));
-    CHECK(gpu.host_bandwidth == 3e9 && gpu.max_binding_bytes == (uint64_t)4 << 30 && gpu.pinned_bytes == 0);
+    CHECK(gpu.host_bandwidth == 3e9 && gpu.host_products == 5e11 && gpu.max_binding_bytes == (uint64_t)4 << 30 && gpu.pinned_bytes == 0);
 }
 
 TEST(too_many_faults_and_too_large_descriptions_are_refused)

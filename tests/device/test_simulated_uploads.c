@@ -296,12 +296,13 @@ TEST(transfers_beside_those_of_the_second_queue_have_half_the_rate)
 
 /* ---- what the host reads meanwhile ---------------------------------------------------------------------- */
 
-static uint64_t charge(bench *b, uint64_t bytes)
+static uint64_t charge_products(bench *b, uint64_t bytes, double products)
 {
     uint64_t before = hth_device_time(b->d);
-    hth_device_charge_host(b->d, bytes);
+    hth_device_charge_host(b->d, bytes, products);
     return hth_device_time(b->d) - before;
 }
+static uint64_t charge(bench *b, uint64_t bytes) { return charge_products(b, bytes, 1e12); }
 
 /* 1.5 bytes a nanosecond alone, one beside the link. */
 TEST(the_host_has_what_the_link_leaves_of_its_memory)
@@ -330,6 +331,16 @@ TEST(the_host_has_what_the_link_leaves_of_its_memory)
     CHECK_OK(hth_queue_drain(b.d, second, err));
     submit_beside(&b, copy); /* a copy is a transfer too */
     CHECK_INT(charge(&b, 9000), 9000);
+}
+
+TEST(the_host_takes_as_long_as_its_products_if_that_is_longer)
+{
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT "host_bandwidth = 1e9\nhost_products = 4e9\n");
+    CHECK_INT(charge_products(&b, 1000, 4000.0), 1000);
+    CHECK_INT(charge_products(&b, 1000, 10000.0), 2500);
+    CHECK_INT(charge_products(&b, 0, 400.0), 100);
+    submit_beside(&b, load_of(&b, b.a, 10000, 0)); /* the link takes memory, and no products */
+    CHECK_INT(charge_products(&b, 0, 4000.0), 1000);
 }
 
 TEST(the_host_keeps_a_quarter_of_its_rate_beside_a_fast_link)
@@ -362,7 +373,7 @@ TEST(a_host_whose_time_is_not_modelled_is_charged_nothing)
     CHECK_OK(sim_gpu_open(real, 0, each_device_shaders, &others[1], err));
     for (int i = 0; i < 2; i++) {
         uint64_t before = hth_clock_ns();
-        hth_device_charge_host(others[i], (uint64_t)1 << 40);
+        hth_device_charge_host(others[i], (uint64_t)1 << 40, 1e12);
         CHECK(hth_clock_ns() - before < second && hth_device_time(others[i]) < 600 * second);
         hth_device_close(others[i]);
     }

@@ -458,7 +458,8 @@ static bool are(const hth_calibration *c, double hot, double cold, uint32_t max,
 {
     hth_placement_stream all[HTH_PLACEMENT_STREAMS] = {{0}}, found[HTH_PLACEMENT_STREAMS];
     for (uint32_t i = 0; i < n; i++) all[i] = expected[i];
-    hth_calibration_stream_thresholds(c, hot, cold, max, found);
+    const hth_stream_work w = {.hot = hot, .cold = cold};
+    hth_calibration_stream_thresholds(c, &w, max, found);
     bool same = memcmp(all, found, sizeof all) == 0;
     for (uint32_t i = 0; !same && i < HTH_PLACEMENT_STREAMS; i++)
         printf("     from %u tokens %u parts\n", found[i].n_tok, found[i].cpu_share);
@@ -495,6 +496,27 @@ TEST(the_host_computes_its_share_where_the_way_is_slow)
 {
     const hth_calibration c = {.device_prompt = 1e12, .cpu_prompt = 1e9, .pack_rate = 1e9, .h2d_rate = 1e8};
     CHECK(ARE(&c, 0.0, 1e9, 64, {6, 34}, {9, 23}, {17, 14}, {33, 8}));
+}
+
+/* The CPU reads what is chosen, 1 - 0.9^n of 1e9 bytes at 1e9 a second, or computes 1e8 n of them at 2e9; the link takes
+ * 2 s, and the device less. From 40 tokens on the CPU takes longer. */
+TEST(experts_are_streamed_where_that_is_faster)
+{
+    hth_calibration c = {.device_prompt = 1e12, .cpu_prompt = 2e9, .pack_rate = 1e9, .h2d_rate = 1e9, .read_rate = 5e8,
+                         .cpu_rate = {.median = 1e9}};
+    const hth_stream_work w = {.slots = 1e9, .missing = 1e9, .used = 0.1};
+    hth_placement_stream found[HTH_PLACEMENT_STREAMS];
+    hth_calibration_stream_thresholds(&c, &w, 512, found);
+    CHECK(found[0].n_tok == 41 && found[0].cpu_share == 0 && found[1].n_tok == 0);
+    c.cpu_prompt = 1e12; /* it reads all in a second, and needs less to compute */
+    hth_calibration_stream_thresholds(&c, &w, 512, found);
+    CHECK_INT(found[0].n_tok, 0);
+    c.read_rate = 2e9; /* the link takes half a second: from seven tokens on the CPU reads more than that */
+    hth_calibration_stream_thresholds(&c, &w, 512, found);
+    CHECK_INT(found[0].n_tok, 7);
+    c.read_rate = 0.0; /* no device reads it */
+    hth_calibration_stream_thresholds(&c, &w, 512, found);
+    CHECK_INT(found[0].n_tok, 0);
 }
 
 /* What a plan takes beside the best: the slow end of its range is slower, the fast end faster. */

@@ -128,9 +128,9 @@ static hearth_status open_builder(plan_state *p, const hth_offload_params *param
     for (uint32_t i = 0; i < p->n_device; i++) {
         hth_offload_params *to = &p->devices[i].params;
         *to = *params;
-        to->n_row = hth_gpu_batch_size(p->devices[i].info, s.n_batch, n_ctx);
         to->n_position = hth_gpu_positions(n_ctx);
         to->kv = s.kv;
+        to->n_row = hth_placement_step_rows(p->model, &p->devices[i], s.n_batch, n_ctx);
     }
     hearth_status st = hth_placement_builder_open(&p->builder, p->model, p->devices, p->n_device, err);
     if (p->route_lists) p->builder.uses = (hth_expert_uses){hth_route_trace_get, p->route_lists, ROUTE_TOKENS};
@@ -453,6 +453,7 @@ static void print_streams(const plan_state *p, uint32_t i_device)
         printf("%s from %u tokens on, the other weights pass through %s",
                i ? "        " : "Prompts:", streams[i].n_tok,
                label_of(p, i_device).text);
+        if (i == 0) printf(", in steps of up to %u; with fewer, the CPU computes them", p->devices[i_device].params.n_row);
         if (streams[i].cpu_share > 0)
             printf("; the CPU computes %.0f %% of them meanwhile",
                    100.0 * streams[i].cpu_share / HTH_PLACEMENT_PARTS);

@@ -174,6 +174,7 @@ static const key keys[] = {
     RATE("pcie_up", pcie_up),
     RATE("pcie_down", pcie_down),
     RATE("host_bandwidth", host_bandwidth),
+    RATE("host_products", host_products),
     {"max_binding_bytes", "1 to 2^50 bytes, or with K, M, G", offsetof(hth_sim_gpu, max_binding_bytes), BYTES, 1, 0, 0},
     {"pinned_bytes", "0 to 2^50 bytes, or with K, M, G", offsetof(hth_sim_gpu, pinned_bytes), BYTES, 0, 0, 0},
     MICROSECONDS("pcie_latency_us", pcie_latency_ns),
@@ -192,7 +193,7 @@ enum { N_KEY = sizeof keys / sizeof *keys };
 static bool is_repeatable(const key *k) { return k->kind == BUDGET || k->kind == FAULT; }
 static bool is_optional(const key *k)
 {
-    return is_repeatable(k) || k->at == offsetof(hth_sim_gpu, host_bandwidth) ||
+    return is_repeatable(k) || k->at == offsetof(hth_sim_gpu, host_bandwidth) || k->at == offsetof(hth_sim_gpu, host_products) ||
            k->at == offsetof(hth_sim_gpu, max_binding_bytes) || k->at == offsetof(hth_sim_gpu, pinned_bytes);
 }
 

@@ -55,7 +55,7 @@ hearth_status hth_sim_beside_wait(hth_device *d, hth_fence fence, uint64_t timeo
 
 /* ---- the host beside it --------------------------------------------------------------------------------- */
 
-void hth_sim_charge_host(hth_device *d, uint64_t bytes)
+void hth_sim_charge_host(hth_device *d, uint64_t bytes, double products)
 {
     const hth_sim *sim = d->priv;
     double alone = d->info.host_rate, link = sim->gpu.pcie_up;
@@ -64,5 +64,6 @@ void hth_sim_charge_host(hth_device *d, uint64_t bytes)
     uint64_t end = sim->clocks[HTH_QUEUE_BESIDE].up_ns, now = hth_sim_time(sim);
     double busy_ns = end > now ? (double)(end - now) : 0.0, ns = (double)bytes / shared * 1e9;
     if (ns > busy_ns) ns = busy_ns + ((double)bytes - busy_ns * 1e-9 * shared) / alone * 1e9;
+    if (sim->gpu.host_products > 0.0 && products / sim->gpu.host_products * 1e9 > ns) ns = products / sim->gpu.host_products * 1e9;
     hth_device_advance_clock(d, (uint64_t)(ns + 0.5));
 }

@@ -35,6 +35,7 @@ static hearth_status open_simulated(hth_device *d, const hth_device_spec *spec, 
     if (sim->gpu.pinned_bytes == 0) d->info.features &= ~(uint32_t)HTH_FEATURE_IMPORT;
     if (sim->gpu.max_binding_bytes > 0) d->info.max_binding_size = sim->gpu.max_binding_bytes;
     d->info.host_rate = sim->gpu.wall_clock ? 0.0 : sim->gpu.host_bandwidth;
+    d->info.host_products = sim->gpu.host_products;
     d->faults = sim->gpu.faults, d->n_fault = sim->gpu.n_fault;
     snprintf(d->info.name, sizeof d->info.name, "simulated %s", sim->gpu.name);
     snprintf(d->info.driver, sizeof d->info.driver, "functions of C, a %s clock",

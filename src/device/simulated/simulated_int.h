@@ -19,7 +19,8 @@
  *   host     the caller charges the bytes that the host reads (hth_device_charge_host), at host_bandwidth H. While
  *            the second queue transfers, from now to the end of the transfers that it has started, the link takes
  *            L = pcie_up of the same memory, and the host has R = max(H - L, H / 4). With b the time to that end:
- *            T = bytes / R if that is at most b, else b + (bytes - b R) / H.
+ *            T = bytes / R if that is at most b, else b + (bytes - b R) / H. If its products take longer than that at
+ *            host_products, it is their time.
  *   wait     until the fence, then wake_us if the fence was not reached yet. A poll that finds it not reached
  *            costs what queue.c says.
  *   second queue  has a time of its own: its dispatches cost as the others and delay none of them. A command list begins behind those before it and behind the host's
@@ -46,6 +47,7 @@ typedef struct hth_sim_gpu {
     uint64_t vram_bytes, seed;
     double bandwidth, pcie_up, pcie_down; /* bytes per second; up: host to device */
     double host_bandwidth;                /* weight bytes per second that the host reads; 0: not given */
+    double host_products;                 /* of a weight and a value, per second; 0: they cost nothing */
     uint64_t max_binding_bytes;           /* 0: not given */
     uint64_t pinned_bytes;                /* of the host, that may be imported in all; UINT64_MAX: any number */
     /* per second; affects no cost, only where command lists are split into segments */
@@ -138,7 +140,7 @@ hearth_status hth_sim_beside_submit(hth_device *d, hth_cmdlist *const *t, size_t
 hth_fence hth_sim_beside_completed(hth_sim *sim);
 hearth_status hth_sim_beside_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late, hearth_error *err);
 /* hth_backend.charge_host. */
-void hth_sim_charge_host(hth_device *d, uint64_t bytes);
+void hth_sim_charge_host(hth_device *d, uint64_t bytes, double products);
 /* When a fence is reached that was submitted; 0: it was seen already. */
 uint64_t hth_sim_beside_end(const hth_sim *sim, hth_fence fence);
 

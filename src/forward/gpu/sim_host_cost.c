@@ -1,43 +1,50 @@
-/* Charges the host's part of a step to the clock of a simulated GPU: the weight bytes that it reads, at the host
- * rate of the GPU description, or what uploads leave of it. A whole run then has the model's time, identical in every run; on any other device
- * nothing is charged. As on the GPU itself, computation on the weights is free, so prompts look cheap. Of a split
- * layer only the active neurons count; a layer on the CPU counts whole. */
+/* Charges the host's part of a step to the clock of a simulated GPU: the weight bytes that it reads, at the host rate of
+ * the GPU description, or what uploads leave of it; or its products, if the description says how many it computes and they
+ * take longer. A whole run then has the model's time, identical in every run; on any other device nothing is charged. On
+ * the GPU itself products are free, so prompts look cheap. Of a split layer only the active neurons count; a layer on the
+ * CPU counts whole. */
 #include "forward/gpu/gpu_int.h"
 
 static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->row_size; }
 
-static void charge(hth_gpu *g, uint64_t bytes) { hth_device_charge_host(g->device, bytes); }
+/* Weights of so many rows. */
+static double weights_of(const hth_matrix *m, uint64_t n_row) { return (double)n_row * (double)m->n_col; }
 
 void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint64_t n_fired)
 {
     const hth_matrix *gate = cold->gate.n_row > 0 ? &cold->gate : NULL, *up = &cold->up,
                      *down = &cold->down_t.rows;
-    uint64_t n = n_fired < cold->d_ff ? n_fired : cold->d_ff, row = up->row_size;
-    uint64_t whole = bytes_of(up), fired = n * down->row_size;
+    uint64_t n_active = n_fired < cold->d_ff ? n_fired : cold->d_ff, n_up = up->n_row, n_gate = gate ? gate->n_row : 0;
     /* With a predictor only the named neurons are read in both halves; other selectors read the first half of all. */
-    if (s->selector != HEARTH_SELECTOR_DENSE) {
-        bool named = s->selector == HEARTH_SELECTOR_PREDICTOR;
-        whole = named || gate ? n * row : bytes_of(up);
-        if (gate) whole += named ? n * gate->row_size : bytes_of(gate);
-    } else if (gate) whole += bytes_of(gate);
-    charge(g, whole + fired);
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR) n_gate = gate ? n_active : 0;
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR || (s->selector != HEARTH_SELECTOR_DENSE && gate)) n_up = n_active;
+    double weights = weights_of(up, n_up) + (gate ? weights_of(gate, n_gate) : 0.0) + weights_of(down, n_active);
+    hth_device_charge_host(g->device,
+                           n_up * up->row_size + (gate ? n_gate * gate->row_size : 0) + n_active * down->row_size,
+                           weights * s->n_tok);
 }
 
 void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t n_tok)
 {
     const hth_experts *e = &s->model->layers[op->layer].experts;
+    const uint32_t *slot_of = g->layers[op->layer].slots->policy.slot_of;
     uint8_t is_chosen[HTH_MAX_EXPERT] = {0};
-    uint64_t n = 0;
+    uint64_t n = 0, n_pair = 0;
     for (uint32_t t = 0; t < n_tok; t++)
-        for (uint32_t i = 0; i < e->router.n_used; i++) is_chosen[hth_fwd_ids(s, op->in[1], t)[i]] = 1;
-    for (uint32_t i = 0; i < e->router.n_expert; i++)
-        n += is_chosen[i] && g->layers[op->layer].slots->policy.slot_of[i] == HTH_NO_EXPERT;
-    charge(g, (bytes_of(&e->gate) + bytes_of(&e->up) + bytes_of(&e->down)) / e->router.n_expert * n);
+        for (uint32_t i = 0; i < e->router.n_used; i++) {
+            uint32_t id = hth_fwd_ids(s, op->in[1], t)[i];
+            if (slot_of[id] != HTH_NO_EXPERT) continue;
+            n += !is_chosen[id], n_pair++;
+            is_chosen[id] = 1;
+        }
+    double weights = weights_of(&e->gate, e->gate.n_row) + weights_of(&e->up, e->up.n_row) + weights_of(&e->down, e->down.n_row);
+    hth_device_charge_host(g->device, (bytes_of(&e->gate) + bytes_of(&e->up) + bytes_of(&e->down)) / e->router.n_expert * n,
+                           weights / e->router.n_expert * (double)n_pair);
 }
 
 void hth_gpu_sim_host_cost_chunk(hth_gpu *g, const hth_stream_chunk *p)
 {
-    charge(g, (uint64_t)p->n_row * p->rows->row_size);
+    hth_device_charge_host(g->device, (uint64_t)p->n_row * p->rows->row_size, 0.0);
 }
 
 static bool is_on_device(const hth_gpu *g, uint32_t i_op)
@@ -52,16 +59,18 @@ void hth_gpu_sim_host_cost_rest(hth_gpu *g, const hth_step *s, bool logits)
     const hth_model *m = g->model;
     const hth_program *p = m->program;
     uint64_t bytes = 0;
+    double weights = 0.0;
     while (g->next) g = g->next;
     if (hth_device_get_info(g->device)->host_rate == 0.0 || s->n_tok == 0) return;
     for (uint32_t i = p->first_of_layer[0]; i < p->first_of_layer[m->hparams.n_layer]; i++) {
         if (is_on_device(first, i)) continue;
         const hth_op_weights w = hth_op_weights_of(m, &p->ops[i]);
-        for (uint32_t k = 0; k < w.n; k++) bytes += bytes_of(w.matrix[k]); /* of experts all: nothing says which are chosen */
+        for (uint32_t k = 0; k < w.n; k++) /* of experts all: nothing says which are chosen */
+            bytes += bytes_of(w.matrix[k]), weights += weights_of(w.matrix[k], w.matrix[k]->n_row);
     }
     if (logits && !g->params.head) bytes += bytes_of(m->tied ? &m->token_embd : &m->output);
     pthread_mutex_lock(&g->step_lock);
-    if (!g->unloaded) charge(g, bytes); /* else the device belongs to other users */
+    if (!g->unloaded) hth_device_charge_host(g->device, bytes, weights * s->n_tok); /* else the device belongs to other users */
     pthread_mutex_unlock(&g->step_lock);
 }
 
