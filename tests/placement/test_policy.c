@@ -1,9 +1,10 @@
 /* What of a model lies on a device: by plan, evenly, and what is kept of both between runs. The machine's
  * figures are made up and kept instead of measured ones: the null device is a fast GPU here. */
 #include "base/alloc.h"
-#include "engine/engine.h"
 #include "placement/plan_context.h"
 #include "forward/gpu/gpu_int.h"
+#include "engine/engine.h"
+#include "support/models/golden.h"
 #include "support/device/hybrid.h"
 #include "support/models/made_up.h"
 #include "support/test.h"
@@ -517,6 +518,41 @@ TEST(experts_are_streamed_where_that_is_faster)
     c.read_rate = 0.0; /* no device reads it */
     hth_calibration_stream_thresholds(&c, &w, 512, found);
     CHECK_INT(found[0].n_tok, 0);
+}
+
+/* Values of a step of 4096 tokens take this much, with what passes through. */
+static uint64_t bytes_of_most(const hth_model *m, const hth_placement_part *part)
+{
+    hth_offload_params p = part->params;
+    uint64_t bytes = 0;
+    p.n_row = 4096, p.end_layer = m->hparams.n_layer, p.head = true, p.streams[0].n_tok = 1;
+    CHECK(hth_gpu_workspace_bytes(m, part->info->max_binding_size, &p, &bytes));
+    return bytes;
+}
+
+TEST(steps_of_a_mixture_that_does_not_fit_take_a_sixteenth_of_the_device)
+{
+    CLEANUP(golden_close) golden g = {0};
+    const hth_device_info gpu = {.kind = HTH_DEVICE_DISCRETE, .max_binding_size = UINT64_MAX}, cpu = {.kind = HTH_DEVICE_CPU};
+    hth_placement_part part = {.info = &gpu, .params = {.n_position = 8192}};
+    CLOSED(hearth_model) *model = golden_open_quant_file(&g, "mixture-Q4_K_M") ? OPENED(hearth_model, g.model, NULL) : NULL;
+    if (!model) return;
+    hth_model *m = model->model;
+    uint64_t most = bytes_of_most(m, &part), size = m->weight_size;
+    CHECK(size < most);
+    part.budget = 16 * most;
+    CHECK_INT(hth_placement_step_rows(m, &part, HEARTH_BATCH_AUTO, 8192), 256); /* it fits */
+    m->weight_size = 16 * most + 1;
+    CHECK_INT(hth_placement_step_rows(m, &part, HEARTH_BATCH_AUTO, 8192), 4096);
+    CHECK_INT(hth_placement_step_rows(m, &part, HEARTH_BATCH_AUTO, 1000), 1000);
+    CHECK_INT(hth_placement_step_rows(m, &part, 300, 8192), 300); /* asked for */
+    part.budget--;
+    CHECK_INT(hth_placement_step_rows(m, &part, HEARTH_BATCH_AUTO, 8192), 2048);
+    part.budget = most;
+    CHECK_INT(hth_placement_step_rows(m, &part, HEARTH_BATCH_AUTO, 8192), 256);
+    part.budget = 16 * most, part.info = &cpu;
+    CHECK_INT(hth_placement_step_rows(m, &part, HEARTH_BATCH_AUTO, 8192), 256);
+    m->weight_size = size;
 }
 
 /* What a plan takes beside the best: the slow end of its range is slower, the fast end faster. */
