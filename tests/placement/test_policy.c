@@ -1,11 +1,11 @@
 /* What of a model lies on a device: by plan, evenly, and what is kept of both between runs. The machine's
  * figures are made up and kept instead of measured ones: the null device is a fast GPU here. */
 #include "base/alloc.h"
-#include "placement/plan_context.h"
-#include "forward/gpu/gpu_int.h"
 #include "engine/engine.h"
-#include "support/models/golden.h"
+#include "forward/gpu/gpu_int.h"
+#include "placement/plan_context.h"
 #include "support/device/hybrid.h"
+#include "support/models/golden.h"
 #include "support/models/made_up.h"
 #include "support/test.h"
 
