@@ -106,8 +106,8 @@ typedef struct hth_gpu_layer {
 
 /* Tokens whose logits are computed at once. */
 enum { HTH_GPU_HEAD_ROWS = 16 };
-/* Pairs of an expert for which its rows are read once, in steps of many tokens. */
-enum { HTH_GPU_EXPERT_PAIRS = 8 };
+/* Pairs of an expert for which its rows are read once, in steps of many tokens; with matrix units up to MAX. */
+enum { HTH_GPU_EXPERT_PAIRS = 8, HTH_GPU_MAX_EXPERT_PAIRS = 64 };
 
 /* The input of a fused matrix in its representations. */
 typedef struct hth_gpu_input {
