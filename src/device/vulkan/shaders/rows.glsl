@@ -68,7 +68,7 @@ bool has_pairs()
     if (GROUP == 1) return gl_WorkGroupID.x / n_used < n_tok();
     return gl_WorkGroupID.x / SHARES < pairs[0] && first_pair() < pairs[group_at() + 1];
 }
-/* Pairs of this workgroup, those of later ones too; pair c has number pair_number(c) of all pairs. */
+/* Pairs of the group from this workgroup's first one on. Column c has pair number pair_number(c) of all. */
 uint n_pair() { return GROUP > 1 ? pairs[group_at() + 1] - first_pair() : 1; }
 uint pair_number(uint c)
 {
@@ -134,7 +134,7 @@ uint inputs_of(uint c)
 #endif
 }
 
-/* The same of all columns, for what asks again and again and is not told by its number which one. */
+/* The same for tiles, which ask in every step, and for columns that are no constants: pairs are looked up once. */
 #if defined(SLICED) && defined(MATRIX)
 shared uint inputs_of_tile[COLS];
 void find_inputs()
@@ -160,7 +160,7 @@ void choose()
 #ifdef SLICED
 void put_at(uint row, uint c, float product)
 {
-    if (row >= n_row || c >= min(COLS, n_pair())) return;
+    if (row >= n_row || c >= n_pair()) return;
     uint pair = pair_number(c);
     precise float value = product;
     if (has_bias != 0 && is_live(row)) value = value + bias[chosen() * slice_rows + row_first + row];
