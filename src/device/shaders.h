@@ -38,9 +38,15 @@ typedef enum hth_coopmat_level {
 
 static inline hth_coopmat_level hth_shader_coopmat_level(hth_shader_id id)
 {
-    if (id == HTH_SHADER_mul_mat_q_cm2 || id == HTH_SHADER_mul_mat_q_cm2_acc) return HTH_COOPMAT_CM2;
-    bool tiled = id == HTH_SHADER_mul_mat_q || id == HTH_SHADER_mul_mat_q_acc;
-    return tiled ? HTH_COOPMAT_KHR : HTH_COOPMAT_NONE;
+    switch (id) {
+    case HTH_SHADER_mul_mat_q:
+    case HTH_SHADER_mul_mat_q_acc:
+    case HTH_SHADER_mul_mat_q_sliced: return HTH_COOPMAT_KHR;
+    case HTH_SHADER_mul_mat_q_cm2:
+    case HTH_SHADER_mul_mat_q_cm2_acc:
+    case HTH_SHADER_mul_mat_q_cm2_sliced: return HTH_COOPMAT_CM2;
+    default: return HTH_COOPMAT_NONE;
+    }
 }
 
 /* Arguments of a shader that runs as a C function (device.h: null). */

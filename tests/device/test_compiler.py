@@ -41,9 +41,9 @@ NONE = ("Spilled VGPRs", "Spilled SGPRs", "Scratch size")
 # By series of Mesa (of others the last): (shader and constants, families): the most of each figure that is above its
 # limit. Such a pipeline is slower than it could be, not wrong; docs/gpu.md (Compiled for Radeons) says what is known.
 FLOATS = r"mul_mat_vec_f(_acc)? 64,8,4,[01],8,1"       # four rows of halves by eight tokens
-ONE_OF_256 = r"mul_mat_vec_q\w* 64,8,1,[01],8,256,.*"  # a row of blocks of 256 by eight tokens
-TWO_OF_256 = r"mul_mat_vec_q(_acc|_sliced)? 64,8,2,[01],8,256,.*"
-FOUR_OF_32 = r"mul_mat_vec_q(_acc|_sliced)? 64,8,4,[01],8,32,.*"
+ONE_OF_256 = r"mul_mat_vec_q\w* 64,8,1,\d+,8,256,.*"  # a row of blocks of 256 by eight tokens
+TWO_OF_256 = r"mul_mat_vec_q(_acc|_sliced)? 64,8,2,\d+,8,256,.*"
+FOUR_OF_32 = r"mul_mat_vec_q(_acc|_sliced)? 64,8,4,\d+,8,32,.*"
 ATTENTION = r"attn 128,4,[0-2],0,256,4"                # four heads of four tokens share keys
 EXCEPTIONS = {
     "22.3": {  # its compiler for navi31 uses 128 registers at most, and spills the others

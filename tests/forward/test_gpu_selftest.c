@@ -13,7 +13,7 @@
 #include "support/device/shaders.h"
 #include "support/kernels/rows_case.h"
 
-enum { MEMORY = 4 << 20, MAX_PROGRAMS = 680, LOCAL = 64, TABLE_IQ2 = 5 };
+enum { MEMORY = 4 << 20, MAX_PROGRAMS = 820, LOCAL = 64, TABLE_IQ2 = 5 };
 
 /* Shaders with constants, as record.c uses them. */
 typedef struct wanted {
@@ -49,8 +49,12 @@ static void add_rows(list *l, hth_type type)
         if (i == 2) continue;
         consts[HTH_ROWS_WANT] = 0;
         add(l, HTH_SHADER_mul_mat_vec_q_sparse, consts);
-        if (consts[HTH_ROWS_COLS] == 1 || consts[HTH_ROWS_COLS] == HTH_GPU_EXPERT_PAIRS)
-            add(l, HTH_SHADER_mul_mat_vec_q_sliced, consts);
+        if (consts[HTH_ROWS_COLS] != 1 && consts[HTH_ROWS_COLS] != HTH_GPU_EXPERT_PAIRS) continue;
+        consts[HTH_ROWS_GROUP] = consts[HTH_ROWS_COLS];
+        add(l, HTH_SHADER_mul_mat_vec_q_sliced, consts);
+        if (consts[HTH_ROWS_GROUP] == 1) continue;
+        consts[HTH_ROWS_GROUP] = HTH_GPU_MAX_EXPERT_PAIRS;
+        add(l, HTH_SHADER_mul_mat_vec_q_sliced, consts);
     }
 }
 
@@ -171,10 +175,10 @@ static void add_packs(list *l)
 /* Where the device has matrix units. */
 static void add_tiles(list *l, hth_type type, const hth_device_info *info)
 {
-    static const hth_shader_id ids[HTH_N_COOPMAT_LEVEL][2] = {
-        {HTH_N_SHADER, HTH_N_SHADER},
-        {HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc},
-        {HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc},
+    static const hth_shader_id ids[HTH_N_COOPMAT_LEVEL][3] = {
+        {HTH_N_SHADER, HTH_N_SHADER, HTH_N_SHADER},
+        {HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc, HTH_SHADER_mul_mat_q_sliced},
+        {HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc, HTH_SHADER_mul_mat_q_cm2_sliced},
     };
     hth_quant_desc desc;
     bool cm2 = info->features & HTH_FEATURE_COOPMAT2;
@@ -187,6 +191,10 @@ static void add_tiles(list *l, hth_type type, const hth_device_info *info)
         add(l, ids[by][0], consts);
         consts[HTH_ROWS_WANT] = 1;
         add(l, ids[by][1], consts);
+        for (uint32_t n_share = 1; n_share <= 2; n_share++) {
+            consts[HTH_ROWS_GROUP] = n_share * consts[HTH_ROWS_COLS];
+            add(l, ids[by][2], consts);
+        }
     }
 }
 
@@ -333,7 +341,9 @@ static bool is_given_ties(const wanted *w)
     case HTH_SHADER_mul_mat_q_cm2:
     case HTH_SHADER_mul_mat_q_cm2_acc:
     case HTH_SHADER_mul_mat_vec_q_sparse:
-    case HTH_SHADER_mul_mat_vec_q_sliced: return form[0] == 256 && (form[1] != 2 || form[4] == TABLE_IQ2);
+    case HTH_SHADER_mul_mat_vec_q_sliced:
+    case HTH_SHADER_mul_mat_q_sliced:
+    case HTH_SHADER_mul_mat_q_cm2_sliced: return form[0] == 256 && (form[1] != 2 || form[4] == TABLE_IQ2);
     case HTH_SHADER_down_q:
     case HTH_SHADER_down_q_sliced:
     case HTH_SHADER_down_reduce:
@@ -525,7 +535,8 @@ static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_float_rules] = "...", /* has subnormals */
     [HTH_SHADER_norm_quantize] = "....f.f.", [HTH_SHADER_mul_mat_vec_q] = "......f",
     [HTH_SHADER_mul_mat_vec_q_acc] = "......f", [HTH_SHADER_mul_mat_vec_q_sparse] = "......f.",
-    [HTH_SHADER_mul_mat_vec_q_sliced] = "......f.",
+    [HTH_SHADER_mul_mat_vec_q_sliced] = "......f.", [HTH_SHADER_mul_mat_q_sliced] = "......f.",
+    [HTH_SHADER_mul_mat_q_cm2_sliced] = "......f.",
     [HTH_SHADER_active_mask] = ".....", [HTH_SHADER_down_accumulate] = ".....", [HTH_SHADER_mul_mat_q] = "......f",
     [HTH_SHADER_mul_mat_q_acc] = "......f", [HTH_SHADER_mul_mat_q_cm2] = "......f",
     [HTH_SHADER_mul_mat_q_cm2_acc] = "......f", [HTH_SHADER_rope_store] = ".f......", [HTH_SHADER_attn] = ".....ff.",

@@ -1,6 +1,6 @@
 /* Rows of slices that were chosen for each token: on the null device and on the first that Vulkan knows they have the
- * bits of the CPU's kernels, pair by pair or in groups, with a bias, a weight, and gate and up in one matrix. Rows of floats come near the CPU,
- * and are the same on both. */
+ * bits of the CPU's kernels, pair by pair or in groups, by matrix units too, with a bias, a weight, and gate and up in
+ * one matrix. Rows of floats come near the CPU, and are the same on both. */
 #include "base/bits.h"
 #include "forward/gpu/gpu_int.h"
 #include "forward/gpu/weight_layout.h"
@@ -9,13 +9,15 @@
 #include "support/kernels/rows_case.h"
 
 static const char *const devices[] = {"null", "vulkan:0"};
-enum { N_DEVICE = 2, MAX_USED = 4, MAX_TOK = 5, MAX_SLICE = 5, GUARD = 3 };
+enum { N_DEVICE = 2, MAX_USED = 4, MAX_TOK = 24, MAX_SLICE = 5, GUARD = 3 };
 
 typedef struct shape {
     hth_type type;
     uint32_t n_row, n_col, n_slice, step, first; /* rows of a slice; slice of expert i: i step + first */
     uint32_t row_first, n_used, n_tok, lanes;
-    uint32_t of, n_row_together; /* pairs of a group, 1: none; rows of an invocation */
+    uint32_t of;                 /* pairs of a group; 1: none */
+    uint32_t consts[HTH_TILE_N_CONST];
+    hth_coopmat_level by;
     uint32_t slot_first, n_slot; /* slots of the slices that are here */
     bool by_pair, has_bias, weighs, moves; /* moves: slices have other slots than their numbers, or none */
 } shape;
@@ -31,7 +33,7 @@ typedef struct data {
     int32_t *sum;
     int16_t *sum_16;
     uint32_t pairs[MAX_TOK * 2 * MAX_USED], step[HTH_STEP_ROWS + MAX_SLICE], slot_of[MAX_SLICE];
-    uint32_t groups[HTH_GROUPS_HEAD + MAX_TOK * MAX_USED * (2 + 2 * HTH_GPU_EXPERT_PAIRS)];
+    uint32_t groups[HTH_GROUPS_HEAD + MAX_TOK * MAX_USED * (2 + 2 * HTH_GPU_MAX_EXPERT_PAIRS)];
 } data;
 
 static void *get(size_t n, size_t size) { return calloc(n ? n : 1, size); }
@@ -161,14 +163,17 @@ static data make(test_random *r, const shape *s, const hth_kernels *k)
 
 static bool compute(hth_device *device, data *a)
 {
+    static const hth_shader_id ids[HTH_N_COOPMAT_LEVEL] = {HTH_SHADER_mul_mat_vec_q_sliced, HTH_SHADER_mul_mat_q_sliced,
+                                                           HTH_SHADER_mul_mat_q_cm2_sliced};
     const shape *s = &a->s;
     bool quantised = rows_quantised(s->type);
     uint32_t n = s->n_row - s->row_first,
-             consts[HTH_TILE_N_CONST] = {64, s->of, s->n_row_together, 0, s->lanes, (uint32_t)s->type};
+             consts[HTH_TILE_N_CONST];
     const hth_push_sliced sliced = {s->row_first, s->n_row,   s->step,  s->first,
                                     s->n_used,    s->by_pair, s->n_row, s->weighs, s->n_slot,
                                     s->slot_first, s->moves ? HTH_STEP_ROWS : 0};
     hth_quant_desc desc = {.block = 1};
+    memcpy(consts, s->consts, sizeof consts);
     if (quantised && !CHECK(hth_quant_desc_of(s->type, &desc))) return false;
     const hth_push_mul_mat_vec_q_sliced q = {
         {n, s->n_col / desc.block, (uint32_t)a->y_stride, GUARD, s->has_bias, a->places.offsets}, sliced};
@@ -180,13 +185,13 @@ static bool compute(hth_device *device, data *a)
                           pairs = {s->of > 1 ? a->groups : a->pairs,
                                    s->of > 1 ? sizeof a->groups : (size_t)s->n_tok * 2 * s->n_used * 4},
                           planes = {a->planes, (size_t)a->places.size};
-    /* One token more than there is, or groups. */
-    uint32_t n_group = s->of > 1 ? a->groups[0] + 1 : (s->n_tok + 1) * s->n_used,
+    /* One token more than there is, or group. */
+    uint32_t n_group = s->of > 1 ? (a->groups[0] + 1) * (s->of / consts[HTH_ROWS_COLS]) : (s->n_tok + 1) * s->n_used,
              n_together = hth_rows_per_workgroup(consts);
     shaders_run run = {.consts = consts, .grid = {n_group, (n + n_together - 1) / n_together, 1}};
     if (quantised) {
         memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
-        run.id = HTH_SHADER_mul_mat_vec_q_sliced, run.push = &q;
+        run.id = ids[s->by], run.push = &q;
         const shaders_binding bind[] = {
             {a->step, sizeof a->step},
             planes,
@@ -198,6 +203,7 @@ static bool compute(hth_device *device, data *a)
             pairs};
         memcpy(run.bind, bind, sizeof bind);
     } else {
+        consts[HTH_FLOATS_TYPE] = (uint32_t)s->type;
         run.id = HTH_SHADER_mul_mat_vec_f_sliced, run.push = &f;
         const shaders_binding bind[] = {
             {a->step, sizeof a->step}, planes, {a->x, a->n_x * s->n_col * 4}, bias, y, pairs};
@@ -217,12 +223,20 @@ static void check(const char *device, const data *a)
                   (double)a->y[i], (double)a->expected[i]);
 }
 
+/* Dot products, of rows that an invocation has together. */
+static void set_consts(shape *s, uint32_t n_row_together)
+{
+    const uint32_t consts[HTH_TILE_N_CONST] = {64, s->of < 8 ? s->of : 8, n_row_together, s->of, s->lanes};
+    memcpy(s->consts, consts, sizeof consts);
+}
+
 static shape random_shape(test_random *r, hth_type type, uint32_t i)
 {
     static const uint32_t lanes[] = {8, 16, 32};
     shape s = {.type = type, .by_pair = i % 2, .has_bias = i / 2 % 2, .weighs = i / 4 % 2};
-    s.of = i / 4 % 2 ? HTH_GPU_EXPERT_PAIRS : i % 4 == 3 ? 2 : 1, s.n_row_together = s.of > 1 ? 1 + i % 4 : 1;
+    s.of = i / 4 % 2 ? HTH_GPU_EXPERT_PAIRS << i % 4 : i % 4 == 3 ? 2 : 1;
     s.lanes = rows_quantised(type) && type != HTH_TYPE_NVFP4 && s.of == 1 ? lanes[i % 3] : 8;
+    set_consts(&s, s.of > 1 ? 1 + i % 4 : 1);
     s.n_row = 1 + test_random_below(r, 40), s.row_first = i % 5 == 0 ? test_random_below(r, s.n_row) : 0;
     s.n_col = rows_quantised(type) ? (uint32_t)rows_block(type) * (1 + test_random_below(r, 9))
                                    : 1 + test_random_below(r, 300);
@@ -230,7 +244,7 @@ static shape random_shape(test_random *r, hth_type type, uint32_t i)
     s.moves = i % 3 > 0;
     s.slot_first = i % 3 == 2 ? test_random_below(r, s.n_slice) : 0;
     s.n_slot = i % 3 == 2 ? 1 + test_random_below(r, s.n_slice - s.slot_first) : s.n_slice;
-    s.n_used = 1 + test_random_below(r, MAX_USED), s.n_tok = 1 + test_random_below(r, MAX_TOK);
+    s.n_used = 1 + test_random_below(r, MAX_USED), s.n_tok = 1 + test_random_below(r, s.of > 2 ? MAX_TOK : 5);
     return s;
 }
 
@@ -243,12 +257,51 @@ TEST(rows_of_chosen_slices_have_the_bits_of_the_cpu)
         for (size_t t = 0; d && t < ROWS_N_TYPE; t++)
             for (uint32_t n = 0; n < 8 && rows_quantised(rows_types[t]); n++) {
                 shape s = random_shape(&r, rows_types[t], n);
-                if (shaders_are_few(devices[i]) && s.lanes > 8) s.lanes = t % 2 ? 8 : 32;
-                if (shaders_are_few(devices[i]) && s.of > 1) s.of = HTH_GPU_EXPERT_PAIRS, s.n_row_together = 2;
+                if (shaders_are_few(devices[i])) {
+                    if (s.lanes > 8) s.lanes = t % 2 ? 8 : 32;
+                    if (s.of > 1) s.of = HTH_GPU_EXPERT_PAIRS << t % 4;
+                    set_consts(&s, s.of > 1 ? 2 : 1);
+                }
                 CLEANUP(free_data) data a = make(&r, &s, &k);
                 if (compute(d, &a)) check(devices[i], &a);
             }
         if (d) shaders_close(d);
+    }
+}
+
+/* By the tiles that models have, of groups of one tile and of several. */
+static void check_units(hth_device *d, const char *name, const hth_device_info *units, hth_coopmat_level by)
+{
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
+    test_random r = proof_random();
+    for (size_t t = 0; t < ROWS_N_TYPE; t++)
+        for (uint32_t n = 0, n_done = 0; n < 8; n++) {
+            hth_quant_desc desc;
+            if (!hth_quant_desc_of(rows_types[t], &desc) || desc.block == 16) continue;
+            shape s = random_shape(&r, rows_types[t], n);
+            s.of = 16u << (n + t) % 3, s.n_row += 30, s.n_tok = 1 + test_random_below(&r, MAX_TOK);
+            set_consts(&s, 1);
+            if (hth_gpu_choose_tile(units, &desc, by, s.of, s.consts) != by || s.of % s.consts[HTH_ROWS_COLS] != 0)
+                continue;
+            s.consts[HTH_ROWS_GROUP] = s.of, s.by = by;
+            if (shaders_are_few(name) && n_done++ > 0) continue;
+            CLEANUP(free_data) data a = make(&r, &s, &k);
+            if (compute(d, &a)) check(name, &a);
+        }
+}
+
+TEST(matrix_units_give_the_bits_of_the_cpu_for_chosen_slices)
+{
+    for (size_t i = 0; i < N_DEVICE; i++) {
+        hth_device *d = shaders_open(devices[i]);
+        if (!d) continue;
+        hth_device_info units = *hth_device_get_info(d);
+        if (i == 0) units.n_shape = 1, units.shapes[0] = (hth_coopmat_shape){16, 16, 16}, units.subgroup_size = 32;
+        if (i == 0) units.features |= HTH_FEATURE_COOPMAT2, units.max_shared_memory = 49152;
+        if (units.n_shape == 0) test_note("%s has no matrix units of bytes", units.name);
+        else check_units(d, devices[i], &units, HTH_COOPMAT_KHR);
+        if (units.features & HTH_FEATURE_COOPMAT2) check_units(d, devices[i], &units, HTH_COOPMAT_CM2);
+        shaders_close(d);
     }
 }
 

@@ -4,6 +4,7 @@
 #include "convert/quantize.h"
 #include "convert/synth.h"
 #include "engine/engine.h"
+#include "forward/gpu/gpu_int.h"
 #include "support/models/golden.h"
 #include "support/device/submissions.h"
 #include "support/test.h"
@@ -26,6 +27,21 @@ enum { N_QUANT = sizeof quants / sizeof *quants };
 static const char *kv_name(hearth_kv_type kv)
 {
     return kv == HEARTH_KV_F16 ? "f16" : kv == HEARTH_KV_F32 ? "f32" : "q8_0";
+}
+
+/* ---- matrix units of the null device ------------------------------------------------------------ */
+
+static hth_coopmat_level null_units; /* NONE: it has none */
+
+hearth_status __real_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
+hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
+
+hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err)
+{
+    hth_device_spec other = *spec;
+    if (null_units > HTH_COOPMAT_NONE) other.coopmat = (hth_coopmat_shape){16, 16, 16};
+    other.coopmat2 = null_units == HTH_COOPMAT_CM2;
+    return __real_hth_device_open(&other, out, err);
 }
 
 /* ---- models on devices -------------------------------------------------------------------------- */
@@ -294,6 +310,35 @@ TEST(quantised_experts_have_the_bits_of_the_cpu)
     if (golden_open_quant_file(&g, "mixture-Q4_K_M")) check_experts(&g, N_DEVICE);
 }
 
+static bool has_pipeline(const hearth_model *model, hth_shader_id id)
+{
+    const hth_device *d = model->gpu->device;
+    for (const hth_pipeline *p = hth_pipeline_next(d, NULL); p; p = hth_pipeline_next(d, p))
+        if (hth_pipeline_get_info(p, &(const uint32_t *){NULL}) == id) return true;
+    return false;
+}
+
+/* In steps in which an expert has more than eight pairs, on average. */
+static void check_tiles_of_experts(const golden *g)
+{
+    static const hth_shader_id ids[HTH_N_COOPMAT_LEVEL] = {
+        HTH_SHADER_mul_mat_vec_q_sliced, HTH_SHADER_mul_mat_q_sliced, HTH_SHADER_mul_mat_q_cm2_sliced};
+    CLOSED(hearth_model) *cpu = OPENED(hearth_model, g->model, NULL);
+    FREED float *expected = cpu ? logits_by(cpu, g, HEARTH_KV_F16, 256) : NULL;
+    for (int i = 0; expected && i < HTH_N_COOPMAT_LEVEL; i++) {
+        hearth_gpu_options gpu = options_of("null", g, HEARTH_KV_F16);
+        gpu.placement = "all";
+        null_units = (hth_coopmat_level)i;
+        CLOSED(hearth_model) *model = open_on(g->model, &gpu, g->selector);
+        null_units = HTH_COOPMAT_NONE;
+        if (!model || !is_whole(model)) continue;
+        engine_check_bit_exact(model);
+        for (int k = HTH_COOPMAT_KHR; k < HTH_N_COOPMAT_LEVEL; k++) CHECK_INT(has_pipeline(model, ids[k]), k == i);
+        expect_bits(model, g, HEARTH_KV_F16, 256, expected, "null");
+        expect_bits(model, g, HEARTH_KV_F16, 23, expected, "null");
+    }
+}
+
 /* Experts whose down has a row for each neuron: of that file with all of its matrices in a type. */
 static bool open_neurons_of_experts(golden *g, const char *type)
 {
@@ -376,6 +421,19 @@ TEST(quantised_hybrids_have_the_bits_of_the_cpu)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         CLEANUP(golden_close) golden g;
         check_in_blocks(&g, golden_open_arch(&g, names[i]), false, NULL, i < 6);
+    }
+}
+
+/* Of two types; with an expert that all tokens use; with biases. */
+TEST(matrix_units_multiply_experts_with_the_bits_of_the_cpu)
+{
+    for (int i = 0; i < 3 && !is_brief(); i++) {
+        CLEANUP(golden_close) golden g;
+        bool is_there = i == 0   ? golden_open_quant_file(&g, "mixture-Q4_K_M")
+                        : i == 1 ? open_in_blocks(&g, golden_open_arch(&g, "qwen2moe"))
+                                 : open_in_blocks(&g, golden_open_quant_file(&g, "gpt-oss-MXFP4"));
+        if (is_there) check_tiles_of_experts(&g);
+        if (is_there && i > 0) remove(g.model);
     }
 }
 

@@ -1,5 +1,5 @@
 /* Selects the cooperative matrix shape and tile for rows of many tokens (shaders mul_mat_q and mul_mat_q_cm2, and
- * their _acc). The device lists its shapes; none can be assumed. Where none is usable, mul_mat_vec_q computes the
+ * their _acc and _sliced). The device lists its shapes; none can be assumed. Where none is usable, mul_mat_vec_q computes the
  * same from dot products. Called by recorder.c. */
 #include "forward/gpu/gpu_int.h"
 
@@ -13,12 +13,12 @@ enum { LOCAL = 256, TOKENS = 16, ROWS = 1, TILE = LOCAL / 8 * ROWS };
 static uint32_t step_of(const hth_quant_desc *desc) { return desc->part == 16 ? 16 : 32; }
 
 /* Bytes of shared memory: weights and inputs of eight blocks; their products, or the final partial sums; the
- * weight table. */
+ * weight table; of slices the inputs of each column. */
 static uint32_t shared_bytes(const hth_quant_desc *desc, uint32_t k)
 {
     uint32_t step = step_of(desc) < k ? k : step_of(desc), line = 8 * (step + 2);
     uint32_t products = 8 * (TILE * TOKENS + 4), partials = (1 + desc->minima) * 8 * (LOCAL + 1);
-    return (TILE + TOKENS) * line + 4 * (products > partials ? products : partials) + 64;
+    return (TILE + TOKENS) * line + 4 * (products > partials ? products : partials) + 64 + 4 * TOKENS;
 }
 
 static bool usable(const hth_coopmat_shape *s)
@@ -61,13 +61,13 @@ typedef struct tile {
 } tile;
 
 /* Bytes of shared memory: operands of one step, or one matrix of each subgroup; scales of eight blocks; the weight
- * table; a placeholder for what the quantisation descriptor lacks. */
+ * table; a placeholder for what the quantisation descriptor lacks; of slices the inputs of each column. */
 static uint32_t coopmat_bytes(const hth_quant_desc *desc, const tile *t)
 {
     uint32_t line = 256 + 16, weights = t->rows * line;
     uint32_t partials = 8 * t->split * t->shape->n * (t->shape->m + 4) * 4;
     return (weights > partials ? weights : partials) + t->tokens * line + 4 * 8 * (t->rows + t->tokens) +
-           (desc->part > 0 ? 4 * 8 * t->rows : 16) + 64;
+           (desc->part > 0 ? 4 * 8 * t->rows : 16) + 64 + 4 * t->tokens;
 }
 
 /* Sums of floats of an invocation, and integers of blocks of 256. */

@@ -115,8 +115,8 @@ typedef struct hth_gpu_layer {
 
 /* Tokens whose logits are computed at once. */
 enum { HTH_GPU_HEAD_ROWS = 16 };
-/* Pairs of an expert for which its rows are read once, in steps of many tokens. */
-enum { HTH_GPU_EXPERT_PAIRS = 8 };
+/* Pairs of an expert for which its rows are read once, in steps of many tokens; with matrix units up to MAX. */
+enum { HTH_GPU_EXPERT_PAIRS = 8, HTH_GPU_MAX_EXPERT_PAIRS = 64 };
 
 /* The input of a fused matrix in its representations. */
 typedef struct hth_gpu_input {
@@ -476,9 +476,9 @@ uint64_t hth_gpu_default_submit_work(const hth_device_info *info);
 
 /* ---- matrix units (coopmat_shapes.c) ----------------------------------------------------------------- */
 
-/* Writes LOCAL, COLS, ROWS and the matrix shape for a quantisation descriptor and steps of n_tok tokens into the
- * constants of mul_mat_q_cm2, else mul_mat_q, not above level `most`. Returns the level chosen. NONE: the device
- * has no usable shape, or too little shared memory. */
+/* Writes LOCAL, COLS, ROWS and the matrix shape for a quantisation descriptor and steps of n_tok tokens, or groups of
+ * n_tok pairs, into the constants of mul_mat_q_cm2, else mul_mat_q, not above level `most`. Returns the level chosen.
+ * NONE: the device has no usable shape, or too little shared memory. */
 hth_coopmat_level hth_gpu_choose_tile(const hth_device_info *info, const hth_quant_desc *desc,
                                       hth_coopmat_level most, uint32_t n_tok,
                                       uint32_t consts[HTH_TILE_N_CONST]);

@@ -74,6 +74,16 @@ static uint32_t n_part_of(const hth_recorder *r, const hth_op *op)
     return (has_chosen(r, op->layer) ? e->router.n_used : 0) + (e->shared.d_ff > 0);
 }
 
+/* Pairs of a group; 1: pairs are multiplied one by one. Tiles of matrix units get as many as an expert has on average,
+ * so that few of their columns are without a pair. */
+static uint32_t group_size(const hth_recorder *r, const network *net)
+{
+    uint32_t of = HTH_GPU_EXPERT_PAIRS, usual = r->n_row * net->n_used / net->n_expert;
+    if (r->n_row <= HTH_GPU_FEW_ROWS) return 1;
+    while (r->g->coopmat > HTH_COOPMAT_NONE && of < usual && of < HTH_GPU_MAX_EXPERT_PAIRS) of *= 2;
+    return of;
+}
+
 /* Experts whose weights lie together: those in slots, or those of a chunk. */
 typedef struct expert_range {
     const hth_gpu_fused_matrix *fused;
@@ -84,12 +94,12 @@ typedef struct expert_range {
 static void multiply(hth_recorder *r, const network *net, const expert_range *e, int part, const hth_gpu_input *in)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    bool is_down = part == HTH_GPU_EXPERT_DOWN, is_up = part == HTH_GPU_EXPERT_UP, many = r->n_row > HTH_GPU_FEW_ROWS;
+    bool is_down = part == HTH_GPU_EXPERT_DOWN, is_up = part == HTH_GPU_EXPERT_UP;
     hth_gpu_fused_matrix to = e->fused[is_up && net->step == 2 ? HTH_GPU_EXPERT_GATE : part];
     uint32_t d = r->g->model->hparams.d_model, n_row = is_down ? d : net->d_ff, n_pair = r->n_row * net->n_used,
-             of = many ? HTH_GPU_EXPERT_PAIRS : 1, n_half = net->n_used * net->d_ff, n_gate = net->is_gated ? n_half : 0;
-    const hth_rec_slices slices = {many ? ws->expert_groups : r->values[net->op->in[1].value].at,
-                                   many ? hth_max_groups(net->n_expert, n_pair, of) : n_pair,
+             of = group_size(r, net), n_half = net->n_used * net->d_ff, n_gate = net->is_gated ? n_half : 0;
+    const hth_rec_slices slices = {of > 1 ? ws->expert_groups : r->values[net->op->in[1].value].at,
+                                   of > 1 ? hth_max_groups(net->n_expert, n_pair, of) : n_pair,
                                    of,
                                    {.slice_rows = n_row,
                                     .slice_step = is_down ? 1 : net->step,
@@ -163,7 +173,7 @@ static void group_pairs(hth_recorder *r, const network *net)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     const hth_push_group_pairs push = {net->n_used, net->slots_at};
-    const uint32_t consts[] = {net->n_expert + 1, HTH_GPU_EXPERT_PAIRS, HTH_REC_LOCAL};
+    const uint32_t consts[] = {net->n_expert + 1, group_size(r, net), HTH_REC_LOCAL};
     const hth_buffer_range bind[] = {ws->step, r->values[net->op->in[1].value].at, ws->expert_groups};
     if (r->n_row <= HTH_GPU_FEW_ROWS) return;
     hth_rec_dispatch(r, HTH_SHADER_group_pairs, consts, bind, &push, hth_div_ceil(net->n_expert + 1, HTH_REC_LOCAL), 1);

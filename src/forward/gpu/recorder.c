@@ -143,20 +143,27 @@ uint32_t hth_rec_rows_of_many(const hth_device_info *info, bool is_256)
     return is_256 ? 2 : 4;
 }
 
-/* The highest level that is not slow and has a tile; writes the constants of the tile, if any. */
-static hth_coopmat_level choose_level(const hth_recorder *r, const hth_quant_desc *desc,
+/* The highest level that is not slow and has a tile; writes the constants of the tile, if any. The columns of a tile
+ * divide a group of slices. */
+static hth_coopmat_level choose_level(const hth_recorder *r, const hth_rec_slices *slices, const hth_quant_desc *desc,
                                       uint32_t consts[HTH_TILE_N_CONST])
 {
     hth_coopmat_level by = r->g->coopmat;
     for (; by > HTH_COOPMAT_NONE; by--) {
         uint32_t tile[HTH_TILE_N_CONST];
         memcpy(tile, consts, sizeof tile);
-        by = hth_gpu_choose_tile(hth_device_get_info(r->g->device), desc, by, r->n_row, tile);
-        if (r->g->params.slow_levels >> by & 1) continue;
+        by = hth_gpu_choose_tile(hth_device_get_info(r->g->device), desc, by, slices ? slices->of : r->n_row, tile);
+        if (r->g->params.slow_levels >> by & 1 || (slices && slices->of % tile[HTH_ROWS_COLS] != 0)) continue;
         memcpy(consts, tile, sizeof tile);
         break;
     }
     return by;
+}
+
+/* Of all tokens, or of all groups. */
+static uint32_t workgroups_of(const hth_recorder *r, const hth_rec_slices *slices, uint32_t cols)
+{
+    return slices ? slices->n_group * (slices->of / cols) : hth_div_ceil(r->n_row, cols);
 }
 
 static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_matrix *p,
@@ -164,7 +171,7 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
                           hth_buffer_range y, bool accumulate)
 {
     const hth_rec_slices *slices = s->slices;
-    uint32_t cols = slices ? slices->of : hth_min_u32(r->n_row, HTH_GPU_FEW_ROWS);
+    uint32_t cols = hth_min_u32(slices ? slices->of : r->n_row, HTH_GPU_FEW_ROWS);
     bool many = r->n_row > HTH_GPU_FEW_ROWS && cols > 1, is_256 = desc->block == HTH_ACT_BLOCK_256;
     union {
         hth_push_mul_mat_vec_q rows;
@@ -180,10 +187,11 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
     if (slices) push.by_slice.sliced = slices->sliced, push.by_slice.sliced.row_first = s->first;
     const hth_device_info *info = hth_device_get_info(r->g->device);
     uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, cols,
-                                         many ? hth_rec_rows_of_many(info, is_256) : 1, r->only_wanted,
+                                         many ? hth_rec_rows_of_many(info, is_256) : 1,
+                                         slices ? slices->of : r->only_wanted,
                                          row_lanes(r, desc, s->n, push.rows.n_block)};
     memcpy(consts + HTH_ROWS_FORMAT, desc, sizeof *desc);
-    hth_coopmat_level by = many && !s->sparse && !slices ? choose_level(r, desc, consts) : HTH_COOPMAT_NONE;
+    hth_coopmat_level by = many && !s->sparse ? choose_level(r, slices, desc, consts) : HTH_COOPMAT_NONE;
     const hth_buffer_range bind[] = {r->g->workspace.step,
                                      {p->weights, p->offset, p->layout.size},
                                      is_256 ? in->q_256 : in->q,
@@ -192,15 +200,12 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
                                      hth_rec_vector(r, p->bias),
                                      y,
                                      slices ? slices->pairs : r->g->workspace.active_mask};
-    static const hth_shader_id ids[HTH_N_COOPMAT_LEVEL][2] = {
-        {HTH_SHADER_mul_mat_vec_q, HTH_SHADER_mul_mat_vec_q_acc},
-        {HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc},
-        {HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc}};
-    hth_shader_id id = s->sparse ? HTH_SHADER_mul_mat_vec_q_sparse
-                       : slices  ? HTH_SHADER_mul_mat_vec_q_sliced
-                                 : ids[by][accumulate];
-    hth_rec_dispatch(r, id, consts, bind, &push,
-                     slices ? slices->n_group : hth_div_ceil(r->n_row, consts[HTH_ROWS_COLS]),
+    static const hth_shader_id ids[HTH_N_COOPMAT_LEVEL][3] = {
+        {HTH_SHADER_mul_mat_vec_q, HTH_SHADER_mul_mat_vec_q_acc, HTH_SHADER_mul_mat_vec_q_sliced},
+        {HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc, HTH_SHADER_mul_mat_q_sliced},
+        {HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc, HTH_SHADER_mul_mat_q_cm2_sliced}};
+    hth_shader_id id = s->sparse ? HTH_SHADER_mul_mat_vec_q_sparse : ids[by][slices ? 2 : accumulate];
+    hth_rec_dispatch(r, id, consts, bind, &push, workgroups_of(r, slices, consts[HTH_ROWS_COLS]),
                      hth_div_ceil(s->n, hth_rows_per_workgroup(consts)));
 }
 
@@ -208,7 +213,7 @@ static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const
                        const hth_row_range *s, const hth_gpu_input *in, hth_buffer_range y, bool accumulate)
 {
     const hth_rec_slices *slices = s->slices;
-    uint32_t cols = slices ? slices->of : hth_min_u32(r->n_row, HTH_GPU_FEW_ROWS),
+    uint32_t cols = hth_min_u32(slices ? slices->of : r->n_row, HTH_GPU_FEW_ROWS),
              rows = r->n_row > HTH_GPU_FEW_ROWS && cols > 1 ? 4 : 1;
     union {
         hth_push_mul_mat_vec_f rows;
@@ -222,7 +227,8 @@ static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const
                                                    .row_words = hth_soa_row_words(p->type, group->n_col)}};
     if (s->sparse) push.by_mask.sparse = (hth_push_sparse){s->first, s->neuron};
     if (slices) push.by_slice.sliced = slices->sliced, push.by_slice.sliced.row_first = s->first;
-    const uint32_t consts[] = {HTH_REC_LOCAL, cols, rows, r->only_wanted, 8, (uint32_t)p->type};
+    const uint32_t consts[] = {HTH_REC_LOCAL, cols, rows, slices ? slices->of : r->only_wanted, 8,
+                               (uint32_t)p->type};
     const hth_buffer_range bind[] = {r->g->workspace.step,
                                      {p->weights, p->offset, p->layout.size},
                                      in->x,
@@ -234,8 +240,7 @@ static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const
                      : slices     ? HTH_SHADER_mul_mat_vec_f_sliced
                      : accumulate ? HTH_SHADER_mul_mat_vec_f_acc
                                   : HTH_SHADER_mul_mat_vec_f,
-                     consts, bind, &push, slices ? slices->n_group : hth_div_ceil(r->n_row, cols),
-                     hth_div_ceil(s->n, hth_rows_per_workgroup(consts)));
+                     consts, bind, &push, workgroups_of(r, slices, cols), hth_div_ceil(s->n, hth_rows_per_workgroup(consts)));
 }
 
 void hth_rec_hint_bytes(hth_recorder *r, const hth_gpu_matrix *p, const hth_row_range *s)

@@ -240,36 +240,38 @@ static void bind_pairs(hth_gpu_testcase *t, uint32_t n_tok, uint32_t n_used, uin
     pairs->width = n_slice, pairs->min_exponent = min_exponent;
 }
 
-/* A group of each slice, and a workgroup more. */
+/* A group of each slice, and the workgroups of one more. */
 static void bind_groups(hth_gpu_testcase *t, uint32_t of, uint32_t n_slice)
 {
     hth_gpu_test_input *groups = bind_input(t, HTH_FILL_GROUPS, HTH_GROUPS_HEAD + n_slice * (uint64_t)hth_group_words(of), 4);
     groups->width = n_slice, groups->max_exponent = (int32_t)of;
-    t->grid[0] = n_slice + 1;
+    t->grid[0] = (n_slice + 1) * (of / t->consts[HTH_ROWS_COLS]);
 }
 
-/* Two of three slices for each token: one has no slot, and one that of another dispatch. */
+/* Two or four of four slices for each token: one has no slot, and one that of another dispatch. Slices overlap, which saves
+ * memory. */
 static void mul_mat_vec_q_sliced(hth_gpu_testcase *t)
 {
-    enum { N_SLICE = 3, N_USED = 2, FIRST = 1 };
-    const uint32_t *c = t->consts, group = hth_rows_per_workgroup(c), of = c[HTH_ROWS_COLS], n_row = group + (of > 1 ? 3 : 27),
-                   n_all = n_row + FIRST, n_tok = of > 1 ? of / 2 + N_SLICE : 4, n_done = n_tok - 1;
+    enum { N_SLICE = 4, FIRST = 1, SLICE = 5 };
+    const uint32_t *c = t->consts, group = hth_rows_per_workgroup(c), of = c[HTH_ROWS_GROUP],
+                   n_row = group + (of > 1 ? 3 : 27), n_weight = SLICE * (N_SLICE - 1) + FIRST + n_row,
+                   n_used = of > 8 ? 4 : 2, n_tok = of > 1 ? of / n_used + N_SLICE : 12, n_done = n_tok - 1;
     const uint32_t block = c[HTH_ROWS_FORMAT], n_block = blocks_of_row(block), n_col = n_block * block,
-                   stride = N_USED * n_row + 2;
-    set_planes(t, c + HTH_ROWS_FORMAT, N_SLICE * n_all, n_block);
+                   stride = n_used * n_row + 2;
+    set_planes(t, c + HTH_ROWS_FORMAT, n_weight, n_block);
     const uint32_t slots_at = bind_slots_step(t, n_tok, n_done, N_SLICE);
     const hth_push_mul_mat_vec_q_sliced push = {{n_row, n_block, stride, 1, 1, t->layout.offsets},
-                                                {FIRST, n_all, 1, 0, N_USED, 0, n_row, 1, 1, 1, slots_at}};
-    set_call(t, &push, sizeof push, n_tok * N_USED, over(n_row, group), 1);
+                                                {FIRST, SLICE, 1, 0, n_used, 0, n_row, 1, 2, 1, slots_at}};
+    set_call(t, &push, sizeof push, n_tok * n_used, over(n_row, group), 1);
     bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
     bind_input(t, HTH_FILL_Q, (uint64_t)n_tok * n_col, 1)->width = n_col;
     bind_input(t, HTH_FILL_Q_SCALES, (uint64_t)n_tok * n_block, 4);
     bind_input(t, HTH_FILL_Q_SUMS, (uint64_t)n_tok * n_col / (block == 256 ? 16 : 32), 4)->width =
         block == 256 ? 16 : 32;
-    bind_floats(t, N_SLICE * n_all, 4);
+    bind_floats(t, n_weight, 4);
     bind_output(t, (uint64_t)n_tok * stride, 4);
     if (of > 1) bind_groups(t, of, N_SLICE);
-    else bind_pairs(t, n_tok, N_USED, N_SLICE, -3);
+    else bind_pairs(t, n_tok, n_used, N_SLICE, -3);
 }
 
 /* A tile of rows and part of the next, of a stretch of columns and part of another. */
@@ -745,6 +747,8 @@ static void (*const shapes[HTH_N_SHADER])(hth_gpu_testcase *t) = {
     [HTH_SHADER_active_mask] = active_mask,
     [HTH_SHADER_mul_mat_vec_q_sparse] = mul_mat_vec_q,
     [HTH_SHADER_mul_mat_vec_q_sliced] = mul_mat_vec_q_sliced,
+    [HTH_SHADER_mul_mat_q_sliced] = mul_mat_vec_q_sliced,
+    [HTH_SHADER_mul_mat_q_cm2_sliced] = mul_mat_vec_q_sliced,
     [HTH_SHADER_mul_mat_q] = mul_mat_vec_q,
     [HTH_SHADER_mul_mat_q_acc] = mul_mat_vec_q,
     [HTH_SHADER_mul_mat_q_cm2] = mul_mat_vec_q,

@@ -123,6 +123,7 @@ enum {
     HTH_ROWS_COLS,      /* 1 to 8 */
     HTH_ROWS_ROWS,      /* 1 to 4 */
     HTH_ROWS_WANT,      /* 1: n_want tokens, gathered before as tokens 0, 1, ... */
+    HTH_ROWS_GROUP = HTH_ROWS_WANT, /* of slices: pairs of a group */
     HTH_ROWS_LANES,
     HTH_ROWS_FORMAT,      /* first constant of the quantisation descriptor */
     HTH_ROWS_N_CONST = HTH_ROWS_FORMAT + 8,
@@ -132,7 +133,7 @@ static inline uint32_t hth_rows_per_workgroup(const uint32_t *consts)
     return consts[HTH_ROWS_LOCAL] / consts[HTH_ROWS_LANES] * consts[HTH_ROWS_ROWS];
 }
 /* The same with matrix units, for steps of many tokens (coopmat_shapes.c; mul_mat_q, and mul_mat_q_cm2 with
- * per-element operations): one more constant per side of the shape. ROWS, COLS and LOCAL may be larger; LANES is 8; a
+ * per-element operations, and their forms _acc and _sliced): one more constant per side of the shape. ROWS, COLS and LOCAL may be larger; LANES is 8; a
  * workgroup's rows and tokens are multiples of M and N. mul_mat_q_cm2 has one more: SPLIT, its subgroups / 8; the
  * tokens are a multiple of N * SPLIT. */
 enum { HTH_TILE_M = HTH_ROWS_N_CONST, HTH_TILE_N, HTH_TILE_K, HTH_TILE_SPLIT, HTH_TILE_N_CONST };
@@ -191,8 +192,8 @@ typedef struct hth_push_mul_mat_vec_f_sparse {
  * n_slot from slot_first on, y is not written.
  * pairs[t][2][n_used]: experts, then weights (floats). x: [t], x_by_pair: [t][n_used] rows. y[t][y_first + y_pair * number
  * of the pair + i] = that row . x (+ bias[expert * slice_rows + row_first + i]), weighs: times the weight.
- * Bindings: as above, then pairs where COLS is 1 (and ROWS), else groups of COLS of them (group_pairs). Grid: {tokens *
- * n_used, or groups at most, ceil(n_row / hth_rows_per_workgroup)}. */
+ * Bindings: as above, then pairs where GROUP is 1 (and COLS and ROWS), else groups of GROUP of them (group_pairs), a
+ * multiple of COLS. Grid: {tokens * n_used, or groups at most times GROUP / COLS, ceil(n_row / hth_rows_per_workgroup)}. */
 typedef struct hth_push_sliced {
     uint32_t row_first, slice_rows, slice_step, slice_first, n_used, x_by_pair, y_pair, weighs, n_slot, slot_first, slots_at;
 } hth_push_sliced;

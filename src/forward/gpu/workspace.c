@@ -132,9 +132,12 @@ typedef struct expert_sizes {
 
 static uint64_t group_words(const hth_router *router, uint32_t n_row)
 {
-    uint64_t n = hth_max_groups(router->n_expert, n_row * router->n_used, HTH_GPU_EXPERT_PAIRS);
-    return HTH_GROUPS_HEAD + hth_max_u64(n, hth_max_groups(1, n_row, HTH_GPU_EXPERT_PAIRS)) *
-                                 hth_group_words(HTH_GPU_EXPERT_PAIRS);
+    uint64_t most = 0;
+    for (uint32_t of = HTH_GPU_EXPERT_PAIRS; of <= HTH_GPU_MAX_EXPERT_PAIRS; of *= 2) {
+        uint64_t n = hth_max_groups(router->n_expert, n_row * router->n_used, of);
+        most = hth_max_u64(most, hth_max_u64(n, hth_max_groups(1, n_row, of)) * hth_group_words(of));
+    }
+    return HTH_GROUPS_HEAD + most;
 }
 
 static expert_sizes sizes_of_experts(const hth_model *m, const hth_offload_params *p)

@@ -49,8 +49,9 @@ static bool is_counted(hth_shader_id id)
         HTH_SHADER_mul_mat_vec_q, HTH_SHADER_mul_mat_vec_q_acc, HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc,
         HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc, HTH_SHADER_mul_mat_vec_f,
         HTH_SHADER_mul_mat_vec_f_acc, HTH_SHADER_mul_mat_vec_q_sparse, HTH_SHADER_mul_mat_vec_f_sparse,
-        HTH_SHADER_mul_mat_vec_q_sliced, HTH_SHADER_mul_mat_vec_f_sliced, HTH_SHADER_attn, HTH_SHADER_down_q,
-        HTH_SHADER_down_f, HTH_SHADER_down_q_sliced, HTH_SHADER_down_f_sliced, HTH_SHADER_router_rows,
+        HTH_SHADER_mul_mat_vec_q_sliced, HTH_SHADER_mul_mat_vec_f_sliced, HTH_SHADER_mul_mat_q_sliced,
+        HTH_SHADER_mul_mat_q_cm2_sliced, HTH_SHADER_attn, HTH_SHADER_down_q, HTH_SHADER_down_f, HTH_SHADER_down_q_sliced,
+        HTH_SHADER_down_f_sliced, HTH_SHADER_router_rows,
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i] == id) return true;

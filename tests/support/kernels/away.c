@@ -82,6 +82,8 @@ hth_shader_ref_fn *const shaders_away[HTH_N_SHADER] = {
     [HTH_SHADER_mul_mat_vec_f_sparse] = away_mul_mat_vec_f_sparse,
     [HTH_SHADER_mul_mat_vec_q_sparse] = away_mul_mat_vec_q_sparse,
     [HTH_SHADER_mul_mat_vec_q_sliced] = away_mul_mat_vec_q_sliced,
+    [HTH_SHADER_mul_mat_q_sliced] = away_mul_mat_vec_q_sliced,
+    [HTH_SHADER_mul_mat_q_cm2_sliced] = away_mul_mat_vec_q_sliced,
     [HTH_SHADER_mul_mat_vec_f_sliced] = away_mul_mat_vec_f_sliced,
     [HTH_SHADER_active_mask] = away_active_mask, [HTH_SHADER_act_quantize] = away_act_quantize,
     [HTH_SHADER_norm_add] = away_norm_add, [HTH_SHADER_soft_cap] = away_soft_cap,

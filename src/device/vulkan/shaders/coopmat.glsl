@@ -20,6 +20,7 @@ layout(constant_id = 14) const uint N = 16;
 layout(constant_id = 15) const uint K = 16;
 layout(constant_id = 16) const uint SPLIT = 1; /* subgroups / 8 */
 
+#define MATRIX
 #include "quantised.glsl"
 
 const uint TILE = GROUPS * ROWS; /* rows */
@@ -57,8 +58,7 @@ uvec4 signed_of(uvec4 w)
     return OFFSET == 0 ? w : ((w | BYTES * 0x80u) - BYTES * OFFSET) ^ BYTES * 0x80u;
 }
 
-uint row_at(uint r) { return min(row_group() * TILE + r, n_row - 1); }
-uint token_at(uint c) { return min(first_token() + c, n_tok() - 1); }
+uint row_at(uint r) { return weights_of_row(row_group() * TILE + r); }
 
 /* What this invocation loads of the next step, and stores when the present one has been multiplied. Low bits of a block
  * hold all sixteens of a step, except where they are bytes. */
@@ -109,11 +109,11 @@ void load_tokens(uint first, uint step)
     [[unroll]] for (uint n = 0; n < N_INPUT; n++) {
         uint k = item(n) % SIXTEENS, j = item(n) / SIXTEENS % 8, c = item(n) / (8 * SIXTEENS);
         if (c < COLS && j < n_group)
-            next_inputs[n] = q[(token_at(c) * n_block + first + j) * N_PART + step * SIXTEENS + k];
+            next_inputs[n] = q[(tile_inputs(c) * n_block + first + j) * N_PART + step * SIXTEENS + k];
     }
     [[unroll]] for (uint n = 0; n < N_OF_TOKENS; n++) {
         uint j = item(n) % 8, c = item(n) / 8;
-        if (step == 0 && c < COLS && j < n_group) next_token_d[n] = d[token_at(c) * n_block + first + j];
+        if (step == 0 && c < COLS && j < n_group) next_token_d[n] = d[tile_inputs(c) * n_block + first + j];
     }
 }
 
@@ -166,7 +166,7 @@ void store_minima(uint first, uint n_group)
 void store_sums(uint first, uint n_group, uint step)
 {
     for (uint i = gl_LocalInvocationID.x; i < 8 * COLS; i += LOCAL) {
-        uint j = i % 8, to = i / 8 * LINE + 4 * j, at = token_at(i / 8) * n_block + first + j;
+        uint j = i % 8, to = i / 8 * LINE + 4 * j, at = tile_inputs(i / 8) * n_block + first + j;
         uvec4 bytes = uvec4(0);
         if (j >= n_group) continue;
         if (step == 0) token_d[j * COLS + i / 8] = d[at];
@@ -311,19 +311,10 @@ void sum_up(bool minima)
     }
 }
 
-/* Rows and tokens beyond the last were computed as the last, and are not written. */
 void put_output(uint i, uint o, float product)
 {
-    uint row = row_group() * TILE + i / N_N * M + o % M;
-    uint token = first_token() + o / (M * N) * (COLS / SPLIT) + i % N_N * N + o / M % N;
-    uint at = token * y_stride + y_first + row;
-    precise float value = product;
-    if (o >= SPLIT * M * N || row >= n_row || token >= n_tok()) return;
-    if (has_bias != 0) value = value + bias[row];
-#ifdef ONTO
-    value = y[at] + value;
-#endif
-    y[at] = value;
+    if (o >= SPLIT * M * N) return;
+    put_at(row_group() * TILE + i / N_N * M + o % M, o / (M * N) * (COLS / SPLIT) + i % N_N * N + o / M % N, product);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------- */
@@ -341,10 +332,12 @@ void pass(bool minima)
 
 void main()
 {
-    if (first_token() >= n_tok()) return;
+    if (!has_work()) return;
     if (TABLE > 0) fill_values(gl_LocalInvocationID.x, LOCAL);
-    pass(false);
-    if (MINIMA > 0) pass(true);
+    find_slice();
+    find_inputs();
+    if (is_live(0)) pass(false);
+    if (is_live(0) && MINIMA > 0) pass(true);
     [[unroll]] for (uint i = 0; i < N_MATRIX * N_OUT; i++)
         put_output(i / N_OUT, gl_LocalInvocationID.x + i % N_OUT * LOCAL, outputs[i]);
 }

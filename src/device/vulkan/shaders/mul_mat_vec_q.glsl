@@ -86,6 +86,9 @@ void main()
     if (!has_work() || !group_is_live()) return;
     if (TABLE > 0) fill_values(lane, LOCAL);
     choose();
+#ifdef MATRIX
+    find_inputs();
+#endif
     [[unroll]] for (uint o = 0; o < OUTPUTS; o++) sums[o] = 0, least_sums[o] = 0;
 
     const uint end = is_busy() ? n_block : 0;

@@ -32,7 +32,7 @@ uint place(uint i, uint j) { return i * LINE + j * (STEP / 8); }
 void bring_weights(uint first, uint n_group, uint part)
 {
     for (uint i = gl_LocalInvocationID.x; i < 8 * TILE; i += LOCAL) {
-        uint j = i % 8, at = place(i / 8, j), row = min(row_group() * TILE + i / 8, n_row - 1);
+        uint j = i % 8, at = place(i / 8, j), row = weights_of_row(row_group() * TILE + i / 8);
         if (j >= n_group) continue;
         for (uint k = part; k < part + PARTS; k++, at += 2) {
             uvec4 w = sixteen_of(row, first, j, n_group, k);
@@ -45,7 +45,7 @@ void bring_weights(uint first, uint n_group, uint part)
 void bring_inputs(uint first, uint n_group, uint part)
 {
     for (uint i = gl_LocalInvocationID.x; i < 8 * COLS; i += LOCAL) {
-        uint j = i % 8, at = place(i / 8, j), token = min(first_token() + i / 8, n_tok() - 1);
+        uint j = i % 8, at = place(i / 8, j), token = tile_inputs(i / 8);
         if (j >= n_group) continue;
         for (uint k = part; k < part + PARTS; k++, at += 2) {
             uvec4 x = q[(token * n_block + first + j) * N_PART + k];

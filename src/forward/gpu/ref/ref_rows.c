@@ -80,21 +80,41 @@ static void put_zeros(const pair *p)
     for (uint32_t row = 0; row < p->out.n_row; row++) p->out.y[p->out.y_first + row] = 0.0f;
 }
 
-/* Calls fn for the pairs of a grid whose slices are here: binding: of pairs, or of groups of them. */
+static void run_pair(const hth_dispatch_args *c, const pair *p, pair_fn *fn, const void *rows)
+{
+    if (p->is_absent) put_zeros(p);
+    else if (!p->is_elsewhere) fn(c, rows, p);
+}
+
+/* The pairs of workgroups [0, n): COLS of a group each. */
+static void for_each_group(const hth_dispatch_args *c, const uint32_t *words, const hth_push_sliced *s,
+                           const outputs *all, pair_fn *fn, const void *rows)
+{
+    const uint32_t *consts = c->consts, of = consts[HTH_ROWS_GROUP], cols = consts[HTH_ROWS_COLS], n_share = of / cols;
+    for (uint32_t i = 0; i < c->grid[0] && i / n_share < words[0]; i++) {
+        const uint32_t *group = words + HTH_GROUPS_HEAD + (size_t)(i / n_share) * hth_group_words(of);
+        uint32_t first = i % n_share * cols, end = hth_min_u32(group[1], first + cols);
+        for (uint32_t k = first; k < end; k++) {
+            const pair p = pair_of(c->bind[0], all, s, group[2 + k], group[0], group[2 + of + k]);
+            run_pair(c, &p, fn, rows);
+        }
+    }
+}
+
+/* Calls fn for the pairs of a grid whose slices are here; binding: of pairs, or of groups of them. */
 static void for_each_pair(const hth_dispatch_args *c, size_t binding, const hth_push_sliced *s, const outputs *all,
                           pair_fn *fn, const void *rows)
 {
-    const uint32_t *words = c->bind[binding], *step = c->bind[0], of = c->consts[HTH_ROWS_COLS];
-    uint64_t n = hth_min_u64(of > 1 ? words[0] : (uint64_t)step[HTH_STEP_N_TOK] * s->n_used, c->grid[0]);
+    const uint32_t *words = c->bind[binding], *step = c->bind[0];
+    uint64_t n = hth_min_u64((uint64_t)step[HTH_STEP_N_TOK] * s->n_used, c->grid[0]);
+    if (c->consts[HTH_ROWS_GROUP] > 1) {
+        for_each_group(c, words, s, all, fn, rows);
+        return;
+    }
     for (uint32_t i = 0; i < n; i++) {
-        const uint32_t *group = words + HTH_GROUPS_HEAD + (size_t)i * hth_group_words(of),
-                       *id = words + (size_t)(i / s->n_used) * 2 * s->n_used + i % s->n_used;
-        for (uint32_t k = 0; k < (of > 1 ? group[1] : 1); k++) {
-            const pair p = of > 1 ? pair_of(step, all, s, group[2 + k], group[0], group[2 + of + k])
-                                  : pair_of(step, all, s, i, *id, id[s->n_used]);
-            if (p.is_absent) put_zeros(&p);
-            else if (!p.is_elsewhere) fn(c, rows, &p);
-        }
+        const uint32_t *id = words + (size_t)(i / s->n_used) * 2 * s->n_used + i % s->n_used;
+        const pair p = pair_of(step, all, s, i, *id, id[s->n_used]);
+        run_pair(c, &p, fn, rows);
     }
 }
 
