@@ -16,7 +16,7 @@ typedef struct division {
     const char *device;
     uint32_t n_hot[HYBRID_MAX_LAYERS], n_layer, n_row;
     uint32_t n_first; /* of two devices, layers of the first */
-    bool head, submitted, streamed, mapped;
+    bool head, submitted, streamed, mapped, host_kv;
     uint32_t reads; /* of every so many-th layer, one token at a time; 0: none */
     uint64_t store; /* bytes of the store beyond the least, if the experts are streamed */
 } division;
@@ -28,6 +28,7 @@ static hearth_model *open_divided(const golden *g, const division *d, hearth_kv_
     hth_placement p = {.n_layer = d->n_layer,
                        .n_hot = n_hot,
                        .head = d->head,
+                       .host_kv = d->host_kv,
                        .devices = {{.end_layer = d->n_first, .submit_on_demand = d->submitted}}};
     memcpy(n_hot, d->n_hot, sizeof n_hot);
     for (uint32_t i = 0; d->reads > 0 && i < d->n_layer; i += d->reads) hth_layer_set_add(&p.read_experts, i);
@@ -91,14 +92,15 @@ static division draw(test_random *r, const char *device, const shape *s, const g
         uint32_t n = s->n_unit[i], pick = test_random_below(r, 6);
         d.n_hot[i] = !s->has_experts[i] ? n : pick == 0 ? 0 : pick == 1 ? 1 : pick == 2 ? n : test_random_below(r, n + 1);
     }
+    d.host_kv = test_random_below(r, 3) == 0;
     return d;
 }
 
 static void describe(const golden *g, const division *d, char *text, size_t size)
 {
-    int n = snprintf(text, size, "%s on %s, %u on the first, steps of %u, %s%s%s%s, store %lld:", g->model, d->device,
+    int n = snprintf(text, size, "%s on %s, %u on the first, steps of %u, %s%s%s%s%s, store %lld:", g->model, d->device,
                      d->n_first, d->n_row, d->submitted ? "submitted" : "queued", d->head ? ", head" : "",
-                     d->reads ? ", reads" : "", d->mapped ? ", mapped" : "",
+                     d->reads ? ", reads" : "", d->mapped ? ", mapped" : "", d->host_kv ? ", host KV" : "",
                      d->streamed ? (long long)d->store : -1);
     for (uint32_t i = 0; i < d->n_layer; i++) n += snprintf(text + n, size - (size_t)n, " %u", d->n_hot[i]);
 }
@@ -283,9 +285,9 @@ TEST(a_divided_mixture_keeps_its_text_wherever_its_device_is_lost)
     FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
     division d = {.device = "null", .n_layer = s.n_layer, .n_row = 4, .head = true};
     for (uint32_t i = 0; i < s.n_layer; i++) d.n_hot[i] = 1 + i;
-    for (int i = 0; expected && i < 2; i++) {
+    for (int i = 0; expected && i < 3; i++) {
         uint64_t n = 1;
-        d.streamed = i;
+        d.streamed = i == 1, d.host_kv = i == 2;
         while (n < 2000 && lose(&g, &d, expected, n)) n += n < 20 ? 1 : 7;
         CHECK(n > 20 && n < 2000);
     }
