@@ -19,8 +19,9 @@ placed placement_text(const hearth_model_info *info)
     if (!info->gpu) return p;
     if (info->gpu_neuron_share < 1.0)
         snprintf(neurons, sizeof neurons, " with %.0f %% of their neurons", 100.0 * info->gpu_neuron_share);
-    snprintf(p.text, sizeof p.text, "%u of %u layers%s%s on %s (%s, %sthe CPU's bits%s%s), %s the CPU",
-             info->gpu_n_layer, info->n_layer, neurons, info->gpu_head ? " and the head" : "", info->gpu,
+    snprintf(p.text, sizeof p.text, "%u of %u layers%s%s%s on %s (%s, %sthe CPU's bits%s%s), %s the CPU",
+             info->gpu_n_layer, info->n_layer, neurons, info->gpu_head ? " and the head" : "",
+             info->gpu_host_kv ? ", KV cache in host memory," : "", info->gpu,
              hth_format_bytes(info->gpu_bytes).text, info->gpu_bit_exact ? "" : "not ",
              info->gpu_bit_exact ? "" : ": ", info->gpu_bit_exact_reason,
              is_whole(info) ? "beside" : "the rest on");
@@ -37,6 +38,7 @@ void json_placement(json *j, const hearth_model_info *info)
         json_float(j, "neurons", info->gpu_neuron_share, 6);
         json_float(j, "product_share", info->gpu_product_share, 6);
         json_bool(j, "head", info->gpu_head);
+        json_bool(j, "host_kv", info->gpu_host_kv);
         json_uint(j, "bytes", info->gpu_bytes);
         json_bool(j, "simulated", info->gpu_simulated);
     }

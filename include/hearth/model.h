@@ -69,7 +69,11 @@ typedef struct hearth_gpu_options {
     /* Sessions whose states of recurrent layers have room on the device, copies and those of a scheduler included, 4096 at
      * most, and no more than it binds at once. 0: one for each 2048 positions of n_ctx, at least 2 and at most 8. Without such layers it has no effect. */
     uint64_t n_session;
-    uint64_t reserved[7];
+    /* Keys and values of all layers stay in the host's memory, and the CPU computes attention: a round trip in each layer,
+     * and the device's memory is free for weights. Same results. false: they lie with their layers, or where a plan or a
+     * placement file has them. */
+    bool host_kv;
+    uint64_t reserved[6];
 } hearth_gpu_options;
 
 /* Value of ram: what the system leaves. */
@@ -212,6 +216,7 @@ typedef struct hearth_model_info {
     const char *gpu_bit_exact_reason; /* why not: "output.weight is F16"; "" */
     uint64_t gpu_bytes;       /* allocated on all devices */
     bool gpu_simulated;       /* a device is simulated: reports must say so */
+    bool gpu_host_kv;         /* the keys and values of these layers are in the host's memory */
     double gpu_sim_seconds;   /* seconds of the simulated clocks since the devices were opened, if they also count the
                                  time of this machine's CPU; 0: measured times are those of this machine */
 } hearth_model_info;

@@ -395,7 +395,8 @@ static void set_budget(const hearth_model *m, const hearth_gpu_options *o, hth_p
                                      .selector = m->selector,
                                      .n_thread = m->n_thread,
                                      .has_given_experts = gives_experts,
-                                     .bit_exact = o->bit_exact};
+                                     .bit_exact = o->bit_exact,
+                                     .host_kv = o->host_kv};
     p->is_user_limit = vram > 0 && vram < free_bytes;
     p->budget = p->is_user_limit ? vram : free_bytes;
     p->params.n_row = hth_placement_step_rows(m->model, p, o->n_batch, n_ctx);

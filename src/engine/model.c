@@ -336,6 +336,7 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
     info->gpu_neuron_share = share_on_gpu(m);
     info->gpu_product_share = hth_engine_product_share(m);
     info->gpu_predicted_tps = m->gpu_seconds > 0.0 ? 1.0 / m->gpu_seconds : 0.0;
+    info->gpu_host_kv = hth_gpu_get_params(m->gpu)->host_kv;
     info->gpu_sim_seconds = (double)hth_gpu_model_time(m->gpu) * 1e-9;
     for (const hth_gpu *g = m->gpu; g; g = hth_gpu_next(g)) {
         info->gpu_bytes += hth_device_state(hth_gpu_get_device(g)).used;

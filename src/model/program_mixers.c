@@ -81,6 +81,7 @@ static void latent(hth_builder *b, const hth_layer *l, hth_view n, hth_build_tar
     op = hth_build_op(b, HTH_OP_HEADS);
     op->in[0] = whole, op->in[1] = key;
     op->out[0] = q, op->out[1] = key, op->out[2] = value;
+    if (b->h->temperature_scale != 0.0f && l->attn.has_temperature) op->out[3] = whole; /* scaled in place */
     by_head(b, joined ? HTH_BY_HEAD_ROWS : HTH_BY_HEAD_QUERIES, joined ? &t->kv_b : &t->k_b, n_head, d_key, z->d_nope, d,
             z->rank, whole, q);
     hth_view y = attend(b, &l->attn, q);

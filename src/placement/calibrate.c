@@ -576,6 +576,8 @@ void hth_calibration_machine(const hth_calibration *c, hearth_selector selector,
                               .sync_latency = sync_latency[hth_calibration_submit_mode(c)],
                               .dispatch = c->dispatch,
                               .merge = 2.0 * c->dispatch,
+                              .way_rate = c->h2d_rate < c->d2h_rate ? c->h2d_rate : c->d2h_rate,
+                              .kv_rate = cpu_rate,
                               .read_rate = c->read_rate};
     *host = (hth_plan_tier){.name = "the CPU", .kind = HTH_PLAN_HOST, .capacity = UINT64_MAX};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) {

@@ -14,12 +14,12 @@
 
 /* ---- cached placement ---------------------------------------------------------------------------------- */
 
-enum { VERSION = 4 }; /* incremented when the record changes */
+enum { VERSION = 5 }; /* incremented when the record changes */
 
 /* The cached record; [n_layer] neuron counts follow. */
 typedef struct record {
     double seconds;
-    uint32_t n_layer, head, n_part;
+    uint32_t n_layer, head, n_part, host_kv;
     hth_layer_set read_experts;
     struct {
         uint64_t budget; /* bytes, for which it was planned */
@@ -35,7 +35,7 @@ static hearth_status key_of(const hth_placement_builder *c, const hth_kernels *k
     for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++) {
         const hth_offload_params *p = &c->parts[i].params;
         uint64_t numbers[] = {p->n_row, p->n_position, p->n_session, p->kv,
-                              p->selector, VERSION,
+                              p->selector, VERSION, p->host_kv,
                               hth_calibration_fingerprint(c->parts[i].info, kernels, n_thread)};
         *key = hth_hash_more(*key, numbers, sizeof numbers);
     }
@@ -80,6 +80,7 @@ static bool parse(hth_placement_builder *c, const uint8_t *bytes, size_t n, reco
         p->submit_mode = k->parts[i].submitted ? HTH_SUBMIT_ON_DEMAND : HTH_SUBMIT_UPFRONT;
         memcpy(p->streams, k->parts[i].streams, sizeof p->streams);
         p->read_experts = k->read_experts;
+        p->host_kv = k->host_kv != 0;
     }
     hth_placement_builder_set_ends(c, ends, k->head);
     c->unsupported_reason = NULL, c->seconds = k->seconds;
@@ -116,7 +117,7 @@ static void store(const hth_placement_builder *c, uint64_t key)
     record k;
     memset(&k, 0, sizeof k); /* padding is written too */
     k.seconds = c->seconds, k.n_part = c->n_part;
-    k.read_experts = c->parts[0].params.read_experts;
+    k.read_experts = c->parts[0].params.read_experts, k.host_kv = c->parts[0].params.host_kv;
     k.n_layer = hth_placement_builder_n_layer(c), k.head = hth_placement_builder_has_head(c);
     for (uint32_t i = 0; i < c->n_part; i++) {
         const hth_offload_params *p = &c->parts[i].params;
@@ -168,17 +169,38 @@ static bool is_simulated(const hth_placement_builder *c)
     return false;
 }
 
+static void set_host_kv(hth_placement_builder *c, bool host_kv)
+{
+    for (uint32_t i = 0; i < c->n_part; i++) c->parts[i].params.host_kv = host_kv;
+}
+
+/* Whether any layer fits, with keys and values where they are asked for, or else with them on the host. The placement is
+ * uniform then. *is_whole: nothing is left to choose. */
+static bool fits_any(hth_placement_builder *c, bool *is_whole)
+{
+    bool asked = c->parts[0].params.host_kv;
+    hth_placement_uniform(c);
+    *is_whole = is_whole_on_only_device(c);
+    if (hth_placement_builder_n_layer(c) > 0 || c->unsupported_reason || asked) return hth_placement_builder_n_layer(c) > 0;
+    set_host_kv(c, true);
+    hth_placement_uniform(c);
+    bool fits = hth_placement_builder_n_layer(c) > 0;
+    set_host_kv(c, false);
+    if (!fits) hth_placement_uniform(c);
+    return fits;
+}
+
 hearth_status hth_placement_builder_plan(hth_placement_builder *c, const hth_kernels *kernels,
                                          uint32_t n_thread, hearth_error *err)
 {
     uint64_t key;
-    hth_placement_uniform(c);
-    if (hth_placement_builder_n_layer(c) == 0 || c->unsupported_reason || is_whole_on_only_device(c))
-        return HEARTH_OK;
+    bool is_whole, asked = c->parts[0].params.host_kv;
+    if (!fits_any(c, &is_whole) || c->unsupported_reason || is_whole) return HEARTH_OK;
     n_thread = hth_pool_default_threads(n_thread);
     hearth_status st = key_of(c, kernels, n_thread, &key, err);
     if (st != HEARTH_OK) return st;
     if (load(c, key)) return HEARTH_OK;
+    set_host_kv(c, asked);
     if ((st = plan(c, kernels, n_thread, err)) != HEARTH_OK) return st;
     if (hth_placement_builder_exceeds(c)) hth_placement_uniform(c);
     hth_placement_builder_keep_sharing(c);

@@ -95,6 +95,7 @@ static hearth_status open_inputs(hth_plan_context *o, const hth_placement_builde
     *streams = false;
     for (uint32_t i = 0; i < o->n_part; i++) {
         params[i] = c->parts[i].params;
+        params[i].host_kv = o->host_kv;
         params[i].first_layer = 0, params[i].end_layer = c->model->hparams.n_layer, params[i].head = true;
         const hth_stream_work any = any_work(c->model);
         hth_calibration_stream_thresholds(&o->parts[i].calibration, &any, params[i].n_row, params[i].streams);
@@ -107,21 +108,12 @@ static hearth_status open_inputs(hth_plan_context *o, const hth_placement_builde
     return open_model(o, c, profile, params, err);
 }
 
-hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_builder *c,
-                                     const hth_profile *profile, const hth_kernels *kernels, hth_pool *pool,
-                                     hearth_error *err)
+/* With keys and values where o->host_kv says, behind the calibration of all parts. */
+static hearth_status solve(hth_plan_context *o, const hth_placement_builder *c, const hth_profile *profile,
+                           hearth_error *err)
 {
-    const uint64_t max = (uint64_t)1 << 40; /* the reference device reports unlimited memory */
-    const uint32_t n_position = c->parts[0].params.n_position;
-    hearth_status st = HEARTH_OK;
     bool streams;
-    *o = (hth_plan_context){.n_part = c->n_part, .options = {.n_ctx = n_position, .context = n_position / 2}};
-    for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++) {
-        o->parts[i].budget = c->parts[i].budget < max ? c->parts[i].budget : max;
-        st = hth_calibration_cache_get(c->parts[i].device, kernels, pool, hth_model_row_type(c->model),
-                                       false, &o->parts[i].calibration, err);
-    }
-    if (st == HEARTH_OK) st = open_inputs(o, c, profile, &streams, err);
+    hearth_status st = open_inputs(o, c, profile, &streams, err);
     if (st != HEARTH_OK) return st;
     estimate_machine(o, c, HTH_ESTIMATE_MEDIAN, &o->machine);
     st = hth_plan_solve(&o->input, &o->machine, &o->options, &o->best, err);
@@ -131,6 +123,55 @@ hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_bu
     if (st == HEARTH_OK) st = evaluate(o, c, HTH_ESTIMATE_BEST, &o->seconds_best, err);
     if (st != HEARTH_OK) hth_plan_context_close(o);
     return st;
+}
+
+static bool has_trips(const hth_plan_context *o)
+{
+    uint32_t i = 0;
+    while (i < o->input.n_layer && o->input.layers[i].n_trip == 0) i++;
+    return i < o->input.n_layer;
+}
+
+/* Takes the better home of keys and values: the host if that gains more than predictions err. st: of the plan with them on
+ * devices, whose bindings may be too small. */
+static hearth_status compare_homes(hth_plan_context *o, hth_plan_context host, const hth_placement_builder *c,
+                                   const hth_profile *profile, hearth_status st)
+{
+    const double least_gain = 0.02; /* docs/plan.md: by so much simulations differ from predictions */
+    host.host_kv = true;
+    if ((st != HEARTH_OK && st != HEARTH_ERROR_ARGUMENT) || solve(&host, c, profile, NULL) != HEARTH_OK) return st;
+    if (st != HEARTH_OK && has_trips(&host)) {
+        *o = host;
+        return HEARTH_OK;
+    }
+    if (st == HEARTH_OK && has_trips(&host)) {
+        const hth_plan_context device = *o;
+        bool is_faster = host.best.seconds < (1.0 - least_gain) * device.best.seconds;
+        if (is_faster) *o = host, host = device;
+        o->seconds_other_kv = host.best.seconds;
+    }
+    hth_plan_context_close(&host);
+    return st;
+}
+
+hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_builder *c,
+                                     const hth_profile *profile, const hth_kernels *kernels, hth_pool *pool,
+                                     hearth_error *err)
+{
+    const uint64_t max = (uint64_t)1 << 40; /* the reference device reports unlimited memory */
+    const hth_offload_params *params = &c->parts[0].params;
+    hearth_status st = HEARTH_OK;
+    *o = (hth_plan_context){.n_part = c->n_part, .options = {.n_ctx = params->n_position, .context = params->n_position / 2},
+                            .host_kv = params->host_kv};
+    for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++) {
+        o->parts[i].budget = c->parts[i].budget < max ? c->parts[i].budget : max;
+        st = hth_calibration_cache_get(c->parts[i].device, kernels, pool, hth_model_row_type(c->model),
+                                       false, &o->parts[i].calibration, err);
+    }
+    if (st != HEARTH_OK) return st;
+    const hth_plan_context calibrated = *o;
+    st = solve(o, c, profile, err);
+    return params->host_kv ? st : compare_homes(o, calibrated, c, profile, st);
 }
 
 void hth_plan_context_close(hth_plan_context *o)
@@ -149,6 +190,7 @@ void hth_plan_context_apply(const hth_plan_context *o, hth_placement_builder *c)
         ends[i] = next;
         p->submit_mode = hth_calibration_submit_mode(&o->parts[i].calibration);
         memcpy(p->streams, o->parts[i].streams, sizeof p->streams);
+        p->host_kv = o->host_kv;
         p->read_experts = (hth_layer_set){0};
         for (uint32_t k = 0; k < n_layer; k++)
             if (o->best.divisions[k].reads) hth_layer_set_add(&p->read_experts, k);

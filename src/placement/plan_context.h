@@ -22,6 +22,8 @@ typedef struct hth_plan_context {
     double seconds_worst,
         seconds_best; /* per token for `best`, at the slowest and the fastest measured rates */
     bool uniform;     /* no activation frequencies are known */
+    bool host_kv;     /* keys and values are on the host: asked for, or faster */
+    double seconds_other_kv; /* per token of the best plan with them at the other home; 0: there is none, or it was not asked */
 } hth_plan_context;
 
 /* Builds the inputs of a plan for the builder's model, devices and budgets, and solves it. profile: a profile of this

@@ -3,6 +3,7 @@
 #include "placement/plan_model.h"
 
 #include "base/alloc.h"
+#include "forward/gpu/cache.h"
 #include "placement/calibrate.h"
 #include "forward/gpu/pack_table.h"
 
@@ -95,6 +96,14 @@ static uint32_t n_part_of(const hth_experts *e)
     return (uint32_t)(e->gate.n_row > 0) + (e->up.n_row > 0) + (e->down.n_row > 0);
 }
 
+/* Keys and values of one position, in `cache` bytes on a device beside its states, or on the host. */
+static uint64_t kv_bytes_of(const hth_plan_source *from, uint32_t i_layer, uint64_t cache, const hth_gpu_kv_trips *trips)
+{
+    const hth_attention *a = &from->model->layers[i_layer].attn;
+    if (trips->n == 0) return cache / from->params->n_position;
+    return a->kv_layer == i_layer ? 8 * (uint64_t)a->n_head_kv * hth_gpu_cache_words(from->params->kv, a->d_head) : 0;
+}
+
 static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, tables *t, hth_plan_layer *to,
                                 hearth_error *err)
 {
@@ -115,6 +124,7 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, t
     hearth_status st = has_experts ? hth_expert_slot_shares(from->model, i_layer, &from->uses, share, err) : HEARTH_OK;
     for (uint32_t i = 0; !has_experts && i < n_cluster; i++)
         share[i] = hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0, active_share(from, i_layer, i));
+    hth_gpu_kv_trips trips = hth_gpu_kv_trips_of(from->model, from->params, i_layer);
     hth_gpu_state_use states = hth_gpu_states_of(from->model, from->params, i_layer);
     uint64_t device_bytes = divides ? (whole - without + n_cluster - 1) / n_cluster : 0,
              host_bytes = divides ? (cpu_bytes(l) + n_cluster - 1) / n_cluster : 0;
@@ -124,7 +134,9 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, t
                            .has_experts = has_experts,
                            .n_spare = has_experts && is_readable(l, t) ? l->experts.router.n_used : 0,
                            .n_dispatch_read = has_experts ? n_part_of(&l->experts) : 0,
-                           .kv_bytes = (cache - states.held) / from->params->n_position,
+                           .kv_bytes = kv_bytes_of(from, i_layer, cache - states.held, &trips),
+                           .n_trip = trips.n,
+                           .trip_bytes = trips.bytes,
                            .cluster_bytes = {[HTH_PLAN_DEVICE] = device_bytes, [HTH_PLAN_HOST] = host_bytes},
                            .n_cluster = divides ? n_cluster : 0,
                            .share = share};

@@ -170,7 +170,8 @@ static hearth_status check_bindings(const hth_model *m, const hth_placement_part
         if (!hth_gpu_cache_bytes(m, info->max_binding_size, &p->params, i, &bytes))
             return hth_fail(
                 err, HEARTH_ERROR_ARGUMENT,
-                "%s: keys of %u positions are too large for a binding of %s; ask for less with n_ctx",
+                "%s: keys of %u positions are too large for a binding of %s; ask for less with n_ctx, or keep them in "
+                "host memory with gpu.host_kv",
                 info->name, p->params.n_position, hth_format_bytes(info->max_binding_size).text);
     if (workspace_bytes(m, p) == UINT64_MAX)
         return hth_fail(
@@ -518,6 +519,7 @@ hearth_status hth_placement_builder_from_file(hth_placement_builder *c, const ch
                       p.n_device, p.n_device == 1 ? "" : "s", c->n_part);
     for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++)
         st = check_device(&p.devices[i], c->parts[i].info, path, err);
+    for (uint32_t i = 0; i < c->n_part; i++) c->parts[i].params.host_kv |= p.host_kv;
     if (st == HEARTH_OK) allow_sharing(c, p.n_layer == c->model->hparams.n_layer);
     if (st == HEARTH_OK) st = check_placement(c, &p, path, err);
     if (st == HEARTH_OK) {

@@ -45,10 +45,18 @@ static double none_active(const hth_plan_layer *l, uint32_t i)
     return none;
 }
 
+/* Attention of a device whose keys and values the host has. */
+static double trip_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t context)
+{
+    return l->n_trip * h->sync_latency + (double)l->trip_bytes / h->way_rate + (double)l->kv_bytes * context / h->kv_rate;
+}
+
 static double attention_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t context)
 {
+    bool is_away = h->kind == HTH_PLAN_DEVICE && l->n_trip > 0;
     double seconds =
-        ((double)(l->attention_bytes - l->idle_bytes) + (double)l->kv_bytes * context) / whole_rate(h);
+        ((double)(l->attention_bytes - l->idle_bytes) + (is_away ? 0 : (double)l->kv_bytes * context)) / whole_rate(h);
+    if (is_away) seconds += trip_seconds(l, h, context);
     return h->kind == HTH_PLAN_DEVICE ? seconds + l->n_dispatch * h->dispatch : seconds;
 }
 
@@ -237,7 +245,8 @@ void hth_plan_curves_free(hth_plan_curve *curves) { hth_free(curves); }
 
 uint64_t hth_plan_layer_bytes(const hth_plan_layer *l, const hth_plan_options *options, uint32_t k)
 {
-    return l->attention_bytes + l->state_bytes + l->kv_bytes * options->n_ctx + l->cluster_bytes[HTH_PLAN_DEVICE] * k;
+    uint64_t kv = l->n_trip > 0 ? 0 : l->kv_bytes * options->n_ctx;
+    return l->attention_bytes + l->state_bytes + kv + l->cluster_bytes[HTH_PLAN_DEVICE] * k;
 }
 
 uint64_t hth_plan_units(uint64_t bytes, uint64_t unit) { return bytes / unit + (bytes % unit != 0); }
@@ -245,11 +254,13 @@ uint64_t hth_plan_units(uint64_t bytes, uint64_t unit) { return bytes / unit + (
 static void count_layer(const hth_plan_layer *l, const hth_plan_options *options, const hth_plan_division *d,
                         uint32_t i_home, hth_plan_kind kind, hth_plan_bytes *to)
 {
-    bool attention = d->attention == i_home;
+    bool attention = d->attention == i_home, has_kv = l->n_trip > 0 ? kind == HTH_PLAN_HOST : attention;
     uint64_t clusters = l->cluster_bytes[kind] * d->n_cluster[i_home],
-             caches = l->kv_bytes * options->n_ctx + (kind == HTH_PLAN_DEVICE ? l->state_bytes : 0),
-             all = clusters + (attention ? l->attention_bytes + caches : 0);
-    if (attention) to->attention += l->attention_bytes, to->kv += caches;
+             caches = (has_kv ? l->kv_bytes * options->n_ctx : 0) +
+                      (attention && kind == HTH_PLAN_DEVICE ? l->state_bytes : 0),
+             all = clusters + (attention ? l->attention_bytes : 0) + caches;
+    if (attention) to->attention += l->attention_bytes;
+    to->kv += caches;
     to->clusters += clusters;
     to->total += kind == HTH_PLAN_DEVICE ? hth_plan_units(all, HTH_PLAN_UNIT) * HTH_PLAN_UNIT : all;
 }

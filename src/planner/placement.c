@@ -10,6 +10,7 @@
 #define KIND "placement"
 #define KEY_HOT "hearth.placement.hot"
 #define KEY_READS "hearth.placement.reads" /* layers, ascending; only if there are any */
+#define KEY_HOST_KV "hearth.placement.host_kv" /* only if it is 1 */
 #define KEY_HEAD "hearth.placement.head"
 #define KEY_HANDOFF "hearth.placement.handoff"
 #define KEY_DEVICE "hearth.placement.device"
@@ -57,6 +58,7 @@ hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, c
     hth_gguf_writer_array(out, KEY_HOT, HTH_GGUF_U32, p->n_hot, p->n_layer);
     write_reads(out, p);
     hth_gguf_writer_uint(out, KEY_HEAD, HTH_GGUF_U32, p->head);
+    if (p->host_kv) hth_gguf_writer_uint(out, KEY_HOST_KV, HTH_GGUF_U32, 1);
     for (uint32_t i = 0; i < p->n_device; i++) {
         write_device(out, &p->devices[i], i);
         ends[i] = p->devices[i].end_layer;
@@ -207,16 +209,17 @@ static hearth_status read_ends(hth_placement *p, const hth_gguf *file, hearth_er
 static hearth_status read_rest(hth_placement *p, const hth_gguf *file, const hth_model *model,
                                hearth_error *err)
 {
-    uint64_t head = 0;
+    uint64_t head = 0, host_kv = 0;
     bool found;
     hearth_status st = hth_gguf_get_uint(file, KEY_HEAD, 0, 1, &head, &found, err);
     if (st == HEARTH_OK && !found) st = hth_gguf_missing(file, KEY_HEAD, "every placement", err);
+    if (st == HEARTH_OK) st = hth_gguf_get_uint(file, KEY_HOST_KV, 0, 1, &host_kv, NULL, err);
     if (st == HEARTH_OK) st = read_ends(p, file, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < p->n_device; i++)
         st = read_device(&p->devices[i], file, i, err);
     if (st == HEARTH_OK) st = hth_gguf_get_float(file, KEY_SECONDS, 0.0, 1e6, &p->seconds, NULL, err);
     if (st != HEARTH_OK) return st;
-    p->head = head == 1;
+    p->head = head == 1, p->host_kv = host_kv == 1;
     if (p->head && p->n_layer < model->hparams.n_layer)
         return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s: the head lies there only behind all %u layers",
                         hth_gguf_path(file), KEY_HEAD, model->hparams.n_layer);

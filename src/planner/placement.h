@@ -27,6 +27,7 @@ typedef struct hth_placement {
     uint32_t *n_hot;  /* [n_layer] neurons of each on its device, or experts, the first ones */
     hth_layer_set read_experts; /* layers whose missing experts devices read from the host's memory */
     bool head;        /* on the device of the last layer */
+    bool host_kv;     /* the host has the keys and values of these layers */
     hth_placement_device devices[HEARTH_MAX_GPU];
     uint32_t n_device;
     double seconds; /* expected per token by a plan; 0: unknown */

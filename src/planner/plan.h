@@ -39,6 +39,7 @@ typedef struct hth_plan_tier {
     double min_active_share; /* the minimum share that a cluster counts as: its masks are read */
     double sync_latency;     /* seconds: values from a device to the host and back, including all waiting */
     double dispatch, merge;  /* seconds: one dispatch; adding the sums of another home */
+    double way_rate, kv_rate; /* of a device: bytes per second of values that cross, and of keys and values on the host */
     double read_rate;        /* of a device: bytes per second of the host's experts that it reads itself; 0: it cannot */
 } hth_plan_tier;
 
@@ -54,6 +55,10 @@ typedef struct hth_plan_layer {
     uint64_t idle_bytes;      /* of these: experts that a token does not use, and does not read */
     uint64_t state_bytes;     /* on a device: copies of recurrent states, of which a token reads none */
     uint64_t kv_bytes;        /* keys and values of one position */
+    /* Round trips of a device with the layer's attention to the host, which has keys and values and computes with them,
+     * and bytes that cross for them; 0: the device has keys and values. */
+    uint32_t n_trip;
+    uint64_t trip_bytes;
     uint64_t cluster_bytes[HTH_PLAN_N_KIND]; /* rows of gate, up and down of a cluster, in the layout of each kind */
     uint32_t n_cluster;      /* clusters of HTH_CLUSTER_NEURONS neurons, or experts */
     /* clusters are slots for experts: `share` is how many of a token's experts are in a slot, and all together are what a

@@ -62,13 +62,13 @@ static hearth_status check_layer(const hth_plan_layer *l, uint32_t i, const hth_
 {
     uint64_t clusters, kv;
     if (l->n_cluster > MAX_CLUSTERS || l->n_dispatch > MAX_CLUSTERS || l->n_dispatch_hot > MAX_CLUSTERS ||
-        l->n_spare > MAX_CLUSTERS || l->n_dispatch_read > MAX_CLUSTERS)
+        l->n_spare > MAX_CLUSTERS || l->n_trip > MAX_CLUSTERS || l->n_dispatch_read > MAX_CLUSTERS)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "plan: layer %u: %u clusters, %u and %u dispatches; at most %d are allowed", i,
                         l->n_cluster, l->n_dispatch, l->n_dispatch_hot, MAX_CLUSTERS);
     bool fits =
         hth_mul_u64(l->kv_bytes, options->n_ctx, &kv) && kv <= max_bytes && l->attention_bytes <= max_bytes &&
-        l->state_bytes <= max_bytes;
+        l->state_bytes <= max_bytes && l->trip_bytes <= max_bytes;
     for (int kind = 0; kind < HTH_PLAN_N_KIND; kind++)
         fits = fits && hth_mul_u64(l->cluster_bytes[kind], l->n_cluster, &clusters) && clusters <= max_bytes;
     if (!fits)
@@ -100,5 +100,12 @@ hearth_status hth_plan_validate(const hth_plan_model *model, const hth_plan_mach
     hearth_status st = check_machine(machine, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < model->n_layer; i++)
         st = check_layer(&model->layers[i], i, options, err);
+    bool crosses = false;
+    for (uint32_t i = 0; i < model->n_layer; i++) crosses = crosses || model->layers[i].n_trip > 0;
+    for (uint32_t i = 0; st == HEARTH_OK && crosses && machine->homes[i].kind == HTH_PLAN_DEVICE; i++) {
+        st = check_number(&machine->homes[i], "the rate of values that cross", machine->homes[i].way_rate, min_rate, max_rate, err);
+        if (st == HEARTH_OK)
+            st = check_number(&machine->homes[i], "the rate of keys and values", machine->homes[i].kv_rate, min_rate, max_rate, err);
+    }
     return st;
 }

@@ -15,7 +15,7 @@ import time
 
 LAYER = sys.argv[2]
 sys.argv = sys.argv[:2]
-from program import MODEL, case, cases, check, hearth, scratch  # noqa: E402: program.py reads the arguments
+from program import MODEL, case, cases, check, data, hearth, scratch  # noqa: E402: program.py reads the arguments
 from devices import DEVICES, layer_environment  # noqa: E402: program.py knows its folder
 
 LONG = bool(os.environ.get("HEARTH_LONG"))
@@ -104,6 +104,59 @@ def texts_are_the_cpus_on_all_devices():
     for name, words in devices if LONG else devices[::3]:
         said = same_text(words + " name=Test-Device")
         check("on Test-Device" in said and "failed" not in said, name, said)
+
+
+# A dense model, a mixture, states of a recurrence, sinks with windows, latent attention; all but the first are random.
+FAMILIES = ["storyteller", "qwen3moe", "qwen35", "gpt-oss", "deepseek2-lite"]
+
+
+def of_family(name):
+    """A file of that family with quantised matrices."""
+    path = scratch(name + ".gguf")
+    if name == "storyteller":
+        return MODEL
+    if not os.path.exists(path):
+        r = hearth("quantize", data(f"golden/arch/{name}.gguf"), path, "q8_0")
+        check(r.returncode == 0, name, r.stderr)
+    return path
+
+
+def only_line(name, output, word):
+    found = [line for line in output.decode("utf-8", "replace").splitlines() if word in line]
+    check(len(found) == 1, name, f"not one line with '{word}':", output)
+    return found[0]
+
+
+def run_and_plan(name, words, family):
+    """What lies where is in one line of each. One layer alone leaves the others and the head to the CPU."""
+    path = of_family(family)
+    there = ["--gpu", "vulkan:0", "-c", "64", "--batch", "8"]
+    text = hearth("run", path, *WORDS[2:], "--gpu", "none").stdout
+    check(text, family)
+    planned = with_layer(words, "plan", path, *there)
+    check(planned.returncode == 0, name, family, planned.stderr)
+    check("workspace" in only_line(name, planned.stdout, "On the GPU: "), planned.stdout)
+    for placement, where in ([], "on Test"), (["--placement", "layers:1"], "1 of "):
+        r = with_layer(words, "run", path, *WORDS[2:], "--gpu", "vulkan:0", *placement)
+        check(r.returncode == 0 and r.stdout == text, name, family, placement, r.returncode, r.stdout, text, r.stderr)
+        line = only_line(name, r.stderr, " parameters, ")
+        check(where in line and "on Test" in line and b"failed" not in r.stderr, name, family, r.stderr)
+
+
+def families_on(name):
+    def five_families():
+        if not LONG:
+            raise cases.Skip("a minute or more for each device: with HEARTH_LONG only")
+        for family in FAMILIES:
+            start = time.monotonic()
+            run_and_plan(name, DEVICES[name] + " name=Test", family)
+            print(f"     {name}, {family}: {time.monotonic() - start:.0f} s", flush=True)
+    five_families.__name__ = "five_families_are_planned_and_run_on_" + name.replace(" ", "_")
+    return five_families
+
+
+for device in DEVICES:
+    case(families_on(device))
 
 
 def two_drivers():

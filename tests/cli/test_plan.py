@@ -6,7 +6,7 @@ import os
 import re
 import time
 
-from program import MODEL, NO_DRIVER, QUICK_GPU, cases, case, check, data, good, bad, hearth, least_ram, scratch
+from program import MODEL, NO_DRIVER, QUICK_GPU, SOURCE, cases, case, check, data, good, bad, hearth, least_ram, scratch
 
 FLOATS = data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
 MIXTURE = data("golden/quant/smallthinker-downt-Q4_0.gguf")
@@ -210,6 +210,40 @@ def the_faster_gpu_has_what_fits_on_either():
         check([d["vram_bytes"] == 0 for d in shown] == [i == idle for i in range(2)], shown)
         done = good("run", MODEL, "-p", "a", "-n", "2", *SMALL, "--gpu", devices, "--placement", "plan")
         check(b" on simulated quick\n" in done.stderr and b"on simulated slow\n" not in done.stderr, done.stderr)
+
+
+@case
+def a_plan_takes_the_faster_home_of_keys_and_values():
+    """Memory for a part of the weights and a long context: without a cache more layers lie there. With more memory, or a
+    short context, the cache stays with its layers."""
+    card, placement = "sim:" + os.path.join(SOURCE, "bench", "devices", "story.sim"), scratch("kv.placement")
+    few = [MODEL, "--batch", "8", "-t", "1", "--gpu", card]
+    words = [*few, "-c", "2048"]
+
+    def plan(vram, *more, words=words):
+        return json.loads(good("plan", *words, "--vram", vram, "--json", *more).stdout)
+
+    for shown, on_host in (plan("5M"), True), (plan("12M"), False), (plan("8M", words=[*few, "-c", "64"]), False):
+        check(shown["host_kv"] is on_host and 0 < shown["tokens_per_second_other_kv"] < shown["tokens_per_second"], shown)
+    shown, here = plan("5M", "-o", placement), plan("12M", "--no-kv-offload")
+    with_cache = plan("12M")
+    check(here["host_kv"] is True and "tokens_per_second_other_kv" not in here, here)
+    check(abs(here["tokens_per_second"] - with_cache["tokens_per_second_other_kv"]) < 0.01, here, with_cache)
+    text = good("plan", *words, "--vram", "5M").stdout.decode()
+    other = f"with its layers: {shown['tokens_per_second_other_kv']:.2f} tokens/s"
+    check(f"KV cache: in host memory, where the CPU computes attention; {other}\n" in text, text)
+    check(", caches 0 bytes, " in text, text)
+    check(json.loads(good("inspect", placement, "--json").stdout)["sidecar"]["host_kv"] is True, "inspect")
+    check("in host memory" in good("inspect", placement).stdout.decode(), "inspect")
+    run = ["run", *words, "--vram", "5M", "-p", "Once upon a time", "-n", "12", "--greedy"]
+    wanted = good("run", MODEL, *run[-5:], "--gpu", "none").stdout
+    there = {}
+    for how in [], ["--placement", placement], ["-nkvo"]:
+        done = good(*run, *how)
+        check(done.stdout == wanted and (b", KV in RAM, " in done.stderr) == bool(how), how, done.stderr)
+        there[len(how)] = json.loads(good(*run, *how, "--json").stdout)["gpu"]
+    check(there[2]["host_kv"] and there[1]["host_kv"] and not there[0]["host_kv"], there)
+    check(there[2]["layers"] > there[0]["layers"] and there[1]["layers"] > there[0]["layers"], there)
 
 
 @case

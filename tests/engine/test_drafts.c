@@ -183,20 +183,21 @@ TEST(a_device_with_the_cpus_bits_has_drafts)
                                         "models/storyteller-drelu/storyteller-drelu-f32.gguf"};
     char first[1024];
     snprintf(first, sizeof first, "%s/%s", HEARTH_SOURCE_DIR, paths[0]);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         fixture f = {.next = 0};
-        const hearth_model_options o = {.n_thread = 1,
-                                        .gpu = {.device = "null", .n_ctx = 2 * N_CTX, .n_batch = 64}};
+        bool has_bits = i != 1;
+        const hearth_model_options o = {
+            .n_thread = 1, .gpu = {.device = "null", .n_ctx = 2 * N_CTX, .n_batch = 64, .host_kv = i == 2}};
         hearth_model_info info = {0};
-        CHECK_OK(hearth_model_open(i == 0 ? first : test_data(paths[1]), &o, &f.model, err));
+        CHECK_OK(hearth_model_open(has_bits ? first : test_data(paths[1]), &o, &f.model, err));
         test_log_start();
         open_sessions(&f, (hearth_session_options){0});
-        CHECK_INT(test_n_warning("no drafts: the GPU's bits"), i);
+        CHECK_INT(test_n_warning("no drafts: the GPU's bits"), !has_bits);
         test_log_stop();
         hearth_model_get_info(f.model, &info);
-        CHECK(info.gpu && info.gpu_bit_exact == (i == 0));
+        CHECK(info.gpu && info.gpu_bit_exact == has_bits && info.gpu_host_kv == (i == 2));
         go_on(&f, 40);
-        CHECK((test_draft_stats(f.drafted).n_drafted > 0) == (i == 0));
+        CHECK((test_draft_stats(f.drafted).n_drafted > 0) == has_bits);
         close_fixture(&f);
     }
 }

@@ -26,12 +26,12 @@ static uint64_t limit_of_first(const char *path, uint32_t n_ctx)
     return whole ? test_model_info(whole).gpu_bytes - 1 : 0;
 }
 
-static bool open_models(fixture *f, bool windowed, const char *device, uint32_t n_ctx)
+static bool open_models(fixture *f, bool windowed, const char *device, uint32_t n_ctx, bool host_kv)
 {
     const char *path = test_scratch("model.gguf"), *quantised = test_scratch("quantised.gguf");
     hth_quantize_options q = {.ftype = hth_ftype_find("q8_0"), .n_thread = 1}; /* devices give the CPU's bits */
     hth_quantize_result result;
-    hearth_model_options o = {.gpu = {.device = device, .n_ctx = n_ctx}};
+    hearth_model_options o = {.gpu = {.device = device, .n_ctx = n_ctx, .host_kv = host_kv}};
     hearth_error why = {0};
     tiny_model m;
     test_random r = {11};
@@ -99,13 +99,14 @@ static uint64_t n_step(const fixture *f) { return hth_gpu_count(f->model->gpu).n
 static const size_t cuts[] = {1, 31, 32, 33, 63, 64, 65, 100, 128, 150};
 enum { N_CUT = sizeof cuts / sizeof *cuts };
 
-/* Calls fn on devices, for models with and without windows, whose pages are released or not. */
+/* Calls fn on devices, for models with and without windows, whose pages are released or not, and with keys and values on the
+ * host. */
 static void for_all(void (*fn)(const fixture *f, bool release))
 {
     static const char *const devices[] = {"null", "vulkan:0"};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         fixture f;
-        if (!open_models(&f, i % 2, devices[i / 2], 4 * LENGTH)) return;
+        if (!open_models(&f, i % 2, devices[i / 2 % 2], 4 * LENGTH, i > 3)) continue;
         for (int release = 0; release <= i % 2; release++) fn(&f, release);
         close_models(&f);
     }
@@ -165,7 +166,7 @@ TEST(a_copy_on_a_device_is_cut_inside_shared_pages) { for_all(truncate_everywher
 TEST(the_source_is_cut_and_written_while_its_copy_waits_to_be_copied)
 {
     fixture f;
-    if (!open_models(&f, false, "null", 4 * LENGTH)) return;
+    if (!open_models(&f, false, "null", 4 * LENGTH, false)) return;
     for (int first = 0; first < 2; first++) {
         hearth_session *a = open_on(f.model, false);
         feed(a, f.ids, 50);
@@ -239,7 +240,7 @@ static void check_schedule(const char *device, bool windowed, int n_round, bool 
     fixture f;
     hearth_batch *b = NULL;
     test_random r = {77};
-    if (!open_models(&f, windowed, device, MAX_SESSION * LENGTH)) return;
+    if (!open_models(&f, windowed, device, MAX_SESSION * LENGTH, false)) return;
     CHECK_OK(hearth_batch_open(f.model, 256, 2, &b, err));
     for (int round = 0; round < n_round && test_n_failed() == 0; round++) {
         bool in_batch[MAX_SESSION] = {false};
@@ -278,7 +279,7 @@ TEST(a_step_takes_the_tables_of_all_pages)
     fixture f;
     hearth_session *s[N_SESSION];
     hearth_batch *b = NULL;
-    if (!open_models(&f, true, "null", N_SESSION * LENGTH)) return;
+    if (!open_models(&f, true, "null", N_SESSION * LENGTH, false)) return;
     s[0] = open_on(f.model, false);
     feed(s[0], f.ids, N);
     feed(s[0], f.other, N - 3);
@@ -346,7 +347,7 @@ static void use_in_threads(const char *device)
     fixture f;
     worker workers[N_THREAD];
     pthread_t threads[N_THREAD];
-    if (!open_models(&f, false, device, (2 * N_THREAD + 1) * LENGTH)) return;
+    if (!open_models(&f, false, device, (2 * N_THREAD + 1) * LENGTH, false)) return;
     hearth_session *source = open_on(f.model, false);
     feed(source, f.ids, 107);
     for (int i = 0; i < N_THREAD; i++) {
@@ -371,7 +372,7 @@ TEST(threads_copy_and_cut_sessions_on_two_devices) { use_in_threads("null,null")
 static void check_fault(uint64_t n, hearth_status status, bool other_first)
 {
     fixture f;
-    if (!open_models(&f, false, "null", 4 * LENGTH)) return;
+    if (!open_models(&f, false, "null", 4 * LENGTH, false)) return;
     hearth_session *a = open_on(f.model, false);
     feed(a, f.ids, 50);
     hearth_session *b = fork_of(a);
@@ -405,7 +406,7 @@ TEST(sessions_of_any_size_open_after_the_loss_of_a_device)
     fixture f;
     hearth_session *more = NULL;
     hearth_error why;
-    if (!open_models(&f, false, "null", 2 * LENGTH)) return;
+    if (!open_models(&f, false, "null", 2 * LENGTH, false)) return;
     hearth_session *a = open_on(f.model, false), *b = open_on(f.model, false);
     CHECK_INT(hearth_session_fork(a, &more, &why), HEARTH_ERROR_MEMORY);
     CHECK(strstr(why.message, "no room for 320 positions beside other sessions") != NULL);
@@ -423,9 +424,10 @@ TEST(sessions_of_any_size_open_after_the_loss_of_a_device)
 TEST(copies_and_files_survive_the_loss_of_a_device)
 {
     const char *path = test_scratch("session");
-    for (int lost = 0; lost < 3; lost++) { /* never, before the copy, after it */
+    for (int i = 0, lost; i < 6; i++) { /* never, before the copy, after it */
         fixture f;
-        if (!open_models(&f, false, "null", 4 * LENGTH)) return;
+        lost = i % 3;
+        if (!open_models(&f, false, "null", 4 * LENGTH, i > 2)) return;
         hearth_session *a = open_on(f.model, false), *c = open_on(f.model, false);
         feed(a, f.ids, 50);
         if (lost == 1) {
@@ -455,7 +457,7 @@ TEST(a_cancelled_evaluation_keeps_the_tokens_of_a_restored_session)
     fixture f;
     const char *path = test_scratch("session");
     volatile int cancel = 0;
-    if (!open_models(&f, false, "null", 4 * LENGTH)) return;
+    if (!open_models(&f, false, "null", 4 * LENGTH, false)) return;
     hearth_session *s = open_on(f.model, false);
     feed(s, f.ids, 50);
     CHECK_OK(hearth_session_save(s, path, err));
@@ -482,7 +484,7 @@ TEST(a_cancelled_step_leaves_the_copy_of_its_page)
 {
     fixture f;
     volatile int cancel = 0;
-    if (!open_models(&f, false, "null", 4 * LENGTH)) return;
+    if (!open_models(&f, false, "null", 4 * LENGTH, false)) return;
     f.model->cancel = &cancel;
     hearth_session *a = open_on(f.model, false);
     feed(a, f.ids, 50);

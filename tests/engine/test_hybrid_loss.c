@@ -23,6 +23,7 @@ typedef struct config {
     bool head, submitted, mapped, floats;
     hearth_selector selector;
     hth_placement_stream stream; /* of steps whose weights are streamed */
+    bool host_kv;
 } config;
 
 static const config configs[] = {
@@ -34,7 +35,8 @@ static const config configs[] = {
      false,
      false,
      HEARTH_SELECTOR_PREDICTOR,
-     {2, 0}},
+     {2, 0},
+     false},
     {"submitted, all layers, mapped, streamed and shared",
      {256, 1024},
      2,
@@ -43,7 +45,8 @@ static const config configs[] = {
      true,
      false,
      HEARTH_SELECTOR_GATE,
-     {2, 24}},
+     {2, 24},
+     false},
     {"queued, one layer, mapped",
      {768, 0},
      1,
@@ -52,12 +55,15 @@ static const config configs[] = {
      true,
      false,
      HEARTH_SELECTOR_THRESHOLD,
-     {0}},
-    {"all layers, head", {0, 512}, 2, true, false, false, false, HEARTH_SELECTOR_DENSE, {0}},
+     {0},
+     false},
+    {"all layers, head", {0, 512}, 2, true, false, false, false, HEARTH_SELECTOR_DENSE, {0}, false},
+    {"all layers, head, streamed and shared, host KV", {512, 256}, 2, true, false, false, false, HEARTH_SELECTOR_GATE,
+     {2, 24}, true},
 };
 enum { N_CONFIG = sizeof configs / sizeof *configs };
 static const config of_floats = {"floats", {256, 768},           2,  true, false,
-                                 false,    true, HEARTH_SELECTOR_GATE, {0}};
+                                 false,    true, HEARTH_SELECTOR_GATE, {0}, false};
 
 typedef struct files {
     const config *is;
@@ -68,7 +74,7 @@ typedef struct files {
 static bool make_files(const config *c, const char *device, files *f)
 {
     uint32_t n_hot[2] = {c->n_hot[0], c->n_hot[1]};
-    hth_placement p = {.n_layer = c->n_layer, .n_hot = n_hot, .head = c->head};
+    hth_placement p = {.n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .host_kv = c->host_kv};
     p.devices[0].submit_on_demand = c->submitted;
     p.devices[0].streams[0] = c->stream;
     f->is = c;

@@ -123,7 +123,7 @@ TEST(models_are_not_opened_by_mistake)
     } wrong[] = {{{.selector = (hearth_selector)99}, "selector is 99"},
                  {{.selector = (hearth_selector)-1}, "selector is -1"},
                  {{.gpu = {.kv = (hearth_kv_type)3}}, "gpu.kv is 3"},
-                 {{.gpu = {.reserved = {[6] = 1}}}, "gpu.reserved is not zero"},
+                 {{.gpu = {.reserved = {[5] = 1}}}, "gpu.reserved is not zero"},
                  {{.n_thread = 257}, "n_thread is 257"},
                  {{.n_thread = UINT32_MAX}, "n_thread is 4294967295"},
                  {{.cpu = "sse9"}, "hearth_model_options.cpu is sse9: no such level"},

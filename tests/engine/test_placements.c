@@ -74,13 +74,20 @@ TEST(a_placement_that_fits_is_applied)
 {
     CLEANUP(close_inputs) inputs in;
     open_inputs(&in);
+    uint64_t hash = hash_of(in.model);
     const hearth_gpu_options gpu = placed(&in);
-    CLOSED(hearth_model) *model = OPENED_BY(open_placed, hearth_model, in.model, &gpu);
-    if (model && CHECK(model->gpu != NULL)) {
+    for (int i = 0; i < 2; i++) {
+        in.fits.host_kv = i;
+        CHECK_OK(hth_placement_write(&in.fits, hash, in.placement, err));
+        CLOSED(hearth_model) *model = OPENED_BY(open_placed, hearth_model, in.model, &gpu);
+        if (!model || !CHECK(model->gpu != NULL)) continue;
         const hth_offload_params *p = hth_gpu_get_params(model->gpu);
-        CHECK(p->end_layer == N_LAYER && p->head && p->submit_mode == HTH_SUBMIT_ON_DEMAND);
+        CHECK(p->end_layer == N_LAYER && p->head && p->submit_mode == HTH_SUBMIT_ON_DEMAND && p->host_kv == (i > 0));
         CHECK_BYTES(p->n_hot, in.n_hot, N_LAYER * sizeof *in.n_hot);
         CHECK_BYTES(p->streams, in.fits.devices[0].streams, sizeof p->streams);
+        uint64_t bytes = 0;
+        for (uint32_t l = 0, one; l < N_LAYER; l++)
+            one = hth_gpu_cache_bytes(model->model, UINT64_MAX, p, l, &bytes), CHECK(one && (bytes == 0) == (i > 0));
     }
 }
 

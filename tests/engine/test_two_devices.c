@@ -132,6 +132,7 @@ static void draw(test_random *r, subject *file, hearth_selector selector, drawn 
                                   ? test_random_below(r, p->n_layer + 1)
                                   : 1 + test_random_below(r, p->n_layer - 1);
     for (int i = 0; i < 2; i++) draw_stream(r, &p->devices[i]);
+    p->host_kv = test_random_below(r, 3) == 0;
 }
 
 static hearth_model *open_placed(drawn *d, const char *devices)

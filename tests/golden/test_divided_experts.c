@@ -16,7 +16,7 @@ typedef struct division {
     const char *device;
     uint32_t n_hot[HYBRID_MAX_LAYERS], n_layer, n_row;
     uint32_t n_first; /* of two devices, layers of the first */
-    bool head, submitted, streamed, mapped;
+    bool head, submitted, streamed, mapped, host_kv;
     uint32_t reads; /* of every so many-th layer, one token at a time; 0: none */
     uint32_t passes; /* steps of so many tokens or more let missing experts pass through the device; 0: none do */
     uint64_t store; /* bytes of the store beyond the least, if the experts are streamed */
@@ -29,6 +29,7 @@ static hearth_model *open_divided(const golden *g, const division *d, hearth_kv_
     hth_placement p = {.n_layer = d->n_layer,
                        .n_hot = n_hot,
                        .head = d->head,
+                       .host_kv = d->host_kv,
                        .devices = {{.end_layer = d->n_first, .submit_on_demand = d->submitted}}};
     for (int i = 0; i < 2; i++) p.devices[i].streams[0].n_tok = d->passes;
     memcpy(n_hot, d->n_hot, sizeof n_hot);
@@ -94,14 +95,15 @@ static division draw(test_random *r, const char *device, const shape *s, const g
         uint32_t n = s->n_unit[i], pick = test_random_below(r, 6);
         d.n_hot[i] = !s->has_experts[i] ? n : pick == 0 ? 0 : pick == 1 ? 1 : pick == 2 ? n : test_random_below(r, n + 1);
     }
+    d.host_kv = test_random_below(r, 3) == 0;
     return d;
 }
 
 static void describe(const golden *g, const division *d, char *text, size_t size)
 {
-    int n = snprintf(text, size, "%s on %s, %u on the first, steps of %u, %s%s%s%s, passes %u, store %lld:", g->model,
+    int n = snprintf(text, size, "%s on %s, %u on the first, steps of %u, %s%s%s%s%s, passes %u, store %lld:", g->model,
                      d->device, d->n_first, d->n_row, d->submitted ? "submitted" : "queued", d->head ? ", head" : "",
-                     d->reads ? ", reads" : "", d->mapped ? ", mapped" : "", d->passes,
+                     d->reads ? ", reads" : "", d->mapped ? ", mapped" : "", d->host_kv ? ", host KV" : "", d->passes,
                      d->streamed ? (long long)d->store : -1);
     for (uint32_t i = 0; i < d->n_layer; i++) n += snprintf(text + n, size - (size_t)n, " %u", d->n_hot[i]);
 }
@@ -291,7 +293,7 @@ TEST(a_divided_mixture_keeps_its_text_wherever_its_device_is_lost)
     for (uint32_t i = 0; i < s.n_layer; i++) d.n_hot[i] = 1 + i;
     for (int i = 0; expected && i < 3; i++) {
         uint64_t n = 1;
-        d.streamed = i == 1, d.passes = i == 2;
+        d.streamed = i == 1, d.passes = d.host_kv = i == 2;
         while (n < 2000 && lose(&g, &d, expected, n)) n += n < 20 ? 1 : 7;
         CHECK(n > 20 && n < 2000);
     }

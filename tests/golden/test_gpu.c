@@ -376,13 +376,13 @@ static bool open_in_blocks(golden *g, bool is_there)
 
 /* placement NULL: that of the device's kind, so that it lies there without being asked for. */
 static void check_all_bits(const golden *g, const char *device, hearth_kv_type kv, const char *placement,
-                           const float *expected)
+                           bool host_kv, const float *expected)
 {
     hearth_gpu_options gpu = options_of(device, g, kv);
-    gpu.placement = placement;
+    gpu.placement = placement, gpu.host_kv = host_kv;
     CLOSED(hearth_model) *model = open_on(g->model, &gpu, g->selector);
     if (!model || !is_whole(model)) return;
-    CHECK(test_model_info(model).gpu_product_share >= 0.999);
+    CHECK(test_model_info(model).gpu_product_share >= 0.999 && test_model_info(model).gpu_host_kv == host_kv);
     engine_check_bit_exact(model);
     expect_bits(model, g, kv, 256, expected, device);
     expect_bits(model, g, kv, 7, expected, device);
@@ -391,7 +391,7 @@ static void check_all_bits(const golden *g, const char *device, hearth_kv_type k
 
 /* Types of cache turn with the devices. on_vulkan: a driver on the CPU compiles for seconds a model; without it only
  * $HEARTH_LONG has Vulkan, too. */
-static void check_in_blocks(golden *g, bool is_there, bool all_caches, const char *placement, bool on_vulkan)
+static void check_home(golden *g, bool is_there, bool all_caches, const char *placement, bool host_kv, bool on_vulkan)
 {
     if (!open_in_blocks(g, is_there)) return;
     CLOSED(hearth_model) *cpu = OPENED(hearth_model, g->model, NULL);
@@ -399,9 +399,14 @@ static void check_in_blocks(golden *g, bool is_there, bool all_caches, const cha
         FREED float *expected = logits_by(cpu, g, (hearth_kv_type)kv, 256);
         for (int d = first_device(); expected && d < N_DEVICE; d++)
             if (d == 0 || (kv == 0 && on_vulkan) || test_is_long())
-                check_all_bits(g, devices[d], (hearth_kv_type)kv, placement, expected);
+                check_all_bits(g, devices[d], (hearth_kv_type)kv, placement, host_kv, expected);
     }
     remove(g->model);
+}
+
+static void check_in_blocks(golden *g, bool is_there, bool all_caches, const char *placement, bool on_vulkan)
+{
+    check_home(g, is_there, all_caches, placement, false, on_vulkan);
 }
 
 TEST(quantised_mixtures_have_the_bits_of_the_cpu)
@@ -456,6 +461,20 @@ TEST(quantised_layers_that_differ_have_the_bits_of_the_cpu)
 {
     CLEANUP(golden_close) golden g;
     check_in_blocks(&g, golden_open_arch(&g, "gemma4"), true, NULL, true);
+}
+
+/* Norms and gates of heads, latent vectors on both sides of products by head, windows, sinks, shared caches, states that
+ * stay on the device, and attention beside them. */
+TEST(keys_and_values_in_host_memory_keep_the_bits)
+{
+    static const char *const names[] = {"qwen3moe", "qwen35", "mistral4",   "falcon-h1",   "gemma4",    "deepseek2-lite",
+                                        "glm4moe",  "lfm2",   "minimax-m2", "kimi-linear", "qwen3next", "llama4"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        CLEANUP(golden_close) golden g;
+        check_home(&g, golden_open_arch(&g, names[i]), i == 2 || i == 4, NULL, true, i < 3);
+    }
+    CLEANUP(golden_close) golden g;
+    check_home(&g, golden_open_quant_file(&g, "gpt-oss-MXFP4"), true, NULL, true, true);
 }
 
 /* A step is no longer than what the device computes at once: the host has all of its tokens in between. */

@@ -75,7 +75,7 @@ typedef struct divided {
     const char *device, *thresholds;
     hearth_selector selector;
     uint32_t n_hot[HYBRID_MAX_LAYERS], n_layer;
-    bool head, submitted;
+    bool head, submitted, host_kv;
     uint32_t n_thread, n_row;        /* tokens of a step on the device */
     hth_placement_stream streams[2]; /* from so many tokens of a step on; 0: never */
     uint64_t n_work;                 /* of a submission; 0: as a device of the kind should do */
@@ -85,10 +85,10 @@ static void describe(const packed *f, const divided *d, char *text, size_t size)
 {
     int n = snprintf(
         text, size,
-        "%s on %s, %s, %u threads, pieces of %u, streamed from %u/%u, %u/%u, %s%s, work %llu:", f->name,
+        "%s on %s, %s, %u threads, pieces of %u, streamed from %u/%u, %u/%u, %s%s%s, work %llu:", f->name,
         d->device, hearth_selector_name(d->selector), d->n_thread, d->n_row, d->streams[0].n_tok,
         d->streams[0].cpu_share, d->streams[1].n_tok, d->streams[1].cpu_share, d->submitted ? "submitted" : "queued",
-        d->head ? ", head" : "", (unsigned long long)d->n_work);
+        d->head ? ", head" : "", d->host_kv ? ", host KV" : "", (unsigned long long)d->n_work);
     for (uint32_t i = 0; i < d->n_layer; i++) n += snprintf(text + n, size - (size_t)n, " %u", d->n_hot[i]);
 }
 
@@ -97,7 +97,7 @@ static hearth_model *open_divided(const packed *f, const divided *d)
 {
     uint32_t n_hot[HYBRID_MAX_LAYERS];
     const char *path = test_scratch("placement.gguf");
-    hth_placement p = {.n_layer = d->n_layer, .n_hot = n_hot, .head = d->head, .devices = {{.submit_on_demand = d->submitted}}};
+    hth_placement p = {.n_layer = d->n_layer, .n_hot = n_hot, .head = d->head, .host_kv = d->host_kv, .devices = {{.submit_on_demand = d->submitted}}};
     memcpy(p.devices[0].streams, d->streams, sizeof d->streams);
     memcpy(n_hot, d->n_hot, sizeof n_hot);
     if (!hybrid_write_placement(f->path, d->device, &p, path)) return NULL;
@@ -116,7 +116,7 @@ static hearth_model *open_divided(const packed *f, const divided *d)
     if (!model) return NULL;
     const hth_offload_params *params = model->gpu ? hth_gpu_get_params(model->gpu) : NULL;
     bool as_said = params && params->end_layer == d->n_layer && params->head == d->head &&
-                   (params->submit_mode == HTH_SUBMIT_ON_DEMAND) == d->submitted &&
+                   (params->submit_mode == HTH_SUBMIT_ON_DEMAND) == d->submitted && params->host_kv == d->host_kv &&
                    memcmp(params->n_hot, d->n_hot, d->n_layer * sizeof *d->n_hot) == 0;
     CHECK(as_said);
     if (as_said) {
@@ -252,11 +252,12 @@ static void check_placements(const char *device, int stride, uint64_t n_work)
     for (int i = 0; i < N_PLACE; i++) {
         hearth_selector selector = (hearth_selector)(1 + i / N_FILE % N_SELECTOR);
         divided d = draw_divided(&r, device, i % N_FILE, selector);
-        d.n_work = n_work;
+        d.n_work = n_work, d.host_kv = i % 3 == 1;
         if (i % stride == 0) check_divided(&files[i % N_FILE], &d, &sum), n++;
     }
     for (int i = 0; i < N_FILE * N_FIXED && stride == 1; i++, n++) {
         divided d = fixed_divided(device, i / N_FIXED, i % N_FIXED);
+        d.host_kv = (i / N_FIXED + i) % 2;
         check_divided(&files[i / N_FIXED], &d, &sum);
     }
     if (stride > 1) {

@@ -27,11 +27,11 @@ static uint64_t n_counted(const hth_gpu *g)
 }
 
 /* A value that only the host's operations read takes a dispatch that belongs to no operation of the device. */
-static void check(const char *path, hearth_selector selector, const char *placement)
+static void check_home(const char *path, hearth_selector selector, const char *placement, bool host_kv)
 {
     hearth_model_options o = hearth_model_defaults();
     o.n_thread = 2, o.selector = selector;
-    o.gpu = (hearth_gpu_options){.device = "null", .n_ctx = 64, .n_batch = 8, .placement = placement};
+    o.gpu = (hearth_gpu_options){.device = "null", .n_ctx = 64, .n_batch = 8, .placement = placement, .host_kv = host_kv};
     CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open, hearth_model, path, &o);
     if (!model || !CHECK(model->gpu != NULL)) return;
     const hth_gpu *g = model->gpu;
@@ -41,6 +41,11 @@ static void check(const char *path, hearth_selector selector, const char *placem
                   (unsigned long long)recorded, (unsigned long long)counted);
 }
 
+static void check(const char *path, hearth_selector selector, const char *placement)
+{
+    for (int i = 0; i < 2; i++) check_home(path, selector, placement, i);
+}
+
 TEST(float_models_take_as_many_as_are_counted)
 {
     for (size_t i = 0; golden_arch(i); i++) {
@@ -48,6 +53,53 @@ TEST(float_models_take_as_many_as_are_counted)
         if (golden_open_arch(&g, golden_arch(i))) check(g.model, g.selector, "all");
     }
 }
+
+/* ---- keys and values on the host -------------------------------------------------------------------------- */
+
+static uint64_t bytes_of(const hth_gpu *g, const uint32_t *values, uint32_t n)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < n; i++) bytes += hth_gpu_value_row(&g->model->program->values[values[i]]);
+    return bytes;
+}
+
+/* What plans count of the layers, and what crosses before and behind the host's operations. Returns the trips. */
+static uint32_t check_trips(const char *path, hearth_selector selector)
+{
+    hearth_model_options o = hearth_model_defaults();
+    o.n_thread = 2, o.selector = selector;
+    o.gpu = (hearth_gpu_options){.device = "null", .n_ctx = 64, .n_batch = 8, .host_kv = true};
+    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open, hearth_model, path, &o);
+    const hth_gpu *g = model ? model->gpu : NULL;
+    hth_gpu_kv_trips counted = {0}, made = {0};
+    if (!g || g->params.end_layer < model->model->hparams.n_layer) return 0;
+    for (uint32_t i = 0; i < g->params.end_layer; i++) {
+        hth_gpu_kv_trips one = hth_gpu_kv_trips_of(g->model, &g->params, i);
+        counted.n += one.n, counted.bytes += one.bytes;
+    }
+    for (uint32_t i = 0; i < g->crossings.n_run; i++) {
+        const hth_gpu_host_run *run = &g->crossings.runs[i];
+        if (run->first == run->end) continue;
+        made.n++;
+        made.bytes += bytes_of(g, run->to_host, run->n_to_host) + bytes_of(g, run->to_device, run->n_to_device);
+    }
+    if (made.n != counted.n || made.bytes != counted.bytes)
+        test_fail(__FILE__, __LINE__, "%s: %u trips of %llu bytes, counted are %u of %llu", path, made.n,
+                  (unsigned long long)made.bytes, counted.n, (unsigned long long)counted.bytes);
+    return made.n;
+}
+
+TEST(trips_to_keys_and_values_are_as_many_as_are_counted)
+{
+    uint32_t n_model = 0;
+    for (size_t i = 0; golden_arch(i); i++) {
+        CLEANUP(golden_close) golden g;
+        if (golden_open_arch(&g, golden_arch(i))) n_model += check_trips(g.model, g.selector) > 0;
+    }
+    CHECK(n_model > 60);
+}
+
+/* ---- types and selectors ---------------------------------------------------------------------------------- */
 
 /* Inputs of products take one form, or two. */
 TEST(quantised_models_take_as_many_as_are_counted)

@@ -104,9 +104,8 @@ static double layer_seconds(const small_case *c, int l, int k)
 {
     const hth_plan_layer *layer = &c->layers[l];
     const hth_plan_tier *gpu = &c->machine.homes[0], *host = &c->machine.homes[1];
-    double fixed = (double)layer->attention_bytes - (double)layer->idle_bytes +
-                   (double)layer->kv_bytes * c->options.context,
-           hot = 0, cold = 0, silent = 1;
+    double weights = (double)layer->attention_bytes - (double)layer->idle_bytes,
+           kv = (double)layer->kv_bytes * c->options.context, hot = 0, cold = 0, silent = 1;
     for (int i = 0; i < (int)layer->n_cluster; i++) {
         double p = layer->share[i], live = fmax(p, gpu->min_active_share);
         if (layer->has_experts) {
@@ -119,9 +118,12 @@ static double layer_seconds(const small_case *c, int l, int k)
             cold += (double)layer->cluster_bytes[HTH_PLAN_HOST] * p / rate_of(&host->rates, p),
                 silent *= pow(1 - p, 256);
     }
-    if (k < 0) return fixed / host->rates.at[3] + cold;
+    if (k < 0) return (weights + kv) / host->rates.at[3] + cold;
     if (k > 0) hot += layer->n_dispatch_hot * gpu->dispatch;
-    double before = fixed / gpu->rates.at[3] + layer->n_dispatch * gpu->dispatch, fires = 1 - silent;
+    double away = layer->n_trip * gpu->sync_latency + (double)layer->trip_bytes / gpu->way_rate + kv / gpu->kv_rate,
+           before = weights / gpu->rates.at[3] + (layer->n_trip > 0 ? away : kv / gpu->rates.at[3]) +
+                    layer->n_dispatch * gpu->dispatch,
+           fires = 1 - silent;
     if (k == (int)layer->n_cluster) return before + hot;
     double waits = fires > 0 ? fmax(hot, gpu->sync_latency + cold / fires) : hot,
            split = before + fires * waits + silent * hot + gpu->merge;
@@ -132,7 +134,8 @@ static double layer_seconds(const small_case *c, int l, int k)
 static uint64_t layer_bytes(const small_case *c, int l, int k)
 {
     const hth_plan_layer *layer = &c->layers[l];
-    uint64_t bytes = layer->attention_bytes + layer->state_bytes + layer->kv_bytes * c->options.n_ctx;
+    uint64_t kv = layer->n_trip > 0 ? 0 : layer->kv_bytes * c->options.n_ctx,
+             bytes = layer->attention_bytes + layer->state_bytes + kv;
     return k < 0 ? 0 : (bytes + (uint64_t)k * layer->cluster_bytes[HTH_PLAN_DEVICE] + 65535) / 65536 * 65536;
 }
 
@@ -184,6 +187,16 @@ static void make_mixture(small_case *c)
     c->machine.homes[0].read_rate = c->machine.homes[0].rates.at[3] / 10;
 }
 
+/* The host has the keys and values. Layers without any have no trips. */
+static void keep_kv_on_host(small_case *c)
+{
+    for (uint32_t l = 0; l < N_SMALL_LAYER; l++) {
+        c->layers[l].n_trip = l, c->layers[l].trip_bytes = 20000 * l;
+        if (l == 0) c->layers[l].kv_bytes = 0;
+    }
+    c->machine.homes[0].way_rate = 10e9, c->machine.homes[0].kv_rate = c->machine.homes[1].rates.at[3];
+}
+
 TEST(solver_finds_what_trying_everything_finds)
 {
     enum { N_CASE = 600 };
@@ -194,6 +207,7 @@ TEST(solver_finds_what_trying_everything_finds)
         hth_plan plan, prices, shares;
         make_small(&r, &c);
         if (i % 2) make_mixture(&c);
+        if (i % 3 == 0) keep_kv_on_host(&c);
         CHECK_OK(hth_plan_solve(&c.model, &c.machine, &c.options, &plan, err));
         CHECK_OK(hth_plan_lagrangian(&c.model, &c.machine, &c.options, &prices, err));
         CHECK_OK(hth_plan_greedy_baseline(&c.model, &c.machine, &c.options, &shares, err));
@@ -682,6 +696,10 @@ TEST(bad_numbers_are_refused_by_name)
     CHANGED(c.layers[1].kv_bytes = UINT64_MAX, "layer 1");
     CHANGED(c.layers[1].state_bytes = UINT64_MAX, "layer 1");
     CHANGED(c.layers[1].n_cluster = 1u << 20, "layer 1");
+    CHANGED(c.layers[1].n_trip = 1u << 20, "layer 1");
+    CHANGED(c.layers[1].trip_bytes = UINT64_MAX, "layer 1");
+    CHANGED(c.layers[1].n_trip = 1, "the rate of values that cross of the device");
+    CHANGED((c.layers[1].n_trip = 1, c.machine.homes[0].way_rate = 1e9), "the rate of keys and values of the device");
     CHANGED(c.machine.n_home = 0, "0 homes");
     CHANGED(c.machine.n_home = 1, "0 of its homes are hosts");
     CHANGED(c.machine.homes[0].kind = HTH_PLAN_HOST, "2 of its homes are hosts");

@@ -257,6 +257,7 @@ static hearth_status write_placement(const plan_state *p, const char *path, hear
                         .n_hot = p->builder.n_hot,
                         .read_experts = p->builder.parts[0].params.read_experts,
                         .head = hth_placement_builder_has_head(&p->builder),
+                        .host_kv = p->context.host_kv,
                         .n_device = p->n_device,
                         .seconds = p->builder.seconds};
     uint64_t hash;
@@ -461,6 +462,17 @@ static void print_streams(const plan_state *p, uint32_t i_device)
     }
 }
 
+/* Where keys and values are, and what the other home of them would give. */
+static void print_kv_home(const plan_state *p)
+{
+    const hth_plan_context *o = &p->context;
+    if (n_layer_there(p) == 0) return;
+    printf("KV cache: %s", o->host_kv ? "in host memory, where the CPU computes attention" : "with its layers");
+    if (o->seconds_other_kv > 0.0)
+        printf("; %s: %.2f tokens/s", o->host_kv ? "with its layers" : "in host memory", rate(o->seconds_other_kv));
+    printf("\n");
+}
+
 static bool is_whole(const plan_state *p) { return p->context.best.head && n_hot_total(p) == units_of(p); }
 
 static void print_kind(const plan_state *p, uint32_t i)
@@ -501,6 +513,7 @@ static void print_text(const plan_state *p)
     printf("The CPU alone: %.2f tokens/s", rate(b->seconds_cpu));
     if (p->n_device == 1) printf("; placed by firings alone: %.2f", rate(p->by_share.seconds));
     printf("\n");
+    print_kv_home(p);
     for (uint32_t i = 0; i < p->n_device; i++) print_streams(p, i);
     if (p->n_device == 1) printf("1 GiB more: %+.2f tokens/s\n", b->tps_per_gib);
     if (p->n_what_if > 0) print_what_if(p);
@@ -565,6 +578,8 @@ static void print_json(const plan_state *p)
     for (uint32_t i = 0; i < n_layer_there(p); i++) json_uint(&j, NULL, has_units(p, i) ? p->builder.n_hot[i] : 0);
     json_close(&j, ']');
     json_bool(&j, "head", b->head);
+    json_bool(&j, "host_kv", o->host_kv);
+    if (o->seconds_other_kv > 0.0) json_float(&j, "tokens_per_second_other_kv", rate(o->seconds_other_kv), 6);
     uint64_t min = hth_placement_builder_least_bytes(&p->builder);
     if (min < UINT64_MAX) json_uint(&j, "least_bytes", min);
     json_bool(&j, "fits", !is_empty_placement(p));
@@ -651,7 +666,7 @@ static hearth_status open_route(plan_state *p, hearth_error *err)
 /* Prints the plan with a GPU, or sets *why it does not. Returns the exit status. */
 static int plan_gpu(plan_state *p, const char **why)
 {
-    hth_offload_params params = {.kv = session_options(p->a, 0).kv};
+    hth_offload_params params = {.kv = session_options(p->a, 0).kv, .host_kv = args_has(p->a, "no-kv-offload")};
     hearth_error err;
     hearth_status st = check_io(p, &err);
     if (st == HEARTH_OK) st = open_model_alone(p, &params, &err);
@@ -694,7 +709,7 @@ const command command_plan = {
                "Without a GPU: what a limit of memory keeps and reads (--ram; default auto),\n"
                "and the speed to expect.\n",
     .example = "hearth plan packed.gguf --vram 8G --what-if -o packed.placement",
-    .groups = {options, output_options, model_options, device_options},
+    .groups = {options, output_options, model_options, plan_options},
     .models = 1,
     .run = run_plan,
 };

@@ -223,12 +223,13 @@ static void print_text(const hth_gguf *file, const char *name, const char *key, 
 
 static void print_placement(const hth_gguf *file)
 {
-    uint64_t head = 0;
+    uint64_t head = 0, host_kv = 0;
     uint32_t n = n_device_of(file);
     label("head");
     puts(!find_uint(file, "hearth.placement.head", &head) ? "not said"
          : head > 0                                       ? "on the device"
                                                           : "on the CPU");
+    if (find_uint(file, "hearth.placement.host_kv", &host_kv) && host_kv > 0) label("KV cache"), puts("in host memory");
     for (uint32_t i = 0; i < n; i++) {
         uint64_t first = first_layer_of(file, i), end = end_layer_of(file, i);
         print_text(file, "device", "hearth.placement.device", i);
@@ -373,8 +374,9 @@ static void json_streams(json *j, const hth_gguf_value *streams)
 
 static void json_placement(json *j, const hth_gguf *file)
 {
-    uint64_t head;
+    uint64_t head, host_kv = 0;
     if (find_uint(file, "hearth.placement.head", &head)) json_bool(j, "head", head > 0);
+    json_bool(j, "host_kv", find_uint(file, "hearth.placement.host_kv", &host_kv) && host_kv > 0);
     json_open(j, "devices", '[');
     for (uint32_t i = 0, n = n_device_of(file); i < n; i++) {
         json_open(j, NULL, '{');

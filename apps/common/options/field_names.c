@@ -19,6 +19,7 @@ static const struct {
              {"gpu.vram", "--vram"},
              {"gpu.placement", "--placement"},
              {"gpu.bit_exact", "--gpu-strict"},
+             {"gpu.host_kv", "--no-kv-offload"},
              {"gpu.n_ctx", "-c"},
              {"gpu.n_batch", "--batch"},
              {"gpu.n_session", "--parallel"},

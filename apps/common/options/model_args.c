@@ -52,6 +52,8 @@ const option_spec model_options[] = {
     {0},
 };
 
+#define HOST_KV_OPTION                                                                                       \
+    OPT_FLAG("no-kv-offload", 0, "keys and values stay in host memory, the CPU computes attention", ADVANCED)
 #define DEVICE_OPTIONS                                                                                       \
     OPT_TEXT("gpu", 0, "DEVICE", "auto (default), none, or devices with commas", .choices = "auto|none"),                       \
         OPT_SIZE("vram", 0, "BYTES", 1, 9e18, "limit of GPU memory: 8G, 500M; of each: 8G,6G",                 \
@@ -59,7 +61,7 @@ const option_spec model_options[] = {
 
 _Static_assert((int)OPTION_EACH_MAX == (int)HEARTH_MAX_GPU, "--vram has a value for each GPU");
 
-const option_spec device_options[] = {DEVICE_OPTIONS, {0}};
+const option_spec device_options[] = {DEVICE_OPTIONS, {0}}, plan_options[] = {DEVICE_OPTIONS, HOST_KV_OPTION, {0}};
 
 const option_spec gpu_options[] = {
     DEVICE_OPTIONS,
@@ -71,6 +73,7 @@ const option_spec gpu_options[] = {
              .flags = OPTION_REPEATS | OPTION_ADVANCED),
     OPT_FLAG("cpu-moe", 0, "the CPU computes all experts: --n-cpu-moe all", ADVANCED),
     OPT_FILE("placement", 0, "FILE", "a file of hearth plan; or plan, even, or all", .choices = "plan|even|all", ADVANCED),
+    HOST_KV_OPTION,
     OPT_FLAG("gpu-strict", 0, "refuse a GPU that does not give the CPU's bits", ADVANCED),
     {0},
 };
@@ -180,6 +183,7 @@ static hearth_gpu_options gpu_options_of(const args *a, uint32_t n_position)
     wanted_gpu_limits(a, &o);
     o.placement = by_layers ? by_layers : args_text(a, "placement", NULL);
     o.bit_exact = args_has(a, "gpu-strict");
+    o.host_kv = args_has(a, "no-kv-offload");
     return o;
 }
 
@@ -495,10 +499,10 @@ static void describe_place(const hearth_model_info *info, uint32_t n_thread, cha
     if (!info->gpu)
         snprintf(out, LINE_COLUMNS + 1, "on the CPU (%u thread%s)", n_thread, many);
     else if (has_all && info->gpu_product_share >= 1.0)
-        snprintf(out, LINE_COLUMNS + 1, "on %s", info->gpu);
+        snprintf(out, LINE_COLUMNS + 1, "%son %s", info->gpu_host_kv ? "all but KV " : "", info->gpu);
     else
-        snprintf(out, LINE_COLUMNS + 1, "%u of %u layers %son %s", info->gpu_n_layer, info->n_layer,
-                 has_all || info->gpu_neuron_share < 1.0 ? "in part " : "",
+        snprintf(out, LINE_COLUMNS + 1, "%s%u of %u layers %son %s", info->gpu_host_kv ? "KV in RAM, " : "",
+                 info->gpu_n_layer, info->n_layer, has_all || info->gpu_neuron_share < 1.0 ? "in part " : "",
                  info->gpu);
 }
 

@@ -17,7 +17,7 @@ extern const option_spec model_options[];
     OPT_FLAG("allow-unused", 0, "accept files with unused tensors: results may be wrong", ADVANCED)
 /* --gpu --vram: for commands whose sessions may run on a device. */
 extern const option_spec gpu_options[];
-extern const option_spec device_options[]; /* the part of them that applies to a plan */
+extern const option_spec device_options[], plan_options[]; /* the parts of them that apply to a list, and to a plan */
 /* --temperature and the rest. */
 extern const option_spec sampling_options[];
 

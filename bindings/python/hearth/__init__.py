@@ -89,7 +89,7 @@ class _Struct(ctypes.Structure):
 class _GpuOptions(_Struct):
     _fields_ = [("device", c_char_p), ("vram", c_uint64), ("vrams", c_uint64 * 4), ("n_ctx", c_uint32),
                 ("n_batch", c_uint32), ("kv", c_int), ("placement", c_char_p), ("bit_exact", c_bool),
-                ("n_session", c_uint64), ("reserved", c_uint64 * 7)]
+                ("n_session", c_uint64), ("host_kv", c_bool), ("reserved", c_uint64 * 6)]
 
 
 class _Sized(_Struct):
@@ -118,7 +118,7 @@ class _ModelInfo(_Sized):
                 ("gpu_note", c_char_p), ("gpu_n_layer", c_uint32), ("gpu_neuron_share", c_double), ("gpu_product_share", c_double),
                 ("gpu_predicted_tps", c_double), ("gpu_head", c_bool), ("gpu_bit_exact", c_bool),
                 ("gpu_bit_exact_reason", c_char_p), ("gpu_bytes", c_uint64), ("gpu_simulated", c_bool),
-                ("gpu_sim_seconds", c_double)]
+                ("gpu_host_kv", c_bool), ("gpu_sim_seconds", c_double)]
 
 
 class _Metadata(_Sized):
@@ -679,13 +679,13 @@ class Model(_Object):
                  predictors: Optional[str] = None, thresholds: Optional[str] = None, selector: str = "auto",
                  activation: Optional[str] = None, device: Optional[str] = None, vram: int = 0,
                  placement: Optional[str] = None, bit_exact: bool = False, n_ctx: int = 0, n_batch: int = 0,
-                 n_session: int = 0, kv: str = "f16", ram: int = 0, io: Optional[str] = None, allow_unused: bool = False,
+                 n_session: int = 0, host_kv: bool = False, kv: str = "f16", ram: int = 0, io: Optional[str] = None, allow_unused: bool = False,
                  vocab_only: bool = False, no_huge_pages: bool = False, cpu: Optional[str] = None,
                  cache: Optional[Union[str, "os.PathLike[str]"]] = None, overrides: Sequence[str] = ()) -> None:
         cancel = c_int(0)
         texts = [_name_of(text) for text in overrides]
         gpu = _GpuOptions(device=_name_of(device), vram=vram, n_ctx=n_ctx, n_batch=n_batch, bit_exact=bit_exact,
-                          n_session=n_session, kv=_value_of(_KV, kv, "kv"), placement=_name_of(placement))
+                          n_session=n_session, host_kv=host_kv, kv=_value_of(_KV, kv, "kv"), placement=_name_of(placement))
         options = _ModelOptions(n_thread=n_thread, mmap=mmap, no_repack=no_repack, predictors=_name_of(predictors),
                                 thresholds=_name_of(thresholds), selector=_value_of(_SELECTORS, selector, "selector"),
                                 activation=_name_of(activation), gpu=gpu, ram=ram, io=_name_of(io),

@@ -23,7 +23,7 @@ static bool reads(const hth_op *op, uint32_t value)
 /* Whether a product writes some elements of a value alone: then the others must be there. */
 static bool writes_part(const hth_program *p, const hth_op *op, uint32_t value)
 {
-    size_t n = 0;
+    size_t n = op->kind == HTH_OP_BY_HEAD && op->out[0].value == value ? op->by_head.n_head * (size_t)op->by_head.d_out : 0;
     for (uint32_t i = 0; op->kind == HTH_OP_PRODUCT && i < op->product.n; i++)
         n += op->out[i].value == value ? op->product.matrix[i]->n_row : 0;
     return n > 0 && n < p->values[value].width;
@@ -155,6 +155,14 @@ static bool crosses_layers(const hth_model *m, const hth_value *v)
     return crosses;
 }
 
+/* Whether an operation of attention that is the host's uses a value. */
+static bool host_attention_uses(const hth_model *m, const hth_offload_params *params, uint32_t value)
+{
+    for (uint32_t i = 0; params->host_kv && i < m->program->n_op; i++)
+        if (hth_gpu_host_attends(m, params, &m->program->ops[i]) && uses(&m->program->ops[i], value)) return true;
+    return false;
+}
+
 /* Whole layers exchange the residual stream, and in some architectures the embedding. */
 uint32_t hth_gpu_crossing_words(const hth_model *m, const hth_offload_params *params)
 {
@@ -164,9 +172,48 @@ uint32_t hth_gpu_crossing_words(const hth_model *m, const hth_offload_params *pa
     for (uint32_t i = 0; i < p->n_value; i++) {
         const hth_value *v = &p->values[i];
         uint32_t end = v->at + (uint32_t)(hth_gpu_value_row(v) / sizeof(float));
-        if (crosses_layers(m, v) && end > n_word) n_word = end;
+        if (end > n_word && (crosses_layers(m, v) || host_attention_uses(m, params, i))) n_word = end;
     }
     return n_word;
+}
+
+/* Whether operations [first, end) read a value, or write it. */
+static bool any_reads(const hth_program *p, uint32_t first, uint32_t end, uint32_t value)
+{
+    while (first < end && !reads(&p->ops[first], value)) first++;
+    return first < end;
+}
+static bool any_writes(const hth_program *p, uint32_t first, uint32_t end, uint32_t value)
+{
+    while (first < end && !hth_op_writes(&p->ops[first], value)) first++;
+    return first < end;
+}
+
+/* Bytes that a run of the host's operations gets from the device in layer [first, end), and gives back. */
+static uint64_t trip_bytes(const hth_program *p, const hth_gpu_host_run *run, uint32_t first, uint32_t end)
+{
+    uint64_t bytes = 0;
+    for (uint32_t v = 0; v < p->n_value; v++) {
+        uint64_t row = hth_gpu_value_row(&p->values[v]);
+        if (any_writes(p, first, run->first, v) && any_reads(p, run->first, run->end, v)) bytes += row;
+        if (any_writes(p, run->first, run->end, v) && any_reads(p, run->end, end, v)) bytes += row;
+    }
+    return bytes;
+}
+
+hth_gpu_kv_trips hth_gpu_kv_trips_of(const hth_model *m, const hth_offload_params *params, uint32_t i_layer)
+{
+    const hth_program *p = m->program;
+    uint32_t first = p->first_of_layer[i_layer], end = p->first_of_layer[i_layer + 1];
+    hth_gpu_kv_trips all = {0};
+    for (uint32_t i = first; i < end; i++) {
+        if (!hth_gpu_host_attends(m, params, &p->ops[i])) continue;
+        hth_gpu_host_run run = {.first = i, .end = i};
+        while (run.end < end && hth_gpu_host_attends(m, params, &p->ops[run.end])) run.end++;
+        all.n++, all.bytes += trip_bytes(p, &run, first, end);
+        i = run.end - 1;
+    }
+    return all;
 }
 
 /* Copies rows between the step and mapped memory. */

@@ -319,10 +319,12 @@ bool hth_gpu_divides_layers(const hth_gpu *g)
     return false;
 }
 
-static bool has_host_ops(const hth_gpu_crossings *c)
+/* Whether the host computes operations in between that need all tokens of a step. */
+static bool has_host_ops(const hth_gpu *g)
 {
-    for (uint32_t i = 0; i < c->n_run; i++)
-        if (c->runs[i].end > c->runs[i].first) return true;
+    for (uint32_t i = 0; i < g->crossings.n_run; i++)
+        for (uint32_t k = g->crossings.runs[i].first; k < g->crossings.runs[i].end; k++)
+            if (!hth_gpu_host_attends(g->model, &g->params, &g->model->program->ops[k])) return true;
     return false;
 }
 
@@ -330,7 +332,7 @@ uint32_t hth_gpu_max_tokens(const hth_gpu *g)
 {
     uint32_t n = UINT32_MAX;
     for (; g; g = g->next)
-        if (has_host_ops(&g->crossings)) n = hth_min_u32(n, g->params.n_row);
+        if (has_host_ops(g)) n = hth_min_u32(n, g->params.n_row);
     return n;
 }
 

@@ -46,6 +46,8 @@ typedef struct hth_offload_params {
     /* the host computes operations of these layers that no shader has, with a round trip each; else such layers are not
      * on devices */
     bool crosses;
+    /* the host has the keys and values: it computes HEADS and ATTEND of these layers, and the device has no KV cache */
+    bool host_kv;
     bool has_all_layers; /* of the model, so that layers that share keys and values lie on one device */
 } hth_offload_params;
 enum { HTH_GPU_SUBMIT_MS = 50, HTH_GPU_MAX_SESSION = 4096 };
@@ -104,6 +106,12 @@ bool hth_gpu_layer_bytes(const hth_model *model, uint64_t max, const hth_offload
 uint64_t hth_gpu_idle_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params, uint32_t i_layer);
 bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
                          uint32_t i_layer, uint64_t *bytes);
+/* What crosses for each token in a layer whose keys and values the host has: round trips, and bytes both ways. */
+typedef struct hth_gpu_kv_trips {
+    uint32_t n;
+    uint64_t bytes;
+} hth_gpu_kv_trips;
+hth_gpu_kv_trips hth_gpu_kv_trips_of(const hth_model *model, const hth_offload_params *params, uint32_t i_layer);
 /* Bytes of the states of a layer on a device: those that are part of its cache, copies for all sessions, and those that a
  * step of one token reads and writes. */
 typedef struct hth_gpu_state_use {
@@ -149,7 +157,7 @@ uint32_t hth_gpu_n_expert(const hth_gpu *gpu, uint32_t i_layer);
 bool hth_gpu_has_head(const hth_gpu *gpu);
 /* Whether neurons of layer i are on a device: of a dense network, which a shader computes. */
 bool hth_gpu_has_ffn(const hth_gpu *gpu, uint32_t i_layer);
-/* The tokens that a step may have: where the host computes operations in between, all of a step at once. */
+/* The tokens that a step may have: where the host computes operations but attention in between, all of a step at once. */
 uint32_t hth_gpu_max_tokens(const hth_gpu *gpu);
 /* Whether a layer is divided between the CPU and a physical GPU (not null, simulated or lavapipe). */
 bool hth_gpu_divides_layers(const hth_gpu *gpu);

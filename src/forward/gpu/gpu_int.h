@@ -393,6 +393,7 @@ struct hth_gpu {
     hth_gpu_segments copy_segment;     /* one: copies a page of each class in all layers */
     hth_submit_info *submits;          /* [segments of the longest step and of the head] of the current step */
     hth_fence *fences;
+    uint32_t first_tok; /* the first of the step's tokens that the device has now */
     uint32_t n_submitted, n_done; /* number submitted, and number known to be complete */
     /* [n_tok][d_model] the host's partial sums of a layer so far; NULL: no stream has_share, and the host's rows are in
      * memory */
@@ -502,6 +503,8 @@ uint32_t hth_gpu_op_srcs(const hth_model *model, const hth_op *op, uint32_t n_ho
 const char *hth_gpu_op_lacks(const hth_model *model, const hth_offload_params *params, const hth_op *op);
 /* Heads that BY_HEAD multiplies in one dispatch, with a workgroup each for all tokens; 0: there is no such operation. */
 uint32_t hth_gpu_heads_at_once(const hth_model *model, const hth_offload_params *params);
+/* Whether an operation of softmax attention is the host's, which has the keys and values. */
+bool hth_gpu_host_attends(const hth_model *model, const hth_offload_params *params, const hth_op *op);
 /* Whether devices have the attention of a layer, with its cache. */
 bool hth_gpu_attends(const hth_model *model, const hth_offload_params *params, uint32_t i_layer);
 /* Bytes of a fused matrix with bindings of at most `max` bytes. false: no shader supports a type, or it overflows. */

@@ -7,17 +7,32 @@
 
 /* ---- operations --------------------------------------------------------------------------------------- */
 
-/* The operations of a run, for all tokens of the step. */
-static hearth_status run_ops(hth_gpu *g, hth_step *s, const hth_gpu_host_run *run, uint32_t n, hearth_error *err)
+static hearth_status compute_run(hth_gpu *g, hth_step *s, const hth_gpu_host_run *run, hearth_error *err)
 {
-    assert(n == s->n_tok);
-    hth_gpu_read_values(g, s, run, 0, n);
+    hth_gpu_read_values(g, s, run, 0, s->n_tok);
     hearth_status st = hth_fwd_ops(s, run->first, run->end, err);
     if (st != HEARTH_OK) return st;
     hth_fwd_flush(s);
     hth_pool_finish(s->pool);
-    hth_gpu_write_values(g, s, run, 0, n);
+    hth_gpu_write_values(g, s, run, 0, s->n_tok);
     return HEARTH_OK;
+}
+
+/* The operations of a run, for the n tokens that the device has. Where these are a part of the step's (hth_gpu_max_tokens), a
+ * run is attention alone: that of a step of the part, whose values are those of the first rows. */
+static hearth_status run_ops(hth_gpu *g, hth_step *s, const hth_gpu_host_run *run, uint32_t n, hearth_error *err)
+{
+    const hth_batch_token *tokens = s->tokens;
+    uint32_t n_tok = s->n_tok;
+    size_t at = (size_t)g->first_tok * hth_fwd_max_pair(&g->model->hparams);
+    if (n == n_tok) return compute_run(g, s, run, err);
+    s->tokens += g->first_tok, s->n_tok = n, s->cosine += at, s->sine += at;
+    hth_fwd_group(s);
+    hearth_status st = compute_run(g, s, run, err);
+    hth_pool_finish(s->pool);
+    s->tokens = tokens, s->n_tok = n_tok, s->cosine -= at, s->sine -= at;
+    hth_fwd_group(s);
+    return st;
 }
 
 /* ---- CPU neurons -------------------------------------------------------------------------------------- */

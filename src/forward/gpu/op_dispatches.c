@@ -199,6 +199,7 @@ uint32_t hth_gpu_op_dispatches(const hth_model *m, const hth_offload_params *par
     const hth_op *op = &m->program->ops[i_op];
     hth_gpu_fused_src s[HTH_GPU_OP_FUSED];
     uint32_t n = hth_gpu_op_srcs(m, op, UINT32_MAX, params->selector, s);
+    if (hth_gpu_host_attends(m, params, op)) return 0;
     switch (op->kind) {
     case HTH_OP_NORM: return hth_gpu_norm_is_whole(m->program, op) ? 0 : of_floats(m, params, op);
     case HTH_OP_PRODUCT: return of_product(m, params, op, s, n);

@@ -79,12 +79,20 @@ static bool has_all_readers(const hth_model *m, const hth_offload_params *params
     return kv_layer >= params->first_layer && last_reader(m, kv_layer) < params->end_layer;
 }
 
+bool hth_gpu_host_attends(const hth_model *m, const hth_offload_params *params, const hth_op *op)
+{
+    bool attends = params->host_kv && (op->kind == HTH_OP_HEADS || op->kind == HTH_OP_ATTEND);
+    hth_mixer_kind mixer = attends ? m->layers[op->layer].mixer : HTH_MIXER_ATTENTION;
+    return attends && (mixer == HTH_MIXER_ATTENTION || mixer == HTH_MIXER_LATENT);
+}
+
 /* HEADS and ATTEND of a layer use one cache, so that devices have both or neither. */
 static const char *attention_lacks(const hth_model *m, const hth_offload_params *params, const hth_op *op)
 {
     const hth_layer *l = &m->layers[op->layer];
     const hth_attention *a = &l->attn;
     if (l->mixer != HTH_MIXER_ATTENTION && l->mixer != HTH_MIXER_LATENT) return "no shader supports its kind of mixer";
+    if (params->host_kv) return "the host has its keys and values";
     if (!params->crosses && !params->has_all_layers && last_reader(m, a->kv_layer) > a->kv_layer)
         return "no shader shares keys and values with a layer that may lie elsewhere";
     if (a->kv_layer == op->layer && !a->q_norm.weight != !a->k_norm.weight)
@@ -239,7 +247,7 @@ const char *hth_gpu_unsupported_reason(const hth_model *m, const hth_offload_par
         return lacks ? lacks : hth_gpu_op_lacks(m, params, &p->ops[p->output_norm + 1]);
     }
     for (uint32_t i = p->first_of_layer[i_layer]; i < p->first_of_layer[i_layer + 1]; i++) {
-        const char *one = hth_gpu_op_lacks(m, params, &p->ops[i]);
+        const char *one = hth_gpu_host_attends(m, params, &p->ops[i]) ? NULL : hth_gpu_op_lacks(m, params, &p->ops[i]);
         if (!one && params->crosses && is_worth_crossing(p->ops[i].kind)) return NULL;
         if (one && !lacks) lacks = one;
     }

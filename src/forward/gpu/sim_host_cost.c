@@ -1,8 +1,9 @@
-/* Charges the host's part of a step to the clock of a simulated GPU: the weight bytes that it reads, at the host rate of
- * the GPU description, or what uploads leave of it; or its products, if the description says how many it computes and they
- * take longer. A whole run then has the model's time, identical in every run; on any other device nothing is charged. On
- * the GPU itself products are free, so prompts look cheap. Of a split layer only the active neurons count; a layer on the
- * CPU counts whole. */
+/* Charges the host's part of a step to the clock of a simulated GPU: the bytes of weights, keys and values that it reads,
+ * at the host rate of the GPU description, or what uploads leave of it; or its products with weights, if the description
+ * says how many it computes and they take longer. A whole run then has the model's time, identical in every run; on any
+ * other device nothing is charged. On the GPU itself products are free, so prompts look cheap. Of a split layer only the
+ * active neurons count; a layer on the CPU counts whole. */
+#include "forward/gpu/cache.h"
 #include "forward/gpu/gpu_int.h"
 
 static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->row_size; }
@@ -47,6 +48,24 @@ void hth_gpu_sim_host_cost_chunk(hth_gpu *g, const hth_stream_chunk *p)
     hth_device_charge_host(g->device, (uint64_t)p->n_row * p->rows->row_size, 0.0);
 }
 
+/* Bytes of the keys and values of a layer that a token sees. */
+static uint64_t seen_bytes(const hth_gpu *g, const hth_attention *a, const hth_batch_token *token)
+{
+    uint64_t n = (uint64_t)token->position + 1, window = hth_attn_window(token->position, a->window, a->chunk);
+    if (window > 0 && window < n) n = window;
+    return 2 * n * a->n_head_kv * hth_gpu_cache_words(g->params.kv, a->d_head) * 4;
+}
+
+/* Tokens of one sequence share what they read: its last token sees the most. */
+static uint64_t kv_bytes(const hth_gpu *g, const hth_step *s, const hth_op *op)
+{
+    uint64_t bytes = 0;
+    for (uint32_t t = 0; op->kind == HTH_OP_ATTEND && t < s->n_tok; t++)
+        if (t + 1 == s->n_tok || s->tokens[t + 1].seq != s->tokens[t].seq)
+            bytes += seen_bytes(g, &s->model->layers[op->layer].attn, &s->tokens[t]);
+    return bytes;
+}
+
 static bool is_on_device(const hth_gpu *g, uint32_t i_op)
 {
     while (g && !g->ops[i_op].is_on_device) g = g->next;
@@ -65,6 +84,7 @@ void hth_gpu_sim_host_cost_rest(hth_gpu *g, const hth_step *s, bool logits)
     for (uint32_t i = p->first_of_layer[0]; i < p->first_of_layer[m->hparams.n_layer]; i++) {
         if (is_on_device(first, i)) continue;
         const hth_op_weights w = hth_op_weights_of(m, &p->ops[i]);
+        bytes += kv_bytes(g, s, &p->ops[i]);
         for (uint32_t k = 0; k < w.n; k++) /* of experts all: nothing says which are chosen */
             bytes += bytes_of(w.matrix[k]), weights += weights_of(w.matrix[k], w.matrix[k]->n_row);
     }

@@ -206,6 +206,7 @@ static hearth_status run_tokens(hth_gpu *g, hth_step *s, uint32_t first, uint32_
 {
     const hth_weight_stream *stream = g->n_split_layer + g->passing.n_chunk > 0 ? stream_for(g, n) : NULL;
     uint32_t next = 0, n_want;
+    g->first_tok = first;
     hth_gpu_end_moves(g);
     fill_block(g, s, first, n, stream ? stream->n_row : hth_gpu_bucket_size(g, bucket_of(g, n)), stream != NULL);
     n_want = g->params.head ? fill_wanted(g, s->tokens + first, n, &next) : 0;
@@ -244,7 +245,7 @@ static hearth_status end(hth_gpu *g, hearth_status st)
 static hearth_status copy_page(hth_gpu *g, const hth_kv_copy copies[HTH_STEP_N_COPY], hearth_error *err)
 {
     hearth_status st = begin(g, err);
-    if (st == HEARTH_OK) {
+    if (st == HEARTH_OK && !hth_cmdlist_is_empty(g->copy_segment.segments[0].cmdlist)) {
         memcpy((uint32_t *)hth_gpu_mapped(g->workspace.step_from_host) + HTH_STEP_COPY, copies,
                HTH_STEP_N_COPY * sizeof *copies);
         st = hth_gpu_submit_copy(g, err);

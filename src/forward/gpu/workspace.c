@@ -230,7 +230,7 @@ static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *
     const hth_hparams *h = &m->hparams;
     uint64_t n_row = p->n_row, n_q = (uint64_t)h->n_head * h->d_head;
     bool quantised = p->kv == HEARTH_KV_Q8_0;
-    r->n_split = p->n_position / HTH_ATTN_SPLIT + 1;
+    r->n_split = p->host_kv ? 0 : p->n_position / HTH_ATTN_SPLIT + 1;
     alloc_step(c, m, p, lay_out_step(m, p, r), &r->step, &r->grids, &r->table);
     r->values = bump_values(c, p, m->program->width[HTH_ROWS_TOKENS]);
     for (uint32_t i = 0; i < m->program->n_value; i++)

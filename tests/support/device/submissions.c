@@ -107,6 +107,7 @@ uint64_t submissions_check(const hth_gpu *g, uint64_t *work)
     for (uint32_t i = 0; i < g->n_stream; i++) all[N_OTHER + i] = &g->streams[i].segments;
     for (size_t i = 0; i < N_OTHER + g->n_stream; i++)
         for (uint32_t k = 0; k < all[i]->n; k++, n++) {
+            if (all[i] == &g->copy_segment && g->params.host_kv) continue; /* nothing is copied */
             check_cut(&all[i]->segments[k], g->params.max_work);
             *work += all[i]->segments[k].work;
         }
