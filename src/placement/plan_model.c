@@ -19,6 +19,7 @@ static void count_dispatches(const hth_plan_source *from, uint32_t i_layer, bool
         bool is_divided = p->ops[i].kind == (to->has_experts ? HTH_OP_EXPERTS : HTH_OP_FFN) && !is_shared(&p->ops[i]);
         if (divides && is_divided) to->n_dispatch_hot += n;
         else to->n_dispatch += n;
+        if (divides && to->has_experts && is_shared(&p->ops[i])) to->n_dispatch_beside += n;
     }
 }
 

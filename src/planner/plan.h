@@ -66,6 +66,7 @@ typedef struct hth_plan_layer {
     uint32_t n_spare;         /* slots that are empty where the device reads missing experts itself; 0: it does not */
     uint32_t n_dispatch_read; /* dispatches of these reads */
     uint32_t n_dispatch;     /* dispatches of a layer on a device but for those of divided neurons */
+    uint32_t n_dispatch_beside; /* of n_dispatch: those of the shared expert, while the device waits for experts of the host */
     uint32_t n_dispatch_hot; /* dispatches of its neurons on a device */
     const double *share;     /* [n_cluster] fraction of a cluster's bytes that tokens read: 0 to 1, in file order; or as above */
 } hth_plan_layer;

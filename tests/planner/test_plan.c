@@ -104,11 +104,12 @@ static double reading_seconds(const hth_plan_layer *layer, const hth_plan_tier *
 static double slots_seconds(const hth_plan_layer *layer, const hth_plan_tier *gpu, const hth_plan_tier *host, double before, int k)
 {
     double bytes = (double)layer->cluster_bytes[HTH_PLAN_HOST], rate = host->rates.at[3], link = gpu->read_rate,
-           left = fmax(rate - link, rate / 4), free = before + gpu->merge, seconds = free,
+           left = fmax(rate - link, rate / 4), free = before + gpu->merge - layer->n_dispatch_beside * gpu->dispatch,
+           seconds = before + gpu->merge,
            hot = (double)layer->cluster_bytes[HTH_PLAN_DEVICE] / gpu->rates.at[3];
     for (int m = 0; m <= N_SMALL_USED; m++) {
         double there = (k > 0 ? layer->n_dispatch_hot * gpu->dispatch : 0) + (N_SMALL_USED - m) * hot,
-               here = gpu->sync_latency + m * bytes / rate;
+               here = gpu->sync_latency + m * bytes / rate - layer->n_dispatch_beside * gpu->dispatch;
         for (int n = 1; link > 0 && n < HTH_PLAN_N_MOVE; n++) {
             double both = fmin(fmax(n * bytes / link - free, 0), m * bytes / left);
             here += layer->moves[k * HTH_PLAN_N_MOVE + n] * both * (rate - left) / rate;
@@ -142,7 +143,8 @@ static double layer_seconds(const small_case *c, int l, int k)
     if (k > 0) hot += layer->n_dispatch_hot * gpu->dispatch;
     double before = fixed / gpu->rates.at[3] + layer->n_dispatch * gpu->dispatch, fires = 1 - silent;
     if (k == (int)layer->n_cluster) return before + hot;
-    double waits = fires > 0 ? fmax(hot, gpu->sync_latency + cold / fires) : hot,
+    double beside = layer->n_dispatch_beside * gpu->dispatch,
+           waits = fires > 0 ? fmax(hot, gpu->sync_latency + cold / fires - beside) : hot,
            split = before + fires * waits + silent * hot + gpu->merge;
     if (layer->misses) split = slots_seconds(layer, gpu, host, before, k);
     return fmin(split, before + reading_seconds(layer, gpu, k));
@@ -203,6 +205,7 @@ static void make_mixture(test_random *r, small_case *c, bool has_misses)
     }
     for (uint32_t l = 0; l < N_SMALL_LAYER; l++) {
         c->layers[l].has_experts = l < 2;
+        c->layers[l].n_dispatch_beside = l < 2 ? c->layers[l].n_dispatch / 2 : 0;
         if (has_misses && l < 2) c->layers[l].n_used = N_SMALL_USED, c->layers[l].misses = c->misses[0], c->layers[l].moves = c->moves[0];
         c->layers[l].n_spare = l, c->layers[l].n_dispatch_read = 3;
         c->layers[l].state_bytes = l * 100000;
