@@ -2,23 +2,26 @@
 """Mixtures of experts on the cards of bench/devices: what slots gain whose experts move while a model runs.
 
     bench/cards.py HEARTH FOLDER [--cards rtx3060-12gb,...] [--hosts 40,80] [--shapes qwen3-30b-a3b,...]
-        [--sticky 0.1,0.3,0.6] [--routing uniform,skewed] [--frequencies FILE] [--slots 0.4] [--layers L] [-n 64] [-t 2] [--keep]
+        [--sticky 0.1,0.3,0.6] [--routing uniform,skewed] [--frequencies FILE] [--slots 0.4] [--layers L] [-n 128]
+        [--computed] [--keep]
 
 Every figure is simulated, of random weights and of drawn experts. "base" has all experts on the CPU and the rest on the
 card; its time does not depend on which experts are drawn. "slots" has slots on the card for a share of each layer's
 experts, and the CPU computes those that miss. "reads" has as many slots, and the card reads those that miss from the
 host's memory. A run generates N tokens that are not counted, in which the slots settle, and N that are.
 
-Models are written to FOLDER and removed, but with --keep. They have the first layers of a shape. Figures are scaled to
-all layers: the time of a token is fixed + (measured - fixed) * layers of the shape / layers measured. The fixed part is
-that of the head, of the start and of the end of a step. It is twice the time of a model of one layer less that of two
-layers, with all matrices in Q6_K, which keep the type of the head. With few layers the head takes a larger part of a
-step than it does in the whole shape, and experts move meanwhile: "slots" then looks better than it is. "link" shows it:
-the bytes that move in a second, as scaled, relative to pcie_up. Above 100 % no card does it: more --layers are needed.
+The cards compute nothing (`values = none`, bench/devices/README.md): their clocks take what they move and read from the
+drawn experts alone. --computed lets them compute, which gives the same figures and takes some thousand times as long.
+The memory of a card is not a limit here; "GPU memory" says what "slots" takes of it.
+
+Models are written to FOLDER, whole or with their first L layers, and removed, but with --keep.
 
 "uniform" draws experts from all alike. "skewed" draws the expert of rank r with a frequency of (1 + r)^-0.7, or as the
 rows of --frequencies say: numbers behind the last word of a line, one line for each layer. Where lines or numbers do not
 fit the shape, layers take lines at even distances, sorted and resampled. Ranks are dealt differently in each layer.
+
+"plan / clock" is what `hearth plan --placement` expects of "base" and of "slots", in tokens/s, relative to the clock:
+below 1 the plan errs to the slow side.
 Prints a Markdown table."""
 import argparse
 import contextlib
@@ -32,10 +35,8 @@ import tempfile
 
 DEVICES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "devices")
 CARDS = "rtx3060-12gb,rtx4060ti-16gb,rx7600-8gb,b580-12gb"
-# Layers of the shape, layers measured, and types. Those measured keep the pattern of layers, and of Q4_K_M the share of
-# matrices with more bits, but of gemma4-26b-a4b, where a third has them and not a half. gpt-oss has MXFP4 in its experts.
-SHAPES = {"qwen3-30b-a3b": (48, 8, "q4_k_m"), "gpt-oss-20b": (24, 8, "mxfp4_moe"), "qwen35-35b-a3b": (40, 8, "q4_k_m"),
-          "gemma4-26b-a4b": (30, 6, "q4_k_m")}
+SHAPES = {"qwen3-30b-a3b": "q4_k_m", "gpt-oss-20b": "mxfp4_moe", "qwen35-35b-a3b": "q4_k_m", "gemma4-26b-a4b": "q4_k_m"}
+TARGET = 1.8
 SKEW = 0.7
 FEW = 4  # tokens where each takes the same time
 WAYS = ("base", "slots", "reads")
@@ -61,11 +62,12 @@ class Table:
 
 
 @contextlib.contextmanager
-def model_of(table, shape, n_layer, kind):
+def model_of(table, shape):
     """The path of a synthetic model, which is written unless it is there."""
-    path = os.path.join(table.o.folder, f"{shape}-{n_layer}-{kind}.gguf")
+    path = os.path.join(table.o.folder, f"{shape}-{table.o.layers or 'all'}.gguf")
     if not os.path.exists(path):
-        table.hearth("synth", shape, path, "--type", kind, "--layers", n_layer, "-t", table.o.threads, "-q")
+        layers = ["--layers", table.o.layers] if table.o.layers else []
+        table.hearth("synth", shape, path, "--type", SHAPES[shape], *layers, "-t", 1, "-q")
     try:
         yield path
     finally:
@@ -74,15 +76,18 @@ def model_of(table, shape, n_layer, kind):
 
 
 def describe(table, card, host):
-    """The description of a card whose host reads so many GB/s, and the rate of the link to it."""
+    """The description of a card whose host reads so many GB/s; the rate of the link to it, and its memory."""
     with open(os.path.join(DEVICES, card + ".sim"), encoding="utf-8") as f:
-        text, n = re.subn(r"^host_bandwidth *=.*$", f"host_bandwidth = {host}e9", f.read(), flags=re.M)
-    if n != 1:
-        sys.exit(f"{card}.sim: {n} lines host_bandwidth")
+        text = f.read()
+    was = {key: re.search(rf"^{key} *= *(\S+)", text, re.M)[1] for key in ("pcie_up", "vram_bytes")}
+    for key, value in (("host_bandwidth", f"{host}e9"), ("vram_bytes", "256G")):
+        text, n = re.subn(rf"^{key} *=.*$", f"{key} = {value}", text, flags=re.M)
+        if n != 1:
+            sys.exit(f"{card}.sim: {n} lines {key}")
     path = table.path(f"{card}-{host}.sim")
     with open(path, "w", encoding="utf-8") as f:
-        f.write(text)
-    return path, float(re.search(r"^pcie_up *= *(\S+)", text, re.M)[1])
+        f.write(text + ("" if table.o.computed else "\nvalues = none\n"))
+    return path, float(was["pcie_up"]), float(was["vram_bytes"].rstrip("G")) * 2 ** 30
 
 
 def text_of(text):
@@ -113,16 +118,13 @@ def write_placement(table, plan, hot, reads, path):
 
 
 def placements_of(table, model, sim, n_layer, n_expert):
-    """The words that place a model, by way."""
+    """The files that place a model, by way."""
     plan = table.path("plan")
-    table.hearth("plan", model, "--gpu", "sim:" + sim, "-o", plan, "--force")
-    n_slot = round(table.o.slots * n_expert)
-    words = {"base": ["--cpu-moe"]}
-    for way in WAYS[1:]:
-        path = table.path(way)
-        write_placement(table, plan, [n_slot] * n_layer, way == "reads", path)
-        words[way] = ["--placement", path]
-    return words
+    table.hearth("plan", model, "--gpu", "sim:" + sim, "-c", 256, "-o", plan, "--force")
+    n_slot = {"base": 0, "slots": round(table.o.slots * n_expert), "reads": round(table.o.slots * n_expert)}
+    for way in WAYS:
+        write_placement(table, plan, [n_slot[way]] * n_layer, way == "reads", table.path(way))
+    return {way: table.path(way) for way in WAYS}
 
 
 # ---- routing ----------------------------------------------------------------------------------
@@ -164,58 +166,55 @@ def route_of(table, routing, sticky, n_layer, n_expert):
 
 
 def measure(table, model, sim, place, route, n):
-    """Seconds of a token by the simulated clock, and the experts of these tokens."""
-    done = table.hearth("bench", model, "--gpu", "sim:" + sim, *place, "--route", route, "-p", 0, "-n", n, "--repeat", 1,
-                        "-t", table.o.threads, "--json")
+    """Tokens/s by the simulated clock, and the experts of these tokens."""
+    done = table.hearth("bench", model, "--gpu", "sim:" + sim, "--placement", place, "--route", route, "-p", 0, "-n", n,
+                        "--repeat", 1, *([] if table.o.computed else ["--io", "mmap"]), "-t", 1, "--json")
     if not done.get("simulated_seconds"):
         sys.exit(f"{model}: these are not seconds of the simulated clock")
     test = done["tests"][0]
-    return {"seconds": 1.0 / test["tokens_per_second"][0], **test["experts"][0], "n": n}
+    e = test["experts"][0]
+    return {"rate": test["tokens_per_second"][0], "hits": e["on_device"] / max(e["chosen"], 1),
+            "bytes": e["upload_bytes"] / n, "waits": e["waits"] / n}
 
 
-def fixed_seconds(table, one, two, sim):
-    """Seconds of a token without its layers."""
-    t1, t2 = (measure(table, path, sim, ["--cpu-moe"], "uniform", FEW)["seconds"] for path in (one, two))
-    return 2 * t1 - t2
+def expect(table, model, sim, place, route, n):
+    """What a plan expects of the same tokens."""
+    return table.hearth("plan", model, "--gpu", "sim:" + sim, "--placement", place, "--route", route, "-c", 2 * n, "-t", 1,
+                        "--json")
 
 
-def scaled(m, fixed, scale):
-    """A measurement for all layers of the shape."""
-    return {"rate": 1.0 / (fixed + (m["seconds"] - fixed) * scale), "hits": m["on_device"] / max(m["chosen"], 1),
-            "bytes": m["upload_bytes"] * scale / m["n"], "waits": m["waits"] * scale / m["n"]}
-
-
-def print_row(cells, shown, link):
+def print_row(cells, shown, plans, link, memory):
     def each(key, form, ways=WAYS, factor=1.0):
         return " / ".join(form.format(shown[way][key] * factor) for way in ways)
     for way in WAYS:
         shown[way]["link"] = shown[way]["bytes"] * shown[way]["rate"] / link
-    best = max(WAYS, key=lambda way: shown[way]["rate"])
-    cells += [each("rate", "{:.1f}"), f"{shown[best]['rate'] / shown['base']['rate']:.2f}, {best}",
+    gain = shown["slots"]["rate"] / shown["base"]["rate"]
+    size = plans["slots"]["vram_bytes"]
+    cells += [each("rate", "{:.1f}"), f"{gain:.2f}", "met" if gain >= TARGET else "missed",
+              " / ".join(f"{plans[way]['tokens_per_second'] / shown[way]['rate']:.2f}" for way in plans),
               each("hits", "{:.0%}", WAYS[1:]), each("bytes", "{:.0f}", WAYS[1:], 1e-6), each("link", "{:.0%}", WAYS[1:]),
-              each("waits", "{:.1f}")]
+              f"{size / 2 ** 30:.1f}{'' if size <= memory else ', too much'}"]
     print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
 def print_shape(table, shape):
     o = table.o
-    n_all, n_layer, kind = SHAPES[shape]
-    n_layer = o.layers or n_layer
-    with model_of(table, shape, n_layer, kind) as model, model_of(table, shape, 1, "q6_k") as one, \
-            model_of(table, shape, 2, "q6_k") as two:
-        n_expert = table.hearth("inspect", model, "--json")["model"]["experts"]["n_expert"]
+    with model_of(table, shape) as model:
+        known = table.hearth("inspect", model, "--json")["model"]
+        n_layer, n_expert = known["n_layer"], known["experts"]["n_expert"]
         for card in o.cards.split(","):
             for host in o.hosts.split(","):
-                sim, link = describe(table, card, host)
-                fixed = fixed_seconds(table, one, two, sim)
+                sim, link, memory = describe(table, card, host)
                 places = placements_of(table, model, sim, n_layer, n_expert)
                 base = measure(table, model, sim, places["base"], "uniform", FEW)
+                base_plan = expect(table, model, sim, places["base"], "uniform", FEW)
                 for routing in o.routing.split(","):
                     for sticky in o.sticky.split(","):
                         route = route_of(table, routing, sticky, n_layer, n_expert)
-                        runs = {way: measure(table, model, sim, places[way], route, o.n) for way in WAYS[1:]}
-                        shown = {way: scaled(m, fixed, n_all / n_layer) for way, m in {"base": base, **runs}.items()}
-                        print_row([card, host, f"{shape} {kind.upper()}", routing, sticky], shown, link)
+                        shown = {way: measure(table, model, sim, places[way], route, o.n) for way in WAYS[1:]}
+                        plans = {"base": base_plan, "slots": expect(table, model, sim, places["slots"], route, o.n)}
+                        print_row([card, host, f"{shape} {SHAPES[shape].upper()}", routing, sticky], {"base": base, **shown},
+                                  plans, link, memory)
 
 
 def main():
@@ -228,18 +227,18 @@ def main():
     p.add_argument("--frequencies")
     p.add_argument("--slots", type=float, default=0.4)
     p.add_argument("--layers", type=int)
-    p.add_argument("-n", type=int, default=64)
-    p.add_argument("-t", "--threads", type=int, default=2)
+    p.add_argument("-n", type=int, default=128)
+    p.add_argument("--computed", action="store_true")
     p.add_argument("--keep", action="store_true")
     o = p.parse_args()
     unknown = set(o.shapes.split(",")) - set(SHAPES)
     if unknown or not 0.0 < o.slots < 1.0:
         p.error(f"--shapes are some of {', '.join(SHAPES)}; --slots is between 0 and 1")
     print(f"**Simulated**, synthetic weights, drawn experts; slots for {100 * o.slots:.0f} % of each layer's experts; "
-          f"{o.n} tokens after {o.n} that are not counted; scaled to all layers of the shape.\n")
-    print("| card | host, GB/s | shape | routing | sticky | tokens/s: base / slots / reads | best to base "
-          "| hits: slots / reads | MB moved for a token | link | waits for the CPU: base / slots / reads |\n" + "|---" * 11 + "|",
-          flush=True)
+          f"{o.n} tokens after {o.n} that are not counted.\n")
+    print("| card | host, GB/s | shape | routing | sticky | tokens/s: base / slots / reads | slots to base | "
+          f"{TARGET} | plan / clock: base / slots | hits: slots / reads | MB moved for a token | share of the link "
+          "| GPU memory, GiB |\n" + "|---" * 13 + "|", flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         for shape in o.shapes.split(","):
             print_shape(Table(o, scratch), shape)

@@ -62,6 +62,7 @@ typedef struct hth_device_info {
         host_rate; /* simulated: weight bytes per second that the host reads; 0: host time is not modelled */
     double host_products; /* simulated: of a weight and a value, per second, by the host; 0: they cost nothing */
     double flops;  /* simulated: per second, from the description */
+    bool no_values; /* simulated: it keeps its clock and computes nothing */
     char unsupported_reason[200]; /* why it cannot be used; empty: usable */
     bool converts_halves; /* of an open one: its own conversions of halves are exact, and are used */
 } hth_device_info;
@@ -114,6 +115,7 @@ typedef struct hth_device_spec {
     bool no_half_conversion;               /* Vulkan: halves are converted by integer operations; for tests */
     hth_coopmat_shape coopmat;             /* null: the cooperative matrix shape it offers; m 0: none */
     bool coopmat2;                         /* null: with per-element operations */
+    bool only_times;                       /* the caller uses nothing that is computed: simulated devices may lack values */
 } hth_device_spec;
 
 hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);

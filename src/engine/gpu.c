@@ -33,13 +33,22 @@ static bool find_device(const hearth_model *m, char name[32])
     return i < n;
 }
 
+static _Atomic bool gives_experts;
+void hth_engine_give_experts(bool given) { gives_experts = given; }
+
 /* With "auto" there may be none. */
 static hearth_status open_devices(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
     char best[32];
     bool is_auto = strcmp(o->device, "auto") == 0;
     if (is_auto && !find_device(m, best)) return HEARTH_OK;
-    return hth_placement_open_devices(is_auto ? best : o->device, o, true, m->devices, &m->n_device, err);
+    hearth_status st = hth_placement_open_devices(is_auto ? best : o->device, o, true, m->devices, &m->n_device, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < m->n_device; i++)
+        if (m->devices[i].info->no_values && !gives_experts)
+            st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                          "%s computes nothing: it is for the time of given experts (hearth bench), and for plans",
+                          m->devices[i].info->name);
+    return st;
 }
 
 uint32_t hth_engine_device_of(const hearth_model *m, const hth_gpu *gpu)
@@ -377,9 +386,6 @@ static hearth_status open_or_shrink(hearth_model *m, hth_placement_builder *c,
     hth_engine_set_gpu_status(m, "%.90s: %.300s", c->parts[failed].info->name, why.message);
     return HEARTH_OK;
 }
-
-static _Atomic bool gives_experts;
-void hth_engine_give_experts(bool given) { gives_experts = given; }
 
 /* The budget of a device, whose limit hth_placement_open_devices set, and what the options say of it. */
 static void set_budget(const hearth_model *m, const hearth_gpu_options *o, hth_placement_part *p)

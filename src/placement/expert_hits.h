@@ -12,10 +12,16 @@ typedef struct hth_expert_uses {
     uint32_t n_tok; /* that differ */
 } hth_expert_uses;
 
-/* Of the experts that a token uses in layer i, share[k] are in slot k of as many slots as the layer has experts: those in
- * the first n slots together are what n slots find. With a trace as the policy of slots finds them (expert_policy.h), else
- * as if a quarter of a token's experts were used by the token before, too, and the others were any. MEMORY. */
-hearth_status hth_expert_slot_shares(const hth_model *model, uint32_t i_layer, const hth_expert_uses *uses, double *share,
-                                     hearth_error *err);
+/* What a layer's slots find, by their number k, as the policy of slots (expert_policy.h) finds it. */
+typedef struct hth_expert_slots {
+    double *share;  /* [n_expert] of a token's experts, those that slot k adds to the ones in fewer slots */
+    double *misses; /* [n_expert + 1][n_used + 1] of tokens, the share that misses m experts */
+    double *moves;  /* [n_expert + 1][HTH_EXPERT_UPLOAD_BINS] after which as many begin to move to slots */
+} hth_expert_slots;
+
+/* Fills those of out[n_layer] whose layers divide experts, with a trace, else as if a quarter of a token's experts were used
+ * by the token before, too, and the others were any. MEMORY. */
+hearth_status hth_expert_slots_expect(const hth_model *model, const hth_expert_uses *uses, hth_expert_slots *out,
+                                      hearth_error *err);
 
 #endif

@@ -1,6 +1,9 @@
 /* Computes plans from a model's shapes, budgets and calibrations. */
 #include "placement/plan_context.h"
 
+#include "base/alloc.h"
+#include "base/checked_math.h"
+
 #include <string.h>
 
 /* The machine with the given estimate, and the budgets of the devices. */
@@ -32,6 +35,23 @@ static hearth_status evaluate(const hth_plan_context *o, const hth_placement_bui
     *seconds = plan.seconds;
     hth_plan_free(&plan);
     return HEARTH_OK;
+}
+
+/* Expects the speed of the placement that the builder was given. */
+static hearth_status evaluate_given(hth_plan_context *o, const hth_placement_builder *c, hearth_error *err)
+{
+    hth_plan_division *divisions = hth_alloc(o->input.n_layer, sizeof *divisions);
+    if (!divisions) return hth_fail_memory(err, o->input.n_layer * sizeof *divisions, "a plan");
+    for (uint32_t i = 0; i < o->input.n_layer; i++) {
+        hth_plan_layer *l = &o->input.layers[i];
+        uint32_t grain = hth_gpu_split_granularity(c->model, i), n_hot = i < c->given->n_layer ? c->given->n_hot[i] : 0;
+        uint32_t n = grain == 0 ? l->n_cluster : hth_min_u32(l->n_cluster, (n_hot + grain - 1) / grain);
+        divisions[i] = (hth_plan_division){.attention = i < c->given->n_layer ? 0 : 1, .n_cluster = {n, l->n_cluster - n}};
+        if (!hth_layer_set_has(&c->given->read_experts, i)) l->n_spare = 0;
+    }
+    hearth_status st = hth_plan_evaluate(&o->input, &o->machine, &o->options, divisions, c->given->head, &o->best, err);
+    hth_free(divisions);
+    return st;
 }
 
 /* The share of a layer's experts that a token uses. */
@@ -116,7 +136,7 @@ static hearth_status solve(hth_plan_context *o, const hth_placement_builder *c, 
     hearth_status st = open_inputs(o, c, profile, &streams, err);
     if (st != HEARTH_OK) return st;
     estimate_machine(o, c, HTH_ESTIMATE_MEDIAN, &o->machine);
-    st = hth_plan_solve(&o->input, &o->machine, &o->options, &o->best, err);
+    st = c->given ? evaluate_given(o, c, err) : hth_plan_solve(&o->input, &o->machine, &o->options, &o->best, err);
     for (uint32_t i = 0; st == HEARTH_OK && streams && i < c->n_part; i++)
         choose_streams(o, c->model, i, c->parts[i].params.n_row);
     if (st == HEARTH_OK) st = evaluate(o, c, HTH_ESTIMATE_WORST, &o->seconds_worst, err);
@@ -162,7 +182,7 @@ hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_bu
     const hth_offload_params *params = &c->parts[0].params;
     hearth_status st = HEARTH_OK;
     *o = (hth_plan_context){.n_part = c->n_part, .options = {.n_ctx = params->n_position, .context = params->n_position / 2},
-                            .host_kv = params->host_kv};
+                            .host_kv = params->host_kv || (c->given && c->given->host_kv)};
     for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++) {
         o->parts[i].budget = c->parts[i].budget < max ? c->parts[i].budget : max;
         st = hth_calibration_cache_get(c->parts[i].device, kernels, pool, hth_model_row_type(c->model),
@@ -171,7 +191,7 @@ hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_bu
     if (st != HEARTH_OK) return st;
     const hth_plan_context calibrated = *o;
     st = solve(o, c, profile, err);
-    return params->host_kv ? st : compare_homes(o, calibrated, c, profile, st);
+    return o->host_kv || c->given ? st : compare_homes(o, calibrated, c, profile, st);
 }
 
 void hth_plan_context_close(hth_plan_context *o)

@@ -7,6 +7,8 @@
 #include "placement/calibrate.h"
 #include "forward/gpu/pack_table.h"
 
+_Static_assert((int)HTH_PLAN_N_MOVE == HTH_EXPERT_UPLOAD_BINS, "a plan has the moves of a replay");
+
 static bool is_shared(const hth_op *op) { return op->kind == HTH_OP_EXPERTS && op->experts.shared; }
 
 /* Dispatches of a layer's neurons or experts; and of all else, with those where they are not divided. */
@@ -18,6 +20,7 @@ static void count_dispatches(const hth_plan_source *from, uint32_t i_layer, bool
         bool is_divided = p->ops[i].kind == (to->has_experts ? HTH_OP_EXPERTS : HTH_OP_FFN) && !is_shared(&p->ops[i]);
         if (divides && is_divided) to->n_dispatch_hot += n;
         else to->n_dispatch += n;
+        if (divides && to->has_experts && is_shared(&p->ops[i])) to->n_dispatch_beside += n;
     }
 }
 
@@ -105,7 +108,7 @@ static uint64_t kv_bytes_of(const hth_plan_source *from, uint32_t i_layer, uint6
 }
 
 static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, tables *t, hth_plan_layer *to,
-                                hearth_error *err)
+                                hth_expert_slots *slots, hearth_error *err)
 {
     const hth_layer *l = &from->model->layers[i_layer];
     const char *problem = hth_gpu_unsupported_reason(from->model, from->params, i_layer);
@@ -119,9 +122,11 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, t
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: layer %u cannot lie on a device: %s",
                         hth_gguf_path(from->model->file), i_layer,
                         problem ? problem : "it is too large for its bindings");
-    double *share = hth_alloc(n_cluster, sizeof *share);
-    if (!share) return hth_fail_memory(err, n_cluster * sizeof *share, "a plan");
-    hearth_status st = has_experts ? hth_expert_slot_shares(from->model, i_layer, &from->uses, share, err) : HEARTH_OK;
+    uint32_t n_used = has_experts ? l->experts.router.n_used : 0;
+    size_t n_double = n_cluster + (has_experts ? (n_cluster + (size_t)1) * (n_used + 1 + HTH_PLAN_N_MOVE) : 0);
+    double *share = hth_alloc(n_double, sizeof *share);
+    if (!share) return hth_fail_memory(err, n_double * sizeof *share, "a plan");
+    *slots = (hth_expert_slots){share, share + n_cluster, share + n_cluster + (n_cluster + (size_t)1) * (n_used + 1)};
     for (uint32_t i = 0; !has_experts && i < n_cluster; i++)
         share[i] = hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0, active_share(from, i_layer, i));
     hth_gpu_kv_trips trips = hth_gpu_kv_trips_of(from->model, from->params, i_layer);
@@ -132,6 +137,9 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, t
                            .idle_bytes = divides ? 0 : hth_gpu_idle_bytes(from->model, max, from->params, i_layer),
                            .state_bytes = states.held,
                            .has_experts = has_experts,
+                           .n_used = n_used,
+                           .misses = has_experts ? slots->misses : NULL,
+                           .moves = has_experts ? slots->moves : NULL,
                            .n_spare = has_experts && is_readable(l, t) ? l->experts.router.n_used : 0,
                            .n_dispatch_read = has_experts ? n_part_of(&l->experts) : 0,
                            .kv_bytes = kv_bytes_of(from, i_layer, cache - states.held, &trips),
@@ -141,7 +149,7 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, t
                            .n_cluster = divides ? n_cluster : 0,
                            .share = share};
     count_dispatches(from, i_layer, divides, to);
-    return st;
+    return HEARTH_OK;
 }
 
 hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *out, uint64_t *fixed,
@@ -155,9 +163,12 @@ hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *o
         .n_layer = h->n_layer, .d2h_bytes = 4 * (uint64_t)h->d_model, .h2d_bytes = 8 * (uint64_t)h->d_model};
     if (from->params->selector == HEARTH_SELECTOR_PREDICTOR) out->d2h_bytes += 4 * (uint64_t)h->d_ff;
     out->layers = hth_alloc(h->n_layer, sizeof *out->layers);
-    if (!out->layers) return hth_fail_memory(err, h->n_layer * sizeof *out->layers, "a plan");
+    hth_expert_slots *slots = hth_alloc(h->n_layer, sizeof *slots);
+    if (!out->layers || !slots) st = hth_fail_memory(err, h->n_layer * (sizeof *out->layers + sizeof *slots), "a plan");
     for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++)
-        st = fill_layer(from, i, &t, &out->layers[i], err);
+        st = fill_layer(from, i, &t, &out->layers[i], &slots[i], err);
+    if (st == HEARTH_OK) st = hth_expert_slots_expect(from->model, &from->uses, slots, err);
+    hth_free(slots);
     if (st == HEARTH_OK && (!hth_gpu_head_bytes(from->model, from->max_binding_size, from->params, &out->head_bytes) ||
                             !hth_gpu_workspace_bytes(from->model, from->max_binding_size, from->params, fixed)))
         st = hth_fail(

@@ -33,7 +33,8 @@ hearth_status hth_placement_open_devices(const char *list, const hearth_gpu_opti
         hth_placement_part *p = &parts[i];
         uint64_t limit = options->vrams[i] > 0 ? options->vrams[i] : options->vram;
         hth_device_spec spec = {
-            .name = names.all[i], .memory = limited ? limit : 0, .shader_refs = hth_shader_ref_table};
+            .name = names.all[i], .memory = limited ? limit : 0, .shader_refs = hth_shader_ref_table,
+            .only_times = true}; /* the caller looks at info->no_values */
         *p = (hth_placement_part){.budget = limit};
         st = hth_device_open(&spec, &p->device, err);
         if (st == HEARTH_OK) p->info = hth_device_get_info(p->device), ++*n;

@@ -32,6 +32,7 @@ typedef struct hth_placement_builder {
     /* why the first CPU layer, or the head, stays on the CPU; NULL: not enough memory */
     const char *unsupported_reason;
     double seconds;      /* expected per token by a plan; 0: no plan */
+    const hth_placement *given; /* instead of the best plan, on the only device; NULL: none; set as `uses` is */
     hth_expert_uses uses; /* with which a plan expects experts in slots; the caller may set it behind opening */
 } hth_placement_builder;
 

@@ -19,6 +19,8 @@ double hth_plan_rate(const hth_plan_rates *rates, double share)
     return y[HTH_PLAN_N_KNOT - 1];
 }
 
+static double larger(double a, double b) { return a > b ? a : b; }
+
 static double whole_rate(const hth_plan_tier *h) { return h->rates.at[HTH_PLAN_N_KNOT - 1]; }
 
 double hth_plan_head_seconds(const hth_plan_model *model, const hth_plan_tier *home)
@@ -96,6 +98,38 @@ static void split_time(hth_plan_time *t, double own, const part *parts, uint32_t
     if (max_wait > 0) t->total += (1 - no_part_active) * max_wait;
 }
 
+/* Seconds that the host needs longer for m experts because others move to k slots after the layer before. The link takes
+ * its rate of the host's memory, of which at least a quarter is left. `free`: until the host begins, moves cost nothing. */
+static double moving_seconds(const hth_plan_layer *l, const hth_plan_tier *device, const hth_plan_tier *host, double free,
+                             uint32_t k, double m)
+{
+    double rate = whole_rate(host), left = larger(rate - device->read_rate, rate / 4), both = 0,
+           bytes = (double)l->cluster_bytes[HTH_PLAN_HOST], longest = m * bytes / left;
+    if (!l->moves || device->read_rate <= 0) return 0;
+    for (uint32_t n = 1; n < HTH_PLAN_N_MOVE; n++) {
+        double seconds = n * bytes / device->read_rate - free;
+        if (seconds > 0) both += l->moves[k * HTH_PLAN_N_MOVE + n] * (seconds < longest ? seconds : longest);
+    }
+    return both * (1 - left / rate);
+}
+
+/* Seconds of a layer with k slots on a device, and the other experts on the host, for which the device waits in every
+ * token: over tokens by how many of their experts have no slot, the longer of device and host. */
+static double slots_seconds(const hth_plan_layer *l, const hth_plan_tier *device, const hth_plan_tier *host, double attention,
+                            uint32_t k)
+{
+    double used = 0, missing = 0, seconds = attention + device->merge, latency = device->sync_latency + host->sync_latency,
+           fixed = hot_dispatches(l, device, k), beside = l->n_dispatch_beside * device->dispatch, hot = (double)l->cluster_bytes[HTH_PLAN_DEVICE] / whole_rate(device),
+           cold = (double)l->cluster_bytes[HTH_PLAN_HOST] / whole_rate(host), free = seconds - beside;
+    for (uint32_t i = 0; i < l->n_cluster; i++) used += l->share[i], missing += i < k ? 0 : l->share[i];
+    if (!l->misses) return seconds + larger(fixed + (used - missing) * hot, latency + missing * cold - beside);
+    for (uint32_t m = 0; m <= l->n_used; m++)
+        seconds += l->misses[k * (l->n_used + 1) + m] *
+                   larger(fixed + (l->n_used - m) * hot,
+                          latency + m * cold + moving_seconds(l, device, host, free, k, m) - beside);
+    return seconds;
+}
+
 /* Seconds of a layer with k slots on a device that reads missing experts itself; never: it cannot. */
 static double read_seconds(const hth_plan_layer *l, const hth_plan_tier *device, uint32_t context, uint32_t k)
 {
@@ -144,7 +178,7 @@ static hth_plan_time layer_time(const hth_plan_layer *l, const hth_plan_machine 
 {
     const hth_plan_tier *with_attention = &m->homes[d->attention];
     hth_plan_time t = {.bound = d->attention};
-    part parts[HTH_PLAN_MAX_HOME];
+    part parts[HTH_PLAN_MAX_HOME] = {0};
     uint32_t n_part = 0, first = 0;
     double own = 0;
     for (uint32_t h = 0; h < m->n_home; h++) {
@@ -160,8 +194,11 @@ static hth_plan_time layer_time(const hth_plan_layer *l, const hth_plan_machine 
         }
         first = end;
     }
+    double attention = t.home[d->attention] - own;
     t.total = t.home[d->attention];
     split_time(&t, own, parts, n_part, with_attention->merge);
+    if (l->has_experts && n_part > 0 && with_attention->kind == HTH_PLAN_DEVICE)
+        t.total = slots_seconds(l, with_attention, &m->homes[m->n_home - 1], attention, d->n_cluster[d->attention]);
     double read = with_attention->kind == HTH_PLAN_DEVICE
                       ? read_seconds(l, with_attention, context, d->n_cluster[d->attention])
                       : t.total;
@@ -194,6 +231,7 @@ static double split_seconds(const hth_plan_layer *l, const hth_plan_roles *r, do
     double own = hot + hot_dispatches(l, r->device, k);
     part p = {.seconds = s->cold[k], .none_active = s->none_active[k], .latency = r->device->sync_latency};
     hth_plan_time t = {.total = attention + own};
+    if (l->has_experts && k < l->n_cluster) return slots_seconds(l, r->device, r->host, attention, k);
     split_time(&t, own, &p, k < l->n_cluster, r->device->merge);
     return t.total;
 }

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 /* The memory unit of devices: a layer's bytes are rounded up to units. */
-enum { HTH_PLAN_UNIT = 64 << 10, HTH_PLAN_MAX_HOME = 8 };
+enum { HTH_PLAN_UNIT = 64 << 10, HTH_PLAN_MAX_HOME = 8, HTH_PLAN_N_MOVE = 5 };
 
 /* ---- the machine ----------------------------------------------------------------------------- */
 
@@ -64,9 +64,14 @@ typedef struct hth_plan_layer {
     /* clusters are slots for experts: `share` is how many of a token's experts are in a slot, and all together are what a
      * token uses. A token reads an expert whole, and the device waits for the host in each layer that has fewer slots. */
     bool has_experts;
+    uint32_t n_used;          /* experts of a token */
+    const double *misses;     /* [n_cluster + 1][n_used + 1] with k slots: of tokens, the share that finds m experts in none */
+    const double *moves;      /* [n_cluster + 1][HTH_PLAN_N_MOVE] after which n experts begin to move to slots, at most 4. Both
+                                 NULL: each token finds as many, and none moves */
     uint32_t n_spare;         /* slots that are empty where the device reads missing experts itself; 0: it does not */
     uint32_t n_dispatch_read; /* dispatches of these reads */
     uint32_t n_dispatch;     /* dispatches of a layer on a device but for those of divided neurons */
+    uint32_t n_dispatch_beside; /* of n_dispatch: those of the shared expert, while the device waits for experts of the host */
     uint32_t n_dispatch_hot; /* dispatches of its neurons on a device */
     const double *share;     /* [n_cluster] fraction of a cluster's bytes that tokens read: 0 to 1, in file order; or as above */
 } hth_plan_layer;

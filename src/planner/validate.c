@@ -82,6 +82,12 @@ static hearth_status check_layer(const hth_plan_layer *l, uint32_t i, const hth_
             return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                             "plan: layer %u: cluster %u has a share of %g; 0 to 1 is allowed", i, k,
                             l->share[k]);
+    for (uint32_t k = 0; l->misses && k <= l->n_cluster; k++) {
+        bool valid = true;
+        for (uint32_t n = 0; n < HTH_PLAN_N_MOVE; n++) valid = valid && l->moves[k * HTH_PLAN_N_MOVE + n] >= 0;
+        for (uint32_t m = 0; m <= l->n_used; m++) valid = valid && l->misses[k * (l->n_used + 1) + m] >= 0;
+        if (!valid) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: layer %u: what %u slots find is no number", i, k);
+    }
     return HEARTH_OK;
 }
 

@@ -25,6 +25,7 @@ typedef struct replay {
     uint32_t *chosen; /* [most experts of a token] */
     upload *uploads;  /* ring of all slots: no slot loads twice at once */
     uint64_t n_slot, first, n_loading;
+    float least_gain;
 } replay;
 
 static void count_token(const replay *r, layer *l)
@@ -60,7 +61,7 @@ static void end_uploads(replay *r, uint64_t i_tok)
 
 static void choose_next(const replay *r, layer *l)
 {
-    l->has_next = l->n_upload < r->o->n_upload_layer && hth_expert_policy_choose(&l->policy, r->o->min_gain, &l->next);
+    l->has_next = l->n_upload < r->o->n_upload_layer && hth_expert_policy_choose(&l->policy, r->least_gain, &l->next);
 }
 
 /* The layer whose next swap gains most; of equal ones the first. NULL: none has one. */
@@ -74,17 +75,43 @@ static layer *find_best(const replay *r)
     return best;
 }
 
-static void begin_uploads(replay *r, uint64_t i_tok)
+static void begin_next(replay *r, layer *l, uint64_t i_tok)
+{
+    upload *u = &r->uploads[(r->first + r->n_loading++) % r->n_slot];
+    *u = (upload){(uint32_t)(l - r->layers), l->next.slot, i_tok + r->o->n_delay};
+    hth_expert_policy_begin(&l->policy, &l->next);
+    l->counts.n_upload += i_tok >= r->o->n_warm_tok;
+    l->n_upload++;
+    choose_next(r, l);
+}
+
+static void begin_best(replay *r, uint64_t i_tok)
 {
     layer *l;
     for (uint32_t i = 0; i < r->o->n_layer; i++) choose_next(r, &r->layers[i]);
-    for (uint32_t n = 0; n < r->o->n_upload && (l = find_best(r)) != NULL; n++) {
-        upload *u = &r->uploads[(r->first + r->n_loading++) % r->n_slot];
-        *u = (upload){(uint32_t)(l - r->layers), l->next.slot, i_tok + r->o->n_delay};
-        hth_expert_policy_begin(&l->policy, &l->next);
-        l->counts.n_upload += i_tok >= r->o->n_warm_tok;
-        l->n_upload++;
-        choose_next(r, l);
+    for (uint32_t n = 0; n < r->o->n_upload && (l = find_best(r)) != NULL; n++) begin_next(r, l, i_tok);
+}
+
+static void begin_in_order(replay *r, uint64_t i_tok)
+{
+    bool is_full = false;
+    for (uint32_t i = 0, n = 0; i < r->o->n_layer; i++) {
+        layer *l = &r->layers[i];
+        for (choose_next(r, l); l->has_next && n < r->o->n_upload; n++) begin_next(r, l, i_tok);
+        if (l->has_next && !is_full) is_full = true, r->least_gain *= HTH_EXPERT_GAIN_STEP;
+    }
+    if (!is_full) r->least_gain /= HTH_EXPERT_GAIN_STEP;
+    if (r->least_gain < r->o->min_gain) r->least_gain = r->o->min_gain;
+}
+
+static void begin_uploads(replay *r, uint64_t i_tok)
+{
+    const uint32_t last = HTH_EXPERT_UPLOAD_BINS - 1;
+    if (r->o->in_order) begin_in_order(r, i_tok);
+    else begin_best(r, i_tok);
+    for (uint32_t i = 0; i_tok >= r->o->n_warm_tok && i < r->o->n_layer; i++) {
+        const uint32_t n = r->layers[i].n_upload;
+        r->layers[i].counts.uploads[n < last ? n : last]++;
     }
 }
 
@@ -93,6 +120,7 @@ static void add_counts(hth_expert_counts *sum, const hth_expert_counts *c)
     sum->n_pair += c->n_pair, sum->n_hit += c->n_hit;
     sum->n_step += c->n_step, sum->n_upload += c->n_upload;
     for (int i = 0; i < HTH_EXPERT_MISS_BINS; i++) sum->misses[i] += c->misses[i];
+    for (int i = 0; i < HTH_EXPERT_UPLOAD_BINS; i++) sum->uploads[i] += c->uploads[i];
 }
 
 static hearth_status open_replay(replay *r, hearth_error *err)
@@ -134,7 +162,7 @@ static void close_replay(replay *r)
 hearth_status hth_expert_replay(const hth_expert_replay_options *o, hth_expert_counts *by_layer,
                                 hth_expert_counts *all, hearth_error *err)
 {
-    replay r = {.o = o};
+    replay r = {.o = o, .least_gain = o->min_gain};
     hearth_status st = open_replay(&r, err);
     *all = (hth_expert_counts){0};
     for (uint64_t i = 0; st == HEARTH_OK && i < o->n_warm_tok + o->n_tok; i++) {

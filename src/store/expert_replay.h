@@ -23,12 +23,15 @@ typedef struct hth_expert_replay_options {
     /* Uploads that may begin after a token: in a layer, and in all layers together, those with the largest gain first.
      * UINT32_MAX: any number. */
     uint32_t n_upload_layer, n_upload;
+    /* Layers begin uploads in their order, as a device's do: those behind find no room left, and the least gain changes
+     * by steps (expert_policy.h) until there is. */
+    bool in_order;
     uint32_t n_delay; /* tokens that run before an upload has ended; 0: the next token finds the expert */
     float min_gain;   /* in misses: hth_expert_policy_choose */
     uint32_t n_half_life;
 } hth_expert_replay_options;
 
-enum { HTH_EXPERT_MISS_BINS = 33 };
+enum { HTH_EXPERT_MISS_BINS = 33, HTH_EXPERT_UPLOAD_BINS = 5 };
 
 /* Of the tokens that are counted. A pair is a token and one of its experts in a layer. */
 typedef struct hth_expert_counts {
@@ -36,6 +39,7 @@ typedef struct hth_expert_counts {
     uint64_t n_step;        /* tokens, times layers: the sum of misses */
     uint64_t misses[HTH_EXPERT_MISS_BINS]; /* by how many experts were absent; the last bin: as many, or more */
     uint64_t n_upload;      /* that began */
+    uint64_t uploads[HTH_EXPERT_UPLOAD_BINS]; /* tokens, by how many began after them; the last bin: as many, or more */
 } hth_expert_counts;
 
 /* by_layer: [n_layer], or NULL. all: the sums. MEMORY. */

@@ -1,12 +1,21 @@
 """Mixtures of experts on the command line: what inspect says of them, and commands about single neurons, which refuse
 them. Called by CTest with the program's path. Python 3, standard library only."""
 
+import argparse
 import json
 import os
+import re
+import sys
 
-from program import QUICK_GPU, cases, case, check, hearth, good, bad, scratch, data
+from program import HEARTH, QUICK_GPU, SOURCE, cases, case, check, hearth, good, bad, scratch, data
 
 MIXTURES = ["mixtral", "mixtral-drelu", "qwen2moe", "ernie4_5-moe", "dots1", "gpt-oss", "smallthinker-4b"]
+
+
+sys.path.append(os.path.join(SOURCE, "bench"))
+import cards  # noqa: E402
+
+CARD = os.path.join(SOURCE, "bench", "devices", "%s.sim")
 
 
 def mixture(name):
@@ -323,6 +332,65 @@ def bench_counts_the_experts_of_each_sample():
     for words in [["--gpu", "null"], ["--gpu", "none"]]:
         shown = json.loads(good(*run, *words).stdout)
         check("experts" not in shown and "experts" not in shown["tests"][0], words, shown)
+
+
+# A card and a host as slow as a small mixture needs them, so that its bytes take most of the time.
+SLOW_GPU = ("name = slow\nvram_bytes = 1G\nbandwidth = 2e8\npcie_up = 4e7\npcie_down = 4e7\npcie_latency_us = 2\n"
+            "host_bandwidth = 6e7\ndispatch_us = 8\nsubmit_us = 20\nwake_us = 10\nflops = 1e15\njitter = 0\nseed = 1\n"
+            "clock = virtual\n")
+
+
+@case
+def a_gpu_without_values_keeps_the_clock_of_one_that_computes():
+    """Hits, moves and seconds of drawn experts, in all ways that a layer is divided; and nothing else is computed there."""
+    slow, idle = ("sim:" + scratch(name, text.encode()) for name, text in (("slow.sim", SLOW_GPU), ("idle.sim", SLOW_GPU + "values = none\n")))
+    model, n_way, room = scratch("eight.gguf"), set(), ["-c", "128", "--batch", "16"]
+    good("quantize", mixture("olmoe"), model, "q8_0")
+    whole = json.loads(good("plan", model, "--gpu", slow, *room, "--json").stdout)["vram_bytes"]
+    for place in ["--cpu-moe"], ["--vram", str(int(whole * 0.9))], ["--vram", str(int(whole * 0.8)), "--placement", "even"]:
+        for route in "uniform,sticky=0.3", "uniform,sticky=0.9":
+            words = ["bench", model, *place, *room, "--route", route, "-p", "4", "-n", "24", "--repeat", "2", "--json", "--gpu"]
+            done = good(*words, idle)
+            one, other = json.loads(good(*words, slow).stdout), json.loads(done.stdout)
+            check(b"slow without values computes nothing" in done.stderr and "without values" in other["gpu"]["device"], done.stderr)
+            for x, y in zip(one["tests"], other["tests"]):
+                check(x["tokens_per_second"] == y["tokens_per_second"] and x["experts"] == y["experts"], words, x, y)
+            n_way |= {e["uploads"] > 0 for e in other["tests"][-1]["experts"]}
+    check(n_way == {False, True}, n_way)
+    for words in ["run", model, "-p", "a"], ["bench", model, "-n", "1"], ["perplexity", model, "-f", CARD % "8gb"]:
+        bad(1, "without values computes nothing", *words, "--gpu", idle)
+    check(b"values = none" in hearth("doctor", "--gpu", idle).stdout + hearth("doctor", "--gpu", idle).stderr, "doctor")
+    check(json.loads(good("plan", model, "--gpu", idle, *room, "--json").stdout)["vram_bytes"] == whole, "plan")
+
+
+def rate_of(*words):
+    shown = json.loads(good(*words, "--json").stdout)
+    return shown["tests"][0]["tokens_per_second"][0] if "tests" in shown else shown["tokens_per_second"]
+
+
+@case
+def a_plan_is_not_faster_than_the_clock_for_drawn_experts():
+    """Nor much slower. Experts that move take most of the host's memory bandwidth; tokens miss different numbers of experts, and
+    on the second card device and host take about as long."""
+    model, plan, placed, far = *(scratch("thinker" + end) for end in (".gguf", ".plan", ".placement")), []
+    good("synth", "smallthinker-4b", model, "--layers", "3", "-q")
+    for bandwidth in "360e9", "40e9":
+        with open(CARD % "rtx3060-12gb", encoding="ascii") as f:
+            text = f.read() + "\nvalues = none\n"
+        for key, value in ("bandwidth", bandwidth), ("pcie_up", "6e9"), ("host_bandwidth", "8e9"):
+            text = re.sub(f"(?m)^{key} = .*$", f"{key} = {value}", text)
+        card = ["--gpu", "sim:" + scratch("card.sim", text.encode()), "-c", "512"]
+        good("plan", model, *card, "-o", plan, "--force")
+        for n_slot, sticky in (8, 0.6), (12, 0.3), (16, 0.6), (20, 0.6):
+            cards.write_placement(cards.Table(argparse.Namespace(hearth=HEARTH), ""), plan, [n_slot] * 3, False, placed)
+            words = [model, *card, "--route", f"uniform,sticky={sticky}", "--placement", placed]
+            clock = rate_of("bench", *words, "-p", "0", "-n", "256", "--repeat", "1", "--io", "mmap")
+            far.append((bandwidth, n_slot, sticky, rate_of("plan", *words) / clock))
+    check(all(0.85 <= ratio <= 1.02 for *_, ratio in far), far)
+    own = [model, *card, "--route", "uniform,sticky=0.3", "--vram", "400M"]
+    check(rate_of("plan", *own, "-o", placed, "--force") == rate_of("plan", *own, "--placement", placed), "its own placement")
+    for words in ["-o", placed + "2"], ["--what-if"], ["--gpu", "null,null"]:
+        bad(2, "plan --placement: one GPU", "plan", model, "--placement", placed, *words)
 
 
 @case

@@ -8,10 +8,11 @@
 
 /* ---- small cases ----------------------------------------------------------------------------- */
 
-enum { N_SMALL_LAYER = 4, N_SMALL_CLUSTER = 6 };
+enum { N_SMALL_LAYER = 4, N_SMALL_CLUSTER = 6, N_SMALL_USED = 3 };
 
 typedef struct small_case {
-    double share[N_SMALL_LAYER][N_SMALL_CLUSTER];
+    double share[N_SMALL_LAYER][N_SMALL_CLUSTER], moves[N_SMALL_CLUSTER + 1][HTH_PLAN_N_MOVE];
+    double misses[N_SMALL_CLUSTER + 1][N_SMALL_USED + 1];
     hth_plan_layer layers[N_SMALL_LAYER];
     hth_plan_model model;
     hth_plan_machine machine;
@@ -99,6 +100,25 @@ static double reading_seconds(const hth_plan_layer *layer, const hth_plan_tier *
            missing * (double)layer->cluster_bytes[HTH_PLAN_HOST] / gpu->read_rate;
 }
 
+/* A layer of which tokens miss different numbers of experts, with k slots into which some move meanwhile. */
+static double slots_seconds(const hth_plan_layer *layer, const hth_plan_tier *gpu, const hth_plan_tier *host, double before, int k)
+{
+    double bytes = (double)layer->cluster_bytes[HTH_PLAN_HOST], rate = host->rates.at[3], link = gpu->read_rate,
+           left = fmax(rate - link, rate / 4), free = before + gpu->merge - layer->n_dispatch_beside * gpu->dispatch,
+           seconds = before + gpu->merge,
+           hot = (double)layer->cluster_bytes[HTH_PLAN_DEVICE] / gpu->rates.at[3];
+    for (int m = 0; m <= N_SMALL_USED; m++) {
+        double there = (k > 0 ? layer->n_dispatch_hot * gpu->dispatch : 0) + (N_SMALL_USED - m) * hot,
+               here = gpu->sync_latency + m * bytes / rate - layer->n_dispatch_beside * gpu->dispatch;
+        for (int n = 1; link > 0 && n < HTH_PLAN_N_MOVE; n++) {
+            double both = fmin(fmax(n * bytes / link - free, 0), m * bytes / left);
+            here += layer->moves[k * HTH_PLAN_N_MOVE + n] * both * (rate - left) / rate;
+        }
+        seconds += layer->misses[k * (N_SMALL_USED + 1) + m] * fmax(there, here);
+    }
+    return seconds;
+}
+
 /* A layer with its first k clusters on the device, and the others on the host; k below 0: attention too. */
 static double layer_seconds(const small_case *c, int l, int k)
 {
@@ -125,8 +145,10 @@ static double layer_seconds(const small_case *c, int l, int k)
                     layer->n_dispatch * gpu->dispatch,
            fires = 1 - silent;
     if (k == (int)layer->n_cluster) return before + hot;
-    double waits = fires > 0 ? fmax(hot, gpu->sync_latency + cold / fires) : hot,
+    double beside = layer->n_dispatch_beside * gpu->dispatch,
+           waits = fires > 0 ? fmax(hot, gpu->sync_latency + cold / fires - beside) : hot,
            split = before + fires * waits + silent * hot + gpu->merge;
+    if (layer->misses) split = slots_seconds(layer, gpu, host, before, k);
     return fmin(split, before + reading_seconds(layer, gpu, k));
 }
 
@@ -176,10 +198,18 @@ static double brute_force(const small_case *c)
 static bool near(double a, double b) { return fabs(a - b) <= 1e-6 * fabs(b); }
 
 /* Experts of which a token reads some: divided in the first layers, else as a whole. */
-static void make_mixture(small_case *c)
+static void make_mixture(test_random *r, small_case *c, bool has_misses)
 {
+    for (int k = 0; k <= N_SMALL_CLUSTER; k++) {
+        double sum = 0;
+        for (int n = 0; n < HTH_PLAN_N_MOVE; n++) c->moves[k][n] = test_random_between(r, 0, 0.25);
+        for (int m = 0; m <= N_SMALL_USED; m++) sum += c->misses[k][m] = test_random_between(r, 0, 1);
+        for (int m = 0; m <= N_SMALL_USED; m++) c->misses[k][m] /= sum;
+    }
     for (uint32_t l = 0; l < N_SMALL_LAYER; l++) {
         c->layers[l].has_experts = l < 2;
+        c->layers[l].n_dispatch_beside = l < 2 ? c->layers[l].n_dispatch / 2 : 0;
+        if (has_misses && l < 2) c->layers[l].n_used = N_SMALL_USED, c->layers[l].misses = c->misses[0], c->layers[l].moves = c->moves[0];
         c->layers[l].n_spare = l, c->layers[l].n_dispatch_read = 3;
         c->layers[l].state_bytes = l * 100000;
         c->layers[l].idle_bytes = c->layers[l].attention_bytes / (1 + l) / 2;
@@ -206,7 +236,7 @@ TEST(solver_finds_what_trying_everything_finds)
         small_case c;
         hth_plan plan, prices, shares;
         make_small(&r, &c);
-        if (i % 2) make_mixture(&c);
+        if (i % 2) make_mixture(&r, &c, i % 4 == 1);
         if (i % 3 == 0) keep_kv_on_host(&c);
         CHECK_OK(hth_plan_solve(&c.model, &c.machine, &c.options, &plan, err));
         CHECK_OK(hth_plan_lagrangian(&c.model, &c.machine, &c.options, &prices, err));

@@ -96,6 +96,22 @@ TEST(a_budget_of_all_layers_is_spent_by_gain)
     CHECK_INT(c.n_pair - c.n_hit, N_LAYER * N_USED * (N_LAYER * N_USED + 1) / 2);
 }
 
+TEST(layers_in_their_order_share_what_may_move_and_the_gain_that_it_takes)
+{
+    trace t;
+    hth_expert_counts by_layer[N_LAYER];
+    hth_expert_replay_options o = unlimited;
+    use_last(&t);
+    o.n_upload = 1, o.in_order = true;
+    hth_expert_counts c = replay(&t, N_LAYER, 8, o, by_layer);
+    CHECK(c.n_upload > 0 && c.n_upload <= N_TOK && by_layer[0].n_upload >= by_layer[N_LAYER - 1].n_upload);
+    CHECK_INT(by_layer[0].uploads[1], by_layer[0].n_upload);
+    CHECK_INT(c.uploads[0] + c.uploads[1], N_TOK * N_LAYER);
+    o.n_upload = UINT32_MAX;
+    c = replay(&t, N_LAYER, 8, o, by_layer);
+    for (uint32_t l = 0; l < N_LAYER; l++) CHECK_INT(by_layer[l].n_upload, N_USED);
+}
+
 TEST(uploads_before_the_counted_tokens_are_not_counted)
 {
     trace t;

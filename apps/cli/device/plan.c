@@ -24,6 +24,7 @@ static const option_spec options[] = {
     OPT_UINT("prompt", 'p', "N", 0, 65536, "expect the speed of a prompt of N; default 512"),
     OPT_UINT("predict", 'n', "N", 1, 4096, "expect the speed of N tokens; default 128"),
     OPT_TEXT("route", 0, "SPEC", "experts drawn: uniform or file=F, sticky=0.3...", ADVANCED),
+    OPT_FILE("placement", 0, "FILE", "expect the speed of this one, of --out", ADVANCED),
     OPT_FLAG("again", 0, "measure the machine again, drop cached calibrations"),
     OPT_FLAG("what-if", 0, "a table over sizes of the GPU's memory"),
     OPT_FLAG("json", 0, "print a JSON object"),
@@ -44,6 +45,7 @@ typedef struct plan_state {
     hth_profile *profile;
     route_option route;
     hth_route_trace *route_lists; /* NULL: no experts are given */
+    hth_placement given;           /* --placement */
     hth_placement_builder builder; /* parameters from the best plan */
     hth_plan_context context;
     hth_plan by_share;
@@ -67,6 +69,7 @@ static void close_all(plan_state *p)
 {
     hth_plan_free(&p->by_share);
     close_plan(p);
+    hth_placement_close(&p->given);
     hth_profile_close(p->profile);
     hth_route_trace_close(p->route_lists);
     close_route(&p->route);
@@ -94,6 +97,11 @@ static hearth_status open_model_alone(plan_state *p, hth_offload_params *params,
     if (st == HEARTH_OK) st = hth_cpu_choose(NULL, &level, err);
     if (st == HEARTH_OK && args_has(p->a, "profile"))
         st = hth_profile_open(args_text(p->a, "profile", NULL), p->model, &p->profile, err);
+    if (st == HEARTH_OK && args_has(p->a, "placement"))
+        st = hth_placement_open(&p->given, args_text(p->a, "placement", NULL), p->model, err);
+    if (st == HEARTH_OK && p->given.n_device > 1)
+        st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s is of %u devices; hearth plan expects the speed on one",
+                      args_text(p->a, "placement", NULL), p->given.n_device);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&p->kernels, level);
     return hth_pool_open(hth_pool_default_threads((uint32_t)args_uint(p->a, "threads", 0)), &p->pool, err);
@@ -133,6 +141,7 @@ static hearth_status open_builder(plan_state *p, const hth_offload_params *param
         to->n_row = hth_placement_step_rows(p->model, &p->devices[i], s.n_batch, n_ctx);
     }
     hearth_status st = hth_placement_builder_open(&p->builder, p->model, p->devices, p->n_device, err);
+    if (p->given.n_device > 0) p->builder.given = &p->given;
     if (p->route_lists) p->builder.uses = (hth_expert_uses){hth_route_trace_get, p->route_lists, ROUTE_TOKENS};
     return st;
 }
@@ -601,7 +610,7 @@ static void print_json(const plan_state *p)
 /* The first given option that needs a GPU; NULL: none was given. */
 static const char *option_of_gpu(const args *a)
 {
-    static const char *const all[] = {"out", "what-if", "vram"};
+    static const char *const all[] = {"out", "what-if", "vram", "placement"};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (args_has(a, all[i])) return all[i];
     return NULL;
@@ -624,6 +633,8 @@ static int check_args(const args *a)
             option_of_gpu(a));
     if (args_has(a, "what-if") && strchr(args_text(a, "gpu", "auto"), ','))
         return usage_error("plan --what-if: sizes of one GPU; leave it out, or name one with --gpu");
+    if (args_has(a, "placement") && (strchr(args_text(a, "gpu", "auto"), ',') || args_has(a, "out") || args_has(a, "what-if")))
+        return usage_error("plan --placement: one GPU, and nothing is planned; leave --out and --what-if out");
     return 0;
 }
 
@@ -637,7 +648,7 @@ static const char *lack_of_gpu(const args *a)
 }
 
 /* Whether only a plan with the GPU will do. */
-static bool is_about_gpu(const args *a) { return args_has(a, "out") || args_has(a, "what-if"); }
+static bool is_about_gpu(const args *a) { return args_has(a, "out") || args_has(a, "what-if") || args_has(a, "placement"); }
 
 /* Why the plan with a GPU is not printed: it has no layer there, and says nothing of a limit of memory that the weights
  * exceed. NULL: it is printed. */

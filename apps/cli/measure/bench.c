@@ -139,7 +139,7 @@ static bool open_probes(bench *b, probes *p, hearth_error *err)
     hth_cpu level;
     uint32_t n_thread = hearth_session_n_thread(b->session);
     hearth_model *model = hth_engine_mutable(b->model);
-    if (b->info.n_streamed > 0 || hth_engine_reserve(model, BENCH_REGION_SIZE, NULL) != HEARTH_OK) return true;
+    if (b->info.n_streamed > 0 || b->lacks_values || hth_engine_reserve(model, BENCH_REGION_SIZE, NULL) != HEARTH_OK) return true;
     p->counted = BENCH_REGION_SIZE;
     if (hth_cpu_choose(NULL, &level, err) != HEARTH_OK || hth_pool_open(n_thread, &p->pool, err) != HEARTH_OK ||
         hth_bandwidth_open(&p->memory, BENCH_REGION_SIZE, err) != HEARTH_OK)
@@ -448,6 +448,9 @@ static int run_bench(const args *a)
     b.by_sim_clock = b.info.gpu_sim_seconds > 0.0;
     b.approximate = b.traces.given ? is_approximate_besides(a) : is_approximate(a, model);
     warn_of_context_length(&b, n_token);
+    b.lacks_values = model->n_device > 0 && model->devices[0].info->no_values;
+    if (b.lacks_values)
+        print_warning("%s computes nothing: the tokens/s are those of its clock, and no result means anything", b.info.gpu);
     bool is_open = bench_open_quality(&b, a, model) &&
                    alloc_buffers(&b, model, session_options(a, 0).kv, n_token) &&
                    open_session(a, model, (uint32_t)n_token, &b.session);

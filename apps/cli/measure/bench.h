@@ -74,6 +74,7 @@ typedef struct bench {
     bool approximate; /* the mode is declared approximate */
     bool has_probes;  /* the limits of memory and cores were measured before each sample */
     bool by_sim_clock;     /* times are those of a simulated GPU's clock */
+    bool lacks_values;     /* the GPU keeps its clock and computes nothing */
     bool bf16_dot;
     bool in_turn; /* weights are read, then computed, and none is guessed */
     const char *kv; /* type of the cache, by name */

@@ -253,8 +253,8 @@ static void print_prompt(json *j, const bench *b, const bench_test *t)
 {
     json_uint(j, "int8_operations", 2 * t->work.int8);
     json_uint(j, "fp32_operations", 2 * t->work.f32);
-    print_samples(j, "limit_int8_operations_per_second", t->peak[HTH_PEAK_INT8], b->n_repeat, 2.0);
-    print_samples(j, "limit_fp32_operations_per_second", t->peak[HTH_PEAK_F32], b->n_repeat, 2.0);
+    if (b->has_probes) print_samples(j, "limit_int8_operations_per_second", t->peak[HTH_PEAK_INT8], b->n_repeat, 2.0);
+    if (b->has_probes) print_samples(j, "limit_fp32_operations_per_second", t->peak[HTH_PEAK_F32], b->n_repeat, 2.0);
 }
 
 static void print_digests(json *j, const bench_test *t)

@@ -121,6 +121,12 @@ static bool read_clock(span p, bool *real)
     return *real || is_word(p, "virtual");
 }
 
+static bool read_values(span p, bool *none)
+{
+    *none = is_word(p, "none");
+    return *none || is_word(p, "computed");
+}
+
 static bool read_budget(span p, hth_sim_gpu *gpu)
 {
     span step, bytes;
@@ -149,7 +155,7 @@ static bool read_fault(span p, hth_sim_gpu *gpu)
 
 /* ---- keys --------------------------------------------------------------------------------------------- */
 
-typedef enum kind { NAME, BYTES, NUMBER, COUNT, CLOCK, BUDGET, FAULT } kind;
+typedef enum kind { NAME, BYTES, NUMBER, COUNT, CLOCK, VALUES, BUDGET, FAULT } kind;
 
 typedef struct key {
     const char *name, *wants;
@@ -185,6 +191,7 @@ static const key keys[] = {
     {"jitter", "a share, 0 to 0.9", offsetof(hth_sim_gpu, jitter), NUMBER, 0.0, 0.9, 1.0},
     {"seed", "a whole number of at most 15 digits", offsetof(hth_sim_gpu, seed), COUNT, 0, 0, 0},
     {"clock", "virtual or real", offsetof(hth_sim_gpu, wall_clock), CLOCK, 0, 0, 0},
+    {"values", "computed or none", offsetof(hth_sim_gpu, no_values), VALUES, 0, 0, 0},
     {"budget_bytes_at", "SUBMISSION:BYTES, counted from 1, at most 16", 0, BUDGET, 0, 0, 0},
     {"fault", "CALL:memory, device, unsupported or timeout, counted from 1, at most 64", 0, FAULT, 0, 0, 0},
 };
@@ -193,7 +200,8 @@ enum { N_KEY = sizeof keys / sizeof *keys };
 static bool is_repeatable(const key *k) { return k->kind == BUDGET || k->kind == FAULT; }
 static bool is_optional(const key *k)
 {
-    return is_repeatable(k) || k->at == offsetof(hth_sim_gpu, host_bandwidth) || k->at == offsetof(hth_sim_gpu, host_products) ||
+    return is_repeatable(k) || k->kind == VALUES || k->at == offsetof(hth_sim_gpu, host_bandwidth) ||
+           k->at == offsetof(hth_sim_gpu, host_products) ||
            k->at == offsetof(hth_sim_gpu, max_binding_bytes) || k->at == offsetof(hth_sim_gpu, pinned_bytes);
 }
 
@@ -206,6 +214,7 @@ static bool read_value(const key *k, span p, hth_sim_gpu *gpu)
     case BYTES: return read_bytes(p, k->min, to);
     case COUNT: return read_count(p, to);
     case CLOCK: return read_clock(p, to);
+    case VALUES: return read_values(p, to);
     case BUDGET: return read_budget(p, gpu);
     case FAULT: return read_fault(p, gpu);
     case NUMBER: break;

@@ -20,6 +20,8 @@ static hearth_status open_simulated(hth_device *d, const hth_device_spec *spec, 
     if (!sim) return hth_fail_memory(err, sizeof *sim, "a simulated device");
     sim->opened_ns = hth_clock_ns();
     hearth_status st = hth_sim_describe(path, &sim->gpu, err);
+    if (st == HEARTH_OK && sim->gpu.no_values && !spec->only_times)
+        st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: values = none: it computes nothing", path);
     if (st == HEARTH_OK) st = hth_backend_ref.open(&sim->ref, spec, err);
     if (st != HEARTH_OK) goto no_device;
     sim->host_random = sim->gpu.seed;
@@ -37,7 +39,9 @@ static hearth_status open_simulated(hth_device *d, const hth_device_spec *spec, 
     d->info.host_rate = sim->gpu.wall_clock ? 0.0 : sim->gpu.host_bandwidth;
     d->info.host_products = sim->gpu.host_products;
     d->faults = sim->gpu.faults, d->n_fault = sim->gpu.n_fault;
-    snprintf(d->info.name, sizeof d->info.name, "simulated %s", sim->gpu.name);
+    d->info.no_values = sim->gpu.no_values;
+    snprintf(d->info.name, sizeof d->info.name, "simulated %s%s", sim->gpu.name,
+             sim->gpu.no_values ? " without values" : "");
     snprintf(d->info.driver, sizeof d->info.driver, "functions of C, a %s clock",
              sim->gpu.wall_clock ? "real" : "virtual");
     return HEARTH_OK;
@@ -82,6 +86,16 @@ void hth_sim_advance_host(hth_sim *sim, uint64_t until_ns)
 }
 
 /* ---- memory ------------------------------------------------------------------------------------- */
+
+/* Without values pages stay untouched until a copy or a list of experts needs them, so that models may be larger than
+ * this machine's memory. */
+static hearth_status new_buffer(hth_buffer *b, const char *what, hearth_error *err)
+{
+    const hth_sim *sim = b->device->priv;
+    if (!sim->gpu.no_values) return hth_ref_buffer_new(b, what, err);
+    b->map = b->allocated <= SIZE_MAX ? hth_pages_alloc((size_t)b->allocated) : NULL;
+    return b->map ? HEARTH_OK : hth_fail_memory(err, (size_t)b->allocated, what);
+}
 
 /* On a lost device its thread may still use what is being freed. */
 static void quiesce_lost(hth_device *d)
@@ -256,7 +270,7 @@ const hth_backend hth_backend_simulated = {
     .open = open_simulated,
     .stop = stop,
     .close = close_simulated,
-    .buffer_new = hth_ref_buffer_new,
+    .buffer_new = new_buffer,
     .buffer_import = import_buffer,
     .buffer_free = free_buffer,
     .upload = upload,

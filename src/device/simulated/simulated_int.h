@@ -55,6 +55,7 @@ typedef struct hth_sim_gpu {
     double pcie_latency_ns, dispatch_ns, submit_ns, wake_ns;
     double jitter;   /* fraction, below 1 */
     bool wall_clock; /* false: virtual clock */
+    bool no_values;  /* keeps its clock and computes nothing but the lists of chosen experts, on which the clock depends */
     hth_sim_budget budgets[HTH_SIM_MAX_BUDGETS];
     size_t n_budget;
     hth_fault faults[HTH_SIM_MAX_FAULTS];

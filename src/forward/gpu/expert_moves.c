@@ -12,11 +12,6 @@
 
 #include <string.h>
 
-/* Bytes on the way: what a slow link carries in some milliseconds, or one expert. */
-enum { MAX_UNDER_WAY = 64 << 20 };
-/* By how much the least gain rises when an expert has to stay, and falls by a step in which none had. */
-#define GAIN_STEP 1.1f
-
 static uint32_t *jobs_of(const hth_gpu *g, const hth_gpu_expert_slots *s)
 {
     return (uint32_t *)hth_buffer_map(g->moves.jobs) + s->jobs_at;
@@ -52,7 +47,7 @@ void hth_gpu_end_moves(hth_gpu *g)
     for (uint32_t i = g->params.first_layer; m->under_way > 0 && i < g->params.end_layer; i++)
         if (g->layers[i].slots) end_if_complete(g, g->layers[i].slots);
     if (m->least_gain < HTH_EXPERT_MIN_GAIN) m->least_gain = HTH_EXPERT_MIN_GAIN;
-    else if (!m->was_full) m->least_gain /= GAIN_STEP;
+    else if (!m->was_full) m->least_gain /= HTH_EXPERT_GAIN_STEP;
     m->was_full = false;
 }
 
@@ -69,9 +64,9 @@ static bool take_entry(hth_gpu_moves *m, uint32_t *entry)
 static bool has_room(hth_gpu_moves *m, const hth_gpu_expert_slots *s, uint32_t *entry)
 {
     *entry = 0;
-    bool fits = m->under_way == 0 || m->under_way + s->expert_bytes <= MAX_UNDER_WAY;
+    bool fits = m->under_way == 0 || m->under_way + s->expert_bytes <= HTH_EXPERT_UNDER_WAY;
     if (fits && (!s->is_staged || take_entry(m, entry))) return true;
-    if (!m->was_full) m->least_gain *= GAIN_STEP;
+    if (!m->was_full) m->least_gain *= HTH_EXPERT_GAIN_STEP;
     m->was_full = true;
     return false;
 }

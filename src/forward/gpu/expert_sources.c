@@ -115,13 +115,13 @@ static bool is_in_memory(const hth_layer *l)
 }
 
 /* Lets the device read a matrix of the host where it lies, if it can. Of a map of the file it must not: pages that a file
- * loses end a device. */
+ * loses end a device, but one without values, which reads nothing. */
 static bool import(hth_gpu *g, const hth_layer *l, int i, hth_gpu_expert_source *to)
 {
     const hth_matrix *m = hth_gpu_expert_part(l, i);
     hth_gpu_moves *moves = &g->moves;
     hth_buffer *buffer;
-    if (hth_gguf_is_in_map(g->model->file, m->data)) return false;
+    if (hth_gguf_is_in_map(g->model->file, m->data) && !hth_device_get_info(g->device)->no_values) return false;
     hearth_status st = hth_buffer_import(g->device, m->data, (uint64_t)m->n_row * m->row_size, "experts of the host",
                                          &buffer, &to->base, NULL);
     if (st != HEARTH_OK) return false;

@@ -48,6 +48,8 @@ static hearth_status check_floats(hth_gpu *g, hearth_error *err)
     if (floats)
         snprintf(g->bit_exact_reason, sizeof g->bit_exact_reason, "%.*s is %s",
                  (int)(name.n < 100 ? name.n : 100), name.bytes, hth_type_find(floats->type)->name);
+    if (hth_device_get_info(g->device)->no_values)
+        snprintf(g->bit_exact_reason, sizeof g->bit_exact_reason, "it computes nothing");
     return check_bit_exact(g, err);
 }
 

@@ -167,10 +167,12 @@ static hearth_status run_experts(hth_gpu *g, hth_step *s, uint32_t i_op, uint32_
         g->counts.n_split_empty++;
         return HEARTH_OK;
     }
-    read_rows(s, op->in[0], g->workspace.d2h_ffn_input, n);
-    hearth_status st = compute_experts(s, op, slot_of, n, err);
-    if (st != HEARTH_OK) return st;
-    *flag = write_sums(s, op, n, (int64_t *)(void *)(flag + HTH_HOST_SUMS));
+    if (!hth_device_get_info(g->device)->no_values) {
+        read_rows(s, op->in[0], g->workspace.d2h_ffn_input, n);
+        hearth_status st = compute_experts(s, op, slot_of, n, err);
+        if (st != HEARTH_OK) return st;
+        *flag = write_sums(s, op, n, (int64_t *)(void *)(flag + HTH_HOST_SUMS));
+    }
     hth_gpu_sim_host_cost_experts(g, s, op, n);
     return HEARTH_OK;
 }

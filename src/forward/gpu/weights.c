@@ -379,6 +379,8 @@ static hearth_status load_part(loader *o, const hth_gpu_fused_src *source, hth_g
                                const char *what, hearth_error *err)
 {
     uint64_t at = 0, end = (uint64_t)p->first + p->n_row;
+    if (hth_device_get_info(o->g->device)->no_values)
+        return hth_buffer_new(o->g->device, HTH_MEMORY_DEVICE, p->layout.size, what, &p->weights, err);
     hearth_status st = ensure(&o->planes, &o->planes_capacity, p->layout.size, err);
     if (st != HEARTH_OK) return st;
     memset(o->planes, 0, p->layout.size);
