@@ -10,7 +10,7 @@
 #include "base/sample_stats.h"
 #include "device/device.h"
 #include "forward/gpu/gpu.h"
-#include "forward/gpu/pack_table.h"
+#include "forward/gpu/experts/pack_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "forward/gpu/cache.h"
 #include "placement/calibrate.h"
-#include "forward/gpu/pack_table.h"
+#include "forward/gpu/experts/pack_table.h"
 
 _Static_assert((int)HTH_PLAN_N_MOVE == HTH_EXPERT_UPLOAD_BINS, "a plan has the moves of a replay");
 

@@ -1,7 +1,7 @@
 /* Slices of the host's bytes that a device converts to its layout: on the null device and on the first that Vulkan knows
  * they have the bytes that hth_soa_layout_pack writes, from rows in file order, from panels, and from slices that the host
  * has packed. All other slices, and what lies between the arrays, stay. */
-#include "forward/gpu/pack_table.h"
+#include "forward/gpu/experts/pack_table.h"
 #include "support/device/shaders.h"
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"

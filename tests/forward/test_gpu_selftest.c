@@ -9,7 +9,7 @@
 #include "model/program.h"
 #include "forward/gpu/cache.h"
 #include "forward/gpu/gpu_int.h"
-#include "forward/gpu/pack_table.h"
+#include "forward/gpu/experts/pack_table.h"
 #include "support/device/shaders.h"
 #include "support/kernels/rows_case.h"
 

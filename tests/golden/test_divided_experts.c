@@ -211,7 +211,7 @@ TEST(any_division_of_experts_on_vulkan_gives_the_bits_of_the_cpu)
 /* ---- reads ----------------------------------------------------------------------------------------------- */
 
 /* Whether a model's device reads missing experts: it can read the host's memory, and there are spare slots. */
-static bool can_read(const hearth_model *model)
+static bool reads_experts(const hearth_model *model)
 {
     bool can = hth_device_get_info(model->devices[0].device)->features & HTH_FEATURE_IMPORT;
     for (uint32_t i = 0; i < model->model->hparams.n_layer; i++) {
@@ -232,14 +232,14 @@ static bool check_reads(const char *device, const golden *g, const shape *s, con
     check_bits(g, &d, model, expected, 1, N_TOK);
     hth_gpu_counts c = hth_gpu_count(model->gpu);
     hearth_expert_stats stats = {.size = sizeof stats};
-    if (can_read(model)) CHECK_INT(c.n_split, 0);
+    if (reads_experts(model)) CHECK_INT(c.n_split, 0);
     CHECK(c.n_moved > 0 && c.moved_bytes > 0);
     CHECK(hearth_model_get_expert_stats(model, &stats) && stats.n_wait == c.n_split && stats.n_upload == c.n_moved);
     CHECK(stats.n_chosen > stats.n_on_device && stats.n_on_device > 0 && stats.n_chosen == c.n_chosen);
     check_bits(g, &d, model, expected, 8, N_TOK); /* in pieces the CPU computes what is missing */
     CHECK(hth_gpu_count(model->gpu).n_split > 0);
     check_bits(g, &d, model, expected, 1, N_TOK);
-    return can_read(model);
+    return reads_experts(model);
 }
 
 TEST(a_device_that_reads_missing_experts_waits_for_no_message)
@@ -256,6 +256,80 @@ TEST(a_device_that_reads_missing_experts_waits_for_no_message)
         if (f > 0) remove(g.model);
     }
     CHECK(n_read > 0);
+}
+
+/* ---- a slow second queue ---------------------------------------------------------------------------------- */
+
+/* While it is on, what is submitted to the second queue of a device runs only when something waits for it. */
+static struct {
+    bool on;
+    hth_device *device;
+    hth_cmdlist *lists[HTH_QUEUE_MAX_IN_FLIGHT];
+    hth_fence n_submitted, n_done;
+} late;
+
+hearth_status __real_hth_beside_submit(hth_device *d, hth_cmdlist *const *t, size_t n, hth_fence *fences, hearth_error *e);
+hearth_status __wrap_hth_beside_submit(hth_device *d, hth_cmdlist *const *t, size_t n, hth_fence *fences, hearth_error *e);
+bool __real_hth_beside_is_complete(hth_device *d, hth_fence fence);
+bool __wrap_hth_beside_is_complete(hth_device *d, hth_fence fence);
+hearth_status __real_hth_beside_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, hearth_error *e);
+hearth_status __wrap_hth_beside_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, hearth_error *e);
+hearth_status __real_hth_queue_submit(hth_device *d, const hth_submit_info *s, size_t n, hth_fence *fences, hearth_error *e);
+hearth_status __wrap_hth_queue_submit(hth_device *d, const hth_submit_info *s, size_t n, hth_fence *fences, hearth_error *e);
+
+static void run_late(hth_fence end)
+{
+    for (; late.n_done < end && late.n_done < late.n_submitted; late.n_done++)
+        CHECK_OK(__real_hth_beside_submit(late.device, &late.lists[late.n_done % HTH_QUEUE_MAX_IN_FLIGHT], 1, NULL, err));
+}
+
+hearth_status __wrap_hth_beside_submit(hth_device *d, hth_cmdlist *const *t, size_t n, hth_fence *fences, hearth_error *e)
+{
+    if (!late.on) return __real_hth_beside_submit(d, t, n, fences, e);
+    late.device = d;
+    for (size_t i = 0; i < n; i++) {
+        late.lists[late.n_submitted % HTH_QUEUE_MAX_IN_FLIGHT] = t[i];
+        fences[i] = ++late.n_submitted;
+        CHECK(late.n_submitted - late.n_done <= HTH_QUEUE_MAX_IN_FLIGHT);
+    }
+    return HEARTH_OK;
+}
+
+bool __wrap_hth_beside_is_complete(hth_device *d, hth_fence fence)
+{
+    return late.on ? fence <= late.n_done : __real_hth_beside_is_complete(d, fence);
+}
+
+hearth_status __wrap_hth_beside_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, hearth_error *e)
+{
+    if (late.on) run_late(fence);
+    return __real_hth_beside_wait(d, fence, timeout_ns, e);
+}
+
+hearth_status __wrap_hth_queue_submit(hth_device *d, const hth_submit_info *s, size_t n, hth_fence *fences, hearth_error *e)
+{
+    for (size_t i = 0; late.on && i < n; i++) run_late(s[i].beside);
+    return __real_hth_queue_submit(d, s, n, fences, e);
+}
+
+/* Of each layer two experts are there. */
+TEST(products_wait_for_experts_that_pass_through_late)
+{
+    for (int f = 0; f < N_FILE; f++) {
+        CLEANUP(golden_close) golden g = {0};
+        shape s;
+        if (!open_file(&g, f) || !shape_of(&g, &s)) continue;
+        FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
+        division d = {.device = "null", .n_layer = s.n_layer, .n_row = 64, .head = true, .passes = 1};
+        for (uint32_t i = 0; i < s.n_layer; i++) d.n_hot[i] = s.has_experts[i] ? 2 : s.n_unit[i];
+        CLOSED(hearth_model) *model = expected ? open_divided(&g, &d, HEARTH_KV_F16) : NULL;
+        if (!model) continue;
+        late.n_submitted = late.n_done = 0, late.on = true;
+        check_bits(&g, &d, model, expected, 64, g.n);
+        CHECK(late.n_done > 4 && late.n_done == late.n_submitted && hth_gpu_count(model->gpu).n_passed > 0);
+        late.on = false;
+        if (f > 0) remove(g.model);
+    }
 }
 
 /* ---- loss ------------------------------------------------------------------------------------------------ */

@@ -6,7 +6,7 @@
 #include "kernels/kernels.h"
 #include "model/program.h"
 #include "forward/gpu/cache.h"
-#include "forward/gpu/pack_table.h"
+#include "forward/gpu/experts/pack_table.h"
 #include "forward/kv_pool.h"
 
 #include <assert.h>

@@ -10,7 +10,7 @@
 #include "kernels/axpy/axpy.h"
 #include "model/arch.h"
 #include "forward/gpu/cache.h"
-#include "forward/gpu/pack_table.h"
+#include "forward/gpu/experts/pack_table.h"
 #include "forward/kv_pool.h"
 
 #include <string.h>

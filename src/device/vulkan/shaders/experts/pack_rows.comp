@@ -1,6 +1,6 @@
 #version 450
 /* Rows of chosen slices in the device's layout (forward/gpu/shader_params.h: pack_rows), by a table of where bits come
- * from (forward/gpu/pack_table.h). A workgroup has a tile of 16 rows by BLOCKS blocks. It loads the tile's bytes into
+ * from (forward/gpu/experts/pack_table.h). A workgroup has a tile of 16 rows by BLOCKS blocks. It loads the tile's bytes into
  * shared memory in pieces of 16, with what lies around them, so that all are aligned. Then neighbouring invocations
  * write neighbouring words. */
 #extension GL_GOOGLE_include_directive : require

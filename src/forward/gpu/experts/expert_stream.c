@@ -2,7 +2,7 @@
  * up, or down, of as many experts as a buffer holds. The second queue reads it from the host's memory where it lies, and
  * converts it, while the device computes with the chunk before it, be that of the layer before. Which experts have no slot
  * is known before the step, so that no message about choices is needed; with so many tokens most experts are chosen. */
-#include "forward/gpu/expert_moves.h"
+#include "forward/gpu/experts/expert_moves.h"
 
 #include "base/alloc.h"
 #include "base/checked_math.h"

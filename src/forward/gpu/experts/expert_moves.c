@@ -8,7 +8,7 @@
  *
  * The link carries a bounded number of bytes at a time. If experts have to stay for that, only swaps with a larger gain
  * are worth it from then on, in all layers; if none has, those with a smaller one. */
-#include "forward/gpu/expert_moves.h"
+#include "forward/gpu/experts/expert_moves.h"
 
 #include <string.h>
 

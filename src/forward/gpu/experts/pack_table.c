@@ -1,7 +1,7 @@
 /* Finds the tables of pack_table.h. Blocks that hold the numbers of their bits, one bit of each number at a time, show
  * where each bit of the result comes from. Random blocks then show whether the table gives what
  * hth_soa_layout_pack gives, because a conversion that computes anything gives other bits. */
-#include "forward/gpu/pack_table.h"
+#include "forward/gpu/experts/pack_table.h"
 
 #include "base/bits.h"
 #include "base/random.h"

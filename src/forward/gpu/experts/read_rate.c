@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/checked_math.h"
-#include "forward/gpu/pack_table.h"
+#include "forward/gpu/experts/pack_table.h"
 
 #include <string.h>
 

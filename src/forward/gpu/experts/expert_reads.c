@@ -1,7 +1,7 @@
 /* Missing experts that the device reads by itself: a step of one token reads them from the host's memory into spare slots of
  * their layer, between its choice and its products, without a message. Behind the step they are where they were read to,
  * and the experts of least use leave their slots, which are the spare ones of the next step. */
-#include "forward/gpu/expert_moves.h"
+#include "forward/gpu/experts/expert_moves.h"
 #include "forward/gpu/recorder.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ hearth_status hth_gpu_reads_open(hth_gpu *g, hearth_error *err)
 }
 
 /* A device that fails may write anything. */
-static bool is_read(const hth_expert_policy *p, const uint32_t read[2])
+static bool was_read(const hth_expert_policy *p, const uint32_t read[2])
 {
     return read[0] < p->n_slot && p->expert_of[read[0]] == HTH_NO_EXPERT && read[1] < p->n_expert &&
            p->slot_of[read[1]] == HTH_NO_EXPERT;
@@ -63,7 +63,7 @@ static bool end_layer(hth_gpu *g, hth_gpu_expert_slots *s, const uint32_t *reads
     hth_gpu_count_experts(g, p, ids, p->n_used, 1);
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t *read = reads + HTH_READS_HEAD + 2 * i;
-        if (!is_read(p, read)) return false;
+        if (!was_read(p, read)) return false;
         hth_expert_policy_begin(p, &(hth_expert_swap){read[1], read[0], 0.0f});
         hth_expert_policy_end(p, read[0]);
     }

@@ -1,11 +1,11 @@
 /* Where the weights of experts that move are, and how they come to the device: from the host's memory where they lie, if
  * the device can read it, else from staging memory. */
-#include "forward/gpu/expert_moves.h"
+#include "forward/gpu/experts/expert_moves.h"
 
 #include "base/alloc.h"
 #include "base/checked_math.h"
 #include "base/log.h"
-#include "forward/gpu/pack_table.h"
+#include "forward/gpu/experts/pack_table.h"
 #include "forward/gpu/recorder.h"
 
 #include <string.h>
