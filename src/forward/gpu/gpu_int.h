@@ -118,6 +118,9 @@ enum { HTH_GPU_HEAD_ROWS = 16 };
 /* Pairs of an expert for which its rows are read once, in steps of many tokens; with matrix units up to MAX. */
 enum { HTH_GPU_EXPERT_PAIRS = 8, HTH_GPU_MAX_EXPERT_PAIRS = 64 };
 
+/* Tokens of a step, the first ones, whose choices are counted of layers whose experts pass through. */
+enum { HTH_GPU_SAMPLED_ROWS = 32 };
+
 /* The input of a fused matrix in its representations. */
 typedef struct hth_gpu_input {
     hth_buffer_range x; /* where the value has its floats */
@@ -145,6 +148,8 @@ typedef struct hth_gpu_workspace {
     uint32_t n_stage;
     hth_buffer_range staging[2], slots[2]; /* for streamed weights: in from_host; in device memory */
     hth_buffer_range passing[2];           /* for experts that pass through */
+    hth_buffer_range sampled_pairs; /* in to_host: of each layer sample_words words, [HTH_GPU_SAMPLED_ROWS][2 n_used] */
+    uint32_t sample_words;
     hth_buffer_range acc64;                /* HTH_HOST_SUMS words, then int64 [n_tok][d_model] */
     hth_buffer_range expert_halves, expert_hidden; /* [n_tok][gate, up][n_used][d_ff], [n_tok][n_used][d_ff] */
     hth_buffer_range expert_parts; /* [n_tok][n_used, and the shared one][d_model]; with a transposed down unused */
@@ -174,6 +179,10 @@ bool hth_gpu_divides_experts(const hth_gpu *g, uint32_t i_layer);
 /* Behind hth_gpu_workspace_open. */
 hearth_status hth_gpu_expert_slots_open(hth_gpu *g, hearth_error *err);
 void hth_gpu_expert_slots_close(hth_gpu *g);
+/* Whether all choices ids[n][stride], the first n_used of each, are experts: a device that fails may write anything. */
+bool hth_gpu_are_experts(const hth_expert_policy *p, const uint32_t *ids, uint32_t stride, uint32_t n);
+/* DEVICE: they are not. */
+hearth_status hth_gpu_fail_experts(const hth_gpu *g, hearth_error *err);
 /* A step has used the experts of a layer for n tokens: ids[n][stride], the first n_used of each. */
 void hth_gpu_count_experts(hth_gpu *g, hth_expert_policy *p, const uint32_t *ids, uint32_t stride, uint32_t n);
 
@@ -238,6 +247,8 @@ void hth_gpu_free_passing_lists(hth_gpu *g);
 void hth_gpu_number_missing(const hth_gpu_expert_slots *s, uint32_t *slots);
 /* Lets the second queue bring a chunk. fence: of that queue; 0: no expert is in it. */
 hearth_status hth_gpu_pass_chunk(hth_gpu *g, uint32_t i_chunk, hth_fence *fence, hearth_error *err);
+/* Behind a step of n_tok tokens: counts a sample of its choices. DEVICE: the device says what cannot be. */
+hearth_status hth_gpu_count_passing(hth_gpu *g, uint32_t n_tok, hearth_error *err);
 /* Waits for chunks of a step that failed. */
 hearth_status hth_gpu_end_passing(hth_gpu *g, hearth_error *err);
 /* expert_moves.c */

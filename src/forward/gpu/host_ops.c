@@ -105,16 +105,6 @@ static void read_rows(hth_step *s, hth_view to, hth_buffer_range from, uint32_t 
     memcpy(hth_fwd_value(s, to), hth_gpu_mapped(from), n * row);
 }
 
-/* Whether all choices of n tokens are experts: a device that fails may write anything. */
-static bool are_experts(const hth_step *s, const hth_op *op, uint32_t n)
-{
-    const hth_router *r = &s->model->layers[op->layer].experts.router;
-    for (uint32_t t = 0; t < n; t++)
-        for (uint32_t i = 0; i < r->n_used; i++)
-            if (hth_fwd_ids(s, op->in[1], t)[i] >= r->n_expert) return false;
-    return true;
-}
-
 /* Whether an expert without a slot was chosen for any of n tokens. */
 static bool any_chosen(const hth_step *s, const hth_op *op, const uint32_t *slot_of, uint32_t n)
 {
@@ -159,9 +149,7 @@ static hearth_status run_experts(hth_gpu *g, hth_step *s, uint32_t i_op, uint32_
     read_rows(s, op->in[1], g->workspace.d2h_pairs, n);
     *flag = HTH_HOST_SUMS_NONE;
     g->counts.n_split++;
-    if (!are_experts(s, op, n))
-        return hth_fail(err, HEARTH_ERROR_DEVICE, "%s chose experts that the model lacks",
-                        hth_device_get_info(g->device)->name);
+    if (!hth_gpu_are_experts(policy, hth_fwd_ids(s, op->in[1], 0), 2 * policy->n_used, n)) return hth_gpu_fail_experts(g, err);
     hth_gpu_count_experts(g, policy, hth_fwd_ids(s, op->in[1], 0), 2 * policy->n_used, n);
     if (!any_chosen(s, op, slot_of, n)) {
         g->counts.n_split_empty++;

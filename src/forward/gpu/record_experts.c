@@ -197,6 +197,17 @@ static void write_d2h_msg(hth_recorder *r, const network *net)
     hth_rec_split(r);
 }
 
+/* Copies choices for the policy. */
+static void copy_sample(hth_recorder *r, const network *net)
+{
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    uint32_t pairs = net->op->in[1].value, n = hth_min_u32(r->n_row, HTH_GPU_SAMPLED_ROWS);
+    hth_buffer_range from = hth_rec_first_rows(r->values[pairs].at, n, r->g->model->program->values[pairs].width),
+                     to = {ws->sampled_pairs.buffer, ws->sampled_pairs.offset + 4 * (uint64_t)ws->sample_words * net->op->layer,
+                           from.size};
+    if (r->st == HEARTH_OK) hth_cmdlist_copy(r->cmdlist, from, to);
+}
+
 static void run_network(hth_recorder *r, const network *net)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
@@ -223,6 +234,7 @@ void hth_rec_experts(hth_recorder *r, const hth_op *op)
 {
     const network net = network_of(r, op);
     if (is_divided(r, &net)) write_d2h_msg(r, &net);
+    if (net.passes) copy_sample(r, &net);
     if (net.n_slot > 0 || net.passes) run_network(r, &net);
 }
 

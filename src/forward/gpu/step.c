@@ -220,6 +220,7 @@ static hearth_status run_tokens(hth_gpu *g, hth_step *s, uint32_t first, uint32_
     if (st == HEARTH_OK && n_want > 0)
         st = finish_logits(g, s, n_want, to, err);
     if (st == HEARTH_OK) st = deliver(g, s, first, n, next, to, err);
+    if (st == HEARTH_OK && stream) st = hth_gpu_count_passing(g, n, err);
     return st == HEARTH_OK && n == 1 && !stream ? hth_gpu_end_reads(g, err) : st;
 }
 

@@ -122,6 +122,8 @@ static void alloc_to_host(bump *c, const hth_model *m, const hth_offload_params 
     message_sizes experts = sizes_of_message(m, p);
     r->d2h_ffn_input = bump_alloc(c, p->n_row * hth_max_u64(m->down_transposed ? h->d_model : 0, experts.n_input), 4);
     r->d2h_pairs = bump_alloc(c, p->n_row * experts.n_pair, 4);
+    r->sample_words = p->streams[0].n_tok > 0 ? (uint32_t)(HTH_GPU_SAMPLED_ROWS * experts.n_pair) : 0;
+    r->sampled_pairs = bump_alloc(c, (uint64_t)h->n_layer * r->sample_words, 4);
     r->d2h_scores = bump_alloc(c, m->down_transposed && predicts ? (uint64_t)p->n_row * h->d_ff : 0, 4);
 }
 
@@ -355,8 +357,8 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
                                       &r->values_from_host, &r->host_sums, &r->staging[0], &r->staging[1]},
                7);
     set_buffer(r->to_host, (hth_buffer_range *[]){&r->values_to_host, &r->result, &r->d2h_ffn_input, &r->d2h_pairs,
-                                     &r->d2h_scores},
-               5);
+                                     &r->d2h_scores, &r->sampled_pairs},
+               6);
     set_buffer(r->memory,
                (hth_buffer_range *[]){&r->values,      &r->q_q8,        &r->splits,     &r->split_partials,
                                       &r->down_scales, &r->sums,        &r->rank_out,   &r->rank_hidden,

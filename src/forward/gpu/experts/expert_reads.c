@@ -57,9 +57,7 @@ static bool end_layer(hth_gpu *g, hth_gpu_expert_slots *s, const uint32_t *reads
 {
     hth_expert_policy *p = &s->policy;
     const uint32_t n = reads[HTH_READS_JOBS], *ids = reads + HTH_READS_HEAD + 2 * p->n_used;
-    if (n > p->n_used) return false;
-    for (uint32_t i = 0; i < p->n_used; i++)
-        if (ids[i] >= p->n_expert) return false;
+    if (n > p->n_used || !hth_gpu_are_experts(p, ids, p->n_used, 1)) return false;
     hth_gpu_count_experts(g, p, ids, p->n_used, 1);
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t *read = reads + HTH_READS_HEAD + 2 * i;

@@ -49,6 +49,19 @@ void hth_gpu_expert_slots_close(hth_gpu *g)
     hth_free(g->chosen);
 }
 
+bool hth_gpu_are_experts(const hth_expert_policy *p, const uint32_t *ids, uint32_t stride, uint32_t n)
+{
+    for (uint32_t t = 0; t < n; t++, ids += stride)
+        for (uint32_t i = 0; i < p->n_used; i++)
+            if (ids[i] >= p->n_expert) return false;
+    return true;
+}
+
+hearth_status hth_gpu_fail_experts(const hth_gpu *g, hearth_error *err)
+{
+    return hth_fail(err, HEARTH_ERROR_DEVICE, "%s chose experts that the model lacks", hth_device_get_info(g->device)->name);
+}
+
 void hth_gpu_count_experts(hth_gpu *g, hth_expert_policy *p, const uint32_t *ids, uint32_t stride, uint32_t n)
 {
     for (uint32_t t = 0; t < n; t++, ids += stride) {

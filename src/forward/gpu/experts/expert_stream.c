@@ -199,6 +199,19 @@ hearth_status hth_gpu_pass_chunk(hth_gpu *g, uint32_t i_chunk, hth_fence *fence,
     return st;
 }
 
+hearth_status hth_gpu_count_passing(hth_gpu *g, uint32_t n_tok, hearth_error *err)
+{
+    const uint32_t n = hth_min_u32(n_tok, HTH_GPU_SAMPLED_ROWS), *sample = hth_gpu_mapped(g->workspace.sampled_pairs);
+    for (uint32_t i = g->params.first_layer; g->passing.n_chunk > 0 && i < g->params.end_layer; i++) {
+        hth_gpu_expert_slots *s = g->layers[i].slots;
+        const uint32_t *ids = sample + (size_t)i * g->workspace.sample_words;
+        if (!s || s->n_chunk == 0) continue;
+        if (!hth_gpu_are_experts(&s->policy, ids, 2 * s->policy.n_used, n)) return hth_gpu_fail_experts(g, err);
+        hth_gpu_count_experts(g, &s->policy, ids, 2 * s->policy.n_used, n);
+    }
+    return HEARTH_OK;
+}
+
 hearth_status hth_gpu_end_passing(hth_gpu *g, hearth_error *err)
 {
     if (g->passing.last == 0) return HEARTH_OK;
