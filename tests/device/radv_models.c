@@ -203,7 +203,7 @@ static void list_moves(const listing *l, const hth_gpu *g)
 
 static void list_steps(const listing *l, const hth_gpu *g)
 {
-    static const char *const names[HTH_GPU_N_CLASS] = {"token", "two", "four", "few", "prompt"};
+    static const char *const names[HTH_GPU_N_CLASS] = {"token", "two", "four", "few", "some", "prompt"};
     for (int c = 0; c < HTH_GPU_N_CLASS; c++) list_segments(l, g->device, &g->segments[c], names[c]);
     for (uint32_t i = 0; i < g->n_stream; i++)
         list_segments(l, g->device, &g->streams[i].segments, "streamed");

@@ -43,6 +43,22 @@ TEST(a_prompt_takes_few_submissions_on_a_fast_gpu_and_many_on_a_slow_one)
     CHECK(n[1] > 4 && n[2] > 4 * n[1]);
 }
 
+TEST(a_short_prompt_has_no_workgroups_of_a_long_one)
+{
+    enum { MOST = 2048 };
+    static const uint32_t n_tok[] = {9, 256, 257, MOST};
+    hth_batch_token tokens[MOST] = {{0}};
+    const hth_step step = {.tokens = tokens, .n_tok = MOST};
+    CLOSED(hearth_model) *model = open_on_gpu(83e12, MOST, MOST);
+    if (!model || !CHECK(model->gpu != NULL)) return;
+    for (size_t i = 0; i < sizeof n_tok / sizeof *n_tok; i++) {
+        int c = n_tok[i] <= 256 ? HTH_GPU_SOME : HTH_GPU_MANY;
+        CHECK(hth_gpu_segments_for(model->gpu, &step, 0, n_tok[i]) == &model->gpu->segments[c]);
+        CHECK_INT(hth_gpu_bucket_size(model->gpu, c), c == HTH_GPU_SOME ? 256 : MOST);
+        CHECK(model->gpu->segments[c].n > 0);
+    }
+}
+
 /* Command lists that a device ran since it was opened. */
 static uint64_t n_run(const hearth_model *m) { return m->devices[0].device->last[HTH_QUEUE_MAIN]; }
 

@@ -260,8 +260,10 @@ hearth_status hth_gpu_move_experts(hth_gpu *g, hth_pool *pool, uint32_t i_layer,
 /* ---- command lists (record.c) ------------------------------------------------------------------------- */
 
 /* Separate command lists for steps of one token, of up to 2, 4 and 8, and of up to n_row tokens: rows for fewer tokens
- * than the command list has cost as much as for all. */
-enum { HTH_GPU_ONE, HTH_GPU_TWO, HTH_GPU_FOUR, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS = 8 };
+ * than the command list has cost as much as for all. Where n_row is 1024 and more, also of up to 256 tokens: the others
+ * have many workgroups without a token. */
+enum { HTH_GPU_ONE, HTH_GPU_TWO, HTH_GPU_FOUR, HTH_GPU_FEW, HTH_GPU_SOME, HTH_GPU_MANY, HTH_GPU_N_CLASS };
+enum { HTH_GPU_FEW_ROWS = 8, HTH_GPU_SOME_ROWS = 256 };
 
 /* Those of n_row tokens also for sequences of fewer positions than all of the caches have: attention is divided among
  * submissions by its work, which grows with the positions. For up to FIRST positions, four times as many, and so on;
