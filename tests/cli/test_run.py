@@ -360,8 +360,8 @@ def impossible_vram_is_refused_and_more_than_the_gpu_has_is_reported():
     check(b"No layer fits" not in planned and b"GPU us" in planned, planned)
     shown = json.loads(good(*plan, "--json").stdout)
     check(shown["fits"] is False and 4096 < shown["least_bytes"] < 1e7, shown)
-    for option in ["--gpu-strict", "--placement=x"]:
-        bad(2, "no such option; see hearth plan --help", *plan, option)
+    bad(2, "no such option; see hearth plan --help", *plan, "--gpu-strict")
+    bad(1, "x: cannot open: No such file or directory; it is no placement: hearth plan writes one", *plan, "--placement=x")
     done = good(*args, "--gpu", card, "--vram", "8000T")
     check(b"simulated quick has 768.00 MiB free, less than the 8000.00 TiB that --vram allows" in done.stderr, done.stderr)
     check(done.stdout == good(*args, "--gpu", "none").stdout, done.stdout)
