@@ -304,6 +304,7 @@ static hearth_status choose(hearth_model *m, const hearth_gpu_options *o, hth_pl
     if (hth_placement_arg_is_path(o->placement)) return hth_placement_builder_from_file(c, o->placement, err);
     if (hth_placement_arg_layers(o->placement, &layers)) {
         for (uint32_t i = 0; i < c->n_part; i++) c->parts[i].params.crosses = strcmp(o->placement, "all") == 0;
+        hth_placement_let_experts_pass(c, &layers, &m->kernels, m->n_thread);
         return hth_placement_builder_layers(c, &layers, err);
     }
     if (o->placement) plans = strcmp(o->placement, "plan") == 0;

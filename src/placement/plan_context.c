@@ -107,6 +107,23 @@ static hth_stream_work any_work(const hth_model *m)
     return w;
 }
 
+void hth_placement_let_experts_pass(hth_placement_builder *c, const hth_placement_layers *layers, const hth_kernels *kernels,
+                                    uint32_t n_thread)
+{
+    const hth_stream_work any = any_work(c->model);
+    hth_pool *pool = NULL;
+    bool keeps_any = any.missing > 0.0 && (layers->n_cpu_experts > 0 || layers->cpu);
+    if (!keeps_any || hth_pool_open(hth_pool_default_threads(n_thread), &pool, NULL) != HEARTH_OK) return;
+    for (uint32_t i = 0; i < c->n_part; i++) {
+        hth_placement_part *p = &c->parts[i];
+        hth_calibration known;
+        if (!hth_device_is_usable_gpu(p->info) && p->info->kind != HTH_DEVICE_SIMULATED) continue;
+        if (hth_calibration_cache_get(p->device, kernels, pool, hth_model_row_type(c->model), false, &known, NULL) == HEARTH_OK)
+            hth_calibration_stream_thresholds(&known, &any, p->params.n_row, p->params.streams);
+    }
+    hth_pool_close(pool);
+}
+
 /* With memory reserved for streamed weights if they may be used, and without if that is too large for bindings. */
 static hearth_status open_inputs(hth_plan_context *o, const hth_placement_builder *c,
                                  const hth_profile *profile, bool *streams, hearth_error *err)

@@ -362,15 +362,20 @@ static void fill_most(hth_placement_builder *c, uint64_t max)
     if (!divide_units(c)) fill(c, ALL, max);
 }
 
-void hth_placement_uniform(hth_placement_builder *c)
+static void fill_evenly(hth_placement_builder *c)
 {
     uint64_t max = c->parts[0].params.max_layer > 0 ? c->parts[0].params.max_layer : UINT64_MAX;
-    for (uint32_t i = 0; i < c->n_part; i++)
-        memset(c->parts[i].params.streams, 0, sizeof c->parts[i].params.streams);
     c->unsupported_reason = NULL, c->seconds = 0.0;
     allow_sharing(c, true);
     fill_most(c, max);
     hth_placement_builder_keep_sharing(c);
+}
+
+void hth_placement_uniform(hth_placement_builder *c)
+{
+    for (uint32_t i = 0; i < c->n_part; i++)
+        memset(c->parts[i].params.streams, 0, sizeof c->parts[i].params.streams);
+    fill_evenly(c);
 }
 
 void hth_placement_builder_keep_sharing(hth_placement_builder *c)
@@ -418,7 +423,7 @@ hearth_status hth_placement_builder_layers(hth_placement_builder *c, const hth_p
         p->host_experts = host_experts;
         p->first_layer = p->end_layer = 0, p->head = false;
     }
-    if (layers->n > 0) hth_placement_uniform(c);
+    if (layers->n > 0) fill_evenly(c);
     return HEARTH_OK;
 }
 

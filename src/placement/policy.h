@@ -85,6 +85,10 @@ typedef struct hth_placement_layers {
 } hth_placement_layers;
 /* Whether --placement is that. */
 bool hth_placement_arg_layers(const char *placement, hth_placement_layers *out);
+/* Before hth_placement_builder_layers: experts that stay on the host pass through GPUs, and simulated ones, in prompts, from
+ * as many tokens on as that gains by a calibration, which is made if none is cached. Where that fails none pass. */
+void hth_placement_let_experts_pass(hth_placement_builder *c, const hth_placement_layers *layers, const hth_kernels *kernels,
+                                    uint32_t n_thread);
 /* Applies it, also for later choices. ARGUMENT: RULES are wrong; MEMORY. */
 hearth_status hth_placement_builder_layers(hth_placement_builder *c, const hth_placement_layers *layers, hearth_error *err);
 /* The layers whose experts stay on the host. Warns of matrices that cannot be kept there by name. Errors as

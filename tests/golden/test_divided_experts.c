@@ -334,6 +334,30 @@ TEST(products_wait_for_experts_that_pass_through_late)
     }
 }
 
+/* A host so slow that its calibration lets all pass. */
+TEST(experts_that_an_option_keeps_on_the_host_pass_through_in_prompts)
+{
+    static const char text[] = "name = test\nvram_bytes = 1G\nbandwidth = 1e12\npcie_up = 25e9\npcie_down = 25e9\n"
+                               "pcie_latency_us = 2\ndispatch_us = 3\nsubmit_us = 20\nwake_us = 10\njitter = 0\nseed = 1\n"
+                               "clock = virtual\nflops = 1e12\nhost_bandwidth = 1e6\n";
+    static const char *const placements[] = {"layers:99,cpu-experts:99", "layers:99"};
+    CLEANUP(golden_close) golden g = {0};
+    char device[520];
+    const char *path = test_scratch("slow-host.sim");
+    snprintf(device, sizeof device, "sim:%s", path);
+    if (!golden_open_quant_file(&g, "mixture-Q4_K_M") || !CHECK(test_write_file(path, text, sizeof text - 1))) return;
+    FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
+    for (int i = 0; expected && i < 2; i++) {
+        division d = {.device = device, .n_row = 64};
+        const hearth_model_options o = {
+            .n_thread = 2, .gpu = {.device = device, .n_ctx = (uint32_t)g.n, .n_batch = 64, .placement = placements[i]}};
+        CLOSED(hearth_model) *model = OPENED(hearth_model, g.model, &o);
+        if (!model || !CHECK(model->gpu != NULL)) continue;
+        check_bits(&g, &d, model, expected, 64, g.n);
+        CHECK((hth_gpu_count(model->gpu).n_passed > 0) == (i == 0));
+    }
+}
+
 /* ---- loss ------------------------------------------------------------------------------------------------ */
 
 /* Logits token by token behind a beginning, the device being lost at the n-th call from there on. False: it was not. */
