@@ -14,8 +14,8 @@ typedef struct hearth_session hearth_session;
 /* Value of n_ctx: all positions that the model was trained for. */
 #define HEARTH_CTX_TRAINED UINT32_MAX
 
-/* Values of n_batch. AUTO: 256; for a mixture of which experts pass through a GPU in prompts, 512 to 4096, as gpu.n_batch
- * AUTO chooses; without a GPU, if weights are read when they are needed, 512 or 1024, as far as what a
+/* Values of n_batch. AUTO: 256; for a mixture of which experts pass through a GPU in prompts, 512 to 4096, as far as its
+ * values take a 16th of the GPU's budget, if gpu.n_batch is AUTO too; without a GPU, if weights are read when they are needed, 512 or 1024, as far as what a
  * session needs more for them is at most a 16th of the limit of memory (hearth_model_options.ram). NONE: the session is
  * used in batches only. */
 #define HEARTH_BATCH_AUTO 0

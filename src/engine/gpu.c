@@ -357,6 +357,18 @@ static void keep_params(hearth_model *m, const hth_placement_builder *c)
             }
 }
 
+/* Steps are large where weights pass through the devices in them. Sessions have steps as large. */
+static void settle_batch(hearth_model *m, const hearth_gpu_options *o, hth_placement_builder *c)
+{
+    uint32_t n_ctx = hth_context_for(&m->model->hparams, o->n_ctx), n = 0;
+    for (uint32_t i = 0; o->n_batch == HEARTH_BATCH_AUTO && i < c->n_part; i++) {
+        hth_placement_part *p = &c->parts[i];
+        if (p->params.streams[0].n_tok == 0) p->params.n_row = hth_gpu_batch_size(p->info, o->n_batch, n_ctx);
+        n = hth_max_u32(n, p->params.n_row);
+    }
+    m->n_batch = hth_max_u32(n, HTH_DEFAULT_BATCH);
+}
+
 /* Opens the parts on devices. A device may have less memory than it reports: on failure retries with a tenth less than
  * what was reached, a few times, then leaves all to the CPU. */
 static hearth_status open_or_shrink(hearth_model *m, hth_placement_builder *c,
@@ -366,6 +378,7 @@ static hearth_status open_or_shrink(hearth_model *m, hth_placement_builder *c,
     hearth_error why = {0};
     uint32_t failed = 0;
     for (int i = 0; i < TRIES && hth_placement_builder_n_layer(c) > 0; i++) {
+        settle_batch(m, &options->gpu, c);
         hearth_status st = open_parts(m, c, options, &failed, &why);
         m->gpu_seconds = c->seconds;
         keep_params(m, c);
@@ -385,12 +398,25 @@ static hearth_status open_or_shrink(hearth_model *m, hth_placement_builder *c,
     if (!quiet)
         hth_log(HEARTH_LOG_WARN, "%s: %s; all of it runs on the CPU", hth_gguf_path(m->file), why.message);
     hth_engine_set_gpu_status(m, "%.90s: %.300s", c->parts[failed].info->name, why.message);
+    m->n_batch = HTH_DEFAULT_BATCH;
     return HEARTH_OK;
 }
 
-/* The budget of a device, whose limit hth_placement_open_devices set, and what the options say of it. */
-static void set_budget(const hearth_model *m, const hearth_gpu_options *o, hth_placement_part *p)
+/* Whether experts may pass through the device in prompts: they lie in memory of the process's own, and the placement
+ * knows from how many tokens on that gains. */
+static bool may_pass_experts(const hearth_model_options *options, const hth_device_info *info)
 {
+    hth_placement_layers layers;
+    const char *placement = options->gpu.placement;
+    if (options->ram > 0 || (options->mmap && !info->no_values)) return false;
+    if (hth_placement_arg_layers(placement, &layers)) return layers.n_cpu_experts > 0 || layers.cpu;
+    return placement ? strcmp(placement, "even") != 0 : hth_device_is_usable_gpu(info);
+}
+
+/* The budget of a device, whose limit hth_placement_open_devices set, and what the options say of it. */
+static void set_budget(const hearth_model *m, const hearth_model_options *options, hth_placement_part *p)
+{
+    const hearth_gpu_options *o = &options->gpu;
     uint32_t n_ctx = hth_context_for(&m->model->hparams, o->n_ctx);
     uint64_t free_bytes = hth_device_free_memory(p->info), vram = p->budget;
     if (vram > free_bytes)
@@ -406,29 +432,17 @@ static void set_budget(const hearth_model *m, const hearth_gpu_options *o, hth_p
                                      .host_kv = o->host_kv};
     p->is_user_limit = vram > 0 && vram < free_bytes;
     p->budget = p->is_user_limit ? vram : free_bytes;
-    p->params.n_row = hth_placement_step_rows(m->model, p, o->n_batch, n_ctx);
-}
-
-/* Steps are large where weights pass through the devices in them. Sessions have steps as large. */
-static void settle_batch(hearth_model *m, const hearth_gpu_options *o, hth_placement_builder *c)
-{
-    uint32_t n_ctx = hth_context_for(&m->model->hparams, o->n_ctx), n = 0;
-    for (uint32_t i = 0; o->n_batch == HEARTH_BATCH_AUTO && i < c->n_part; i++) {
-        hth_placement_part *p = &c->parts[i];
-        if (p->params.streams[0].n_tok == 0) p->params.n_row = hth_gpu_batch_size(p->info, o->n_batch, n_ctx);
-        n = hth_max_u32(n, p->params.n_row);
-    }
-    if (n > m->n_batch) m->n_batch = n;
+    p->params.n_row = may_pass_experts(options, p->info) ? hth_placement_step_rows(m->model, p, o->n_batch, n_ctx)
+                                                         : hth_gpu_batch_size(p->info, o->n_batch, n_ctx);
 }
 
 static hearth_status place_on_devices(hearth_model *m, const hearth_model_options *options, hearth_error *err)
 {
     const hearth_gpu_options *o = &options->gpu;
     hth_placement_builder c;
-    for (uint32_t i = 0; i < m->n_device; i++) set_budget(m, o, &m->devices[i]);
+    for (uint32_t i = 0; i < m->n_device; i++) set_budget(m, options, &m->devices[i]);
     hearth_status st = hth_placement_builder_open(&c, m->model, m->devices, m->n_device, err);
     if (st == HEARTH_OK) st = choose(m, o, &c, err);
-    if (st == HEARTH_OK) settle_batch(m, o, &c);
     /* Checks for cancellation before messages about the placement are logged: a plan may have measured for
      * seconds. */
     if (st == HEARTH_OK) st = hth_engine_report_progress(m, options, 0, m->model->weight_size, err);
@@ -484,6 +498,7 @@ static void fall_back_to_cpu(hearth_model *m, const char *why)
     hth_log(HEARTH_LOG_WARN, "%s; all of it runs on the CPU", why);
     hth_engine_set_gpu_status(m, "%s", why);
     hth_engine_close_gpu(m);
+    m->n_batch = HTH_DEFAULT_BATCH;
 }
 
 hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *options, hearth_error *err)

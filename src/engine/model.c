@@ -128,7 +128,8 @@ static hearth_status open_weights(hearth_model *m, const hearth_model_options *o
     m->n_thread = options->n_thread;
     m->cancel = options->cancel;
     if ((st = hth_engine_open_gpu(m, options, err)) != HEARTH_OK) goto done;
-    if (!m->gpu && (st = try_cache(m, &options->gpu, err)) != HEARTH_OK) goto done;
+    bool has_cache = !m->gpu || hth_gpu_get_params(m->gpu)->host_kv;
+    if (has_cache && (st = try_cache(m, &options->gpu, err)) != HEARTH_OK) goto done;
     if (division) {
         st = hth_engine_divide_memory(m, options, division, err);
         goto done;

@@ -181,7 +181,7 @@ static bool fits_any(hth_placement_builder *c, bool *is_whole)
     bool asked = c->parts[0].params.host_kv;
     hth_placement_uniform(c);
     *is_whole = is_whole_on_only_device(c);
-    if (hth_placement_builder_n_layer(c) > 0 || c->unsupported_reason || asked) return hth_placement_builder_n_layer(c) > 0;
+    if (hth_placement_builder_n_layer(c) > 0 || asked) return hth_placement_builder_n_layer(c) > 0;
     set_host_kv(c, true);
     hth_placement_uniform(c);
     bool fits = hth_placement_builder_n_layer(c) > 0;

@@ -170,7 +170,7 @@ static bool has_trips(const hth_plan_context *o)
 }
 
 /* Takes the better home of keys and values: the host if that gains more than predictions err. st: of the plan with them on
- * devices, whose bindings may be too small. */
+ * devices, which may lack their attention. */
 static hearth_status compare_homes(hth_plan_context *o, hth_plan_context host, const hth_placement_builder *c,
                                    const hth_profile *profile, hearth_status st)
 {

@@ -340,7 +340,7 @@ uint32_t hth_placement_step_rows(const hth_model *model, const hth_placement_par
     hth_offload_params params = part->params;
     uint64_t bytes;
     uint32_t otherwise = hth_gpu_batch_size(part->info, n_batch, n_ctx);
-    if (n_batch != HEARTH_BATCH_AUTO || part->info->kind == HTH_DEVICE_CPU || model->weight_size <= part->budget ||
+    if (n_batch != HEARTH_BATCH_AUTO || !(part->info->features & HTH_FEATURE_IMPORT) || model->weight_size <= part->budget ||
         !has_divided_experts(model))
         return otherwise;
     params.end_layer = model->hparams.n_layer, params.head = true, params.streams[0].n_tok = 1;

@@ -66,7 +66,7 @@ void hth_placement_builder_keep_sharing(hth_placement_builder *c);
 
 /* The tokens of a step for a requested n_batch, where budget, info and all other params of a part are known. AUTO: of a
  * mixture that does not fit there as many as take a sixteenth of the budget, 512 to 4096, since experts that pass through
- * the device come once for a step; else as hth_gpu_batch_size says. */
+ * the device come once for a step, if it reads the host's memory; else as hth_gpu_batch_size says. */
 uint32_t hth_placement_step_rows(const hth_model *model, const hth_placement_part *part, uint32_t n_batch, uint32_t n_ctx);
 
 /* By the best plan (hearth plan), if there are several devices or not everything fits on the only one. The placement

@@ -138,6 +138,7 @@ static hearth_status open_builder(plan_state *p, const hth_offload_params *param
         *to = *params;
         to->n_position = hth_gpu_positions(n_ctx);
         to->kv = s.kv;
+        to->has_given_experts = p->route_lists != NULL;
         to->n_row = hth_placement_step_rows(p->model, &p->devices[i], s.n_batch, n_ctx);
     }
     hearth_status st = hth_placement_builder_open(&p->builder, p->model, p->devices, p->n_device, err);

@@ -234,10 +234,12 @@ typedef struct hth_gpu_passing {
     hth_expert_chunk *chunks; /* [n_chunk] */
     uint32_t n_chunk;
     hth_buffer *jobs; /* of each chunk what pack_rows reads (HTH_READS_*) */
-    hth_fence last;   /* of the chunk that was submitted last; 0: none was */
+    hth_fence last;   /* of the chunk that was submitted last; 0: none since the last step began */
 } hth_gpu_passing;
 /* Bytes of a buffer for this model; 0: it has no experts that can be divided. */
 uint64_t hth_gpu_passing_bytes(const hth_model *model);
+/* Bytes of hth_gpu_passing.jobs, at most. */
+uint64_t hth_gpu_passing_job_bytes(const hth_model *model);
 /* Behind hth_gpu_moves_open. MEMORY, DEVICE. */
 hearth_status hth_gpu_passing_open(hth_gpu *g, hearth_error *err);
 void hth_gpu_passing_close(hth_gpu *g);
@@ -249,7 +251,7 @@ void hth_gpu_number_missing(const hth_gpu_expert_slots *s, uint32_t *slots);
 hearth_status hth_gpu_pass_chunk(hth_gpu *g, uint32_t i_chunk, hth_fence *fence, hearth_error *err);
 /* Behind a step of n_tok tokens: counts a sample of its choices. DEVICE: the device says what cannot be. */
 hearth_status hth_gpu_count_passing(hth_gpu *g, uint32_t n_tok, hearth_error *err);
-/* Waits for chunks of a step that failed. */
+/* Before a step: waits for chunks of one that failed. */
 hearth_status hth_gpu_end_passing(hth_gpu *g, hearth_error *err);
 /* expert_moves.c */
 /* Before a step: experts that have arrived are in their slots from now on. */
@@ -420,8 +422,8 @@ struct hth_gpu {
     bool unloaded; /* hth_gpu_unload */
 };
 
-/* sim_host_cost.c: charges the host's neurons of a layer, n_fired of them active over all tokens. */
-void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint64_t n_fired);
+/* sim_host_cost.c: charges the host's neurons of a layer for n_tok tokens, n_fired of them active over all tokens. */
+void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint32_t n_tok, uint64_t n_fired);
 /* Adds the cost of the experts of an operation without a slot that were chosen for any of n tokens. */
 void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t n_tok);
 /* Adds the cost of a chunk of streamed weights. */

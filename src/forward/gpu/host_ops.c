@@ -62,7 +62,7 @@ static void compute_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32
 {
     read_scores(g, s, &g->layers[g->split_layers[i_split_layer]], n, first, cold->d_ff);
     hth_fwd_ffn_cold(s, g->split_layers[i_split_layer], cold, n, out);
-    hth_gpu_sim_host_cost_cold(g, s, cold, out->n_active);
+    hth_gpu_sim_host_cost_cold(g, s, cold, n, out->n_active);
 }
 
 /* The same for all CPU neurons, whose rows the step's store has. Sums come part by part, to ordinary memory. */
@@ -76,7 +76,7 @@ static hearth_status stream_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer
     hearth_status st = hth_fwd_cold_bundles(s, g->split_layers[i_split_layer], l->n_hot, n, s->scores, out, err);
     if (st != HEARTH_OK) return st;
     if (out->n_active > 0) memcpy(to, out->sums, (size_t)n * g->model->hparams.d_model * sizeof *to);
-    hth_gpu_sim_host_cost_cold(g, s, &l->cold, out->n_active);
+    hth_gpu_sim_host_cost_cold(g, s, &l->cold, n, out->n_active);
     return HEARTH_OK;
 }
 

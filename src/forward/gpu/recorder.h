@@ -107,7 +107,7 @@ typedef struct hth_row_range {
 } hth_row_range;
 typedef struct hth_rec_slices {
     hth_buffer_range pairs; /* or groups of them */
-    uint32_t n_group, of;   /* groups of `of` pairs, at most; of 1: pairs. */
+    uint32_t n_group, of;   /* groups of `of` pairs, at most; of 1: pairs */
     hth_push_sliced sliced; /* without row_first */
 } hth_rec_slices;
 

@@ -11,7 +11,7 @@ static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->r
 /* Weights of so many rows. */
 static double weights_of(const hth_matrix *m, uint64_t n_row) { return (double)n_row * (double)m->n_col; }
 
-void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint64_t n_fired)
+void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint32_t n_tok, uint64_t n_fired)
 {
     const hth_matrix *gate = cold->gate.n_row > 0 ? &cold->gate : NULL, *up = &cold->up,
                      *down = &cold->down_t.rows;
@@ -22,7 +22,7 @@ void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *co
     double weights = weights_of(up, n_up) + (gate ? weights_of(gate, n_gate) : 0.0) + weights_of(down, n_active);
     hth_device_charge_host(g->device,
                            n_up * up->row_size + (gate ? n_gate * gate->row_size : 0) + n_active * down->row_size,
-                           weights * s->n_tok);
+                           weights * n_tok);
 }
 
 void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t n_tok)
@@ -66,6 +66,13 @@ static uint64_t kv_bytes(const hth_gpu *g, const hth_step *s, const hth_op *op)
     return bytes;
 }
 
+/* The share of an operation's weights that a token multiplies. */
+static double used_share(const hth_model *m, const hth_op *op)
+{
+    const hth_router *r = &m->layers[op->layer].experts.router;
+    return op->kind == HTH_OP_EXPERTS && !op->experts.shared ? (double)r->n_used / r->n_expert : 1.0;
+}
+
 static bool is_on_device(const hth_gpu *g, uint32_t i_op)
 {
     while (g && !g->ops[i_op].is_on_device) g = g->next;
@@ -86,7 +93,7 @@ void hth_gpu_sim_host_cost_rest(hth_gpu *g, const hth_step *s, bool logits)
         const hth_op_weights w = hth_op_weights_of(m, &p->ops[i]);
         bytes += kv_bytes(g, s, &p->ops[i]);
         for (uint32_t k = 0; k < w.n; k++) /* of experts all: nothing says which are chosen */
-            bytes += bytes_of(w.matrix[k]), weights += weights_of(w.matrix[k], w.matrix[k]->n_row);
+            bytes += bytes_of(w.matrix[k]), weights += used_share(m, &p->ops[i]) * weights_of(w.matrix[k], w.matrix[k]->n_row);
     }
     if (logits && !g->params.head) bytes += bytes_of(m->tied ? &m->token_embd : &m->output);
     pthread_mutex_lock(&g->step_lock);

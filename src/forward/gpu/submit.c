@@ -66,9 +66,10 @@ static hearth_status submit_behind(hth_gpu *g, const hth_gpu_segments *segments,
 }
 
 /* Lets a chunk of experts come, for which the next segment to be submitted waits. */
-static hearth_status pass_chunk(hth_gpu *g, uint32_t i_chunk, uint32_t next, hearth_error *err)
+static hearth_status pass_chunk(hth_gpu *g, const hth_step *s, uint32_t i_chunk, uint32_t next, hearth_error *err)
 {
     hth_fence fence;
+    if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err);
     hearth_status st = hth_gpu_pass_chunk(g, i_chunk, &fence, err);
     if (fence > g->submits[next].beside) g->submits[next].beside = fence;
     return st;
@@ -89,7 +90,7 @@ static hearth_status run_host_ops(hth_gpu *g, hth_step *s, const hth_gpu_step_ex
         if (op->n_d2h > 0) st = await(g, seen + 1, &segments->segments[seen].wait_ns, err);
         if (st != HEARTH_OK) return st;
         hearth_error why = {0};
-        if (op->kind == HTH_HOST_OP_PASS_CHUNK) st = pass_chunk(g, op->index, end, &why);
+        if (op->kind == HTH_HOST_OP_PASS_CHUNK) st = pass_chunk(g, s, op->index, end, &why);
         else st = hth_gpu_run_host_op(g, s, p->stream, op, p->n_row, &why);
         if (st != HEARTH_OK) return end_step(g, st, &why, err);
         st = queued ? hth_queue_signal(g->device, before + i + 1, err) : submit_behind(g, segments, i + 1, &end, err);

@@ -155,16 +155,29 @@ static bool has_shares(const hth_gpu *g)
     return false;
 }
 
+/* Where the last stream has long steps, short ones get command lists of their own, as without streams. */
+static void spare_short_steps(hth_gpu *g)
+{
+    if (g->n_stream == 0 || g->n_stream == HTH_PLACEMENT_STREAMS) return;
+    hth_weight_stream *last = &g->streams[g->n_stream - 1];
+    if (last->n_row < 4 * HTH_GPU_SOME_ROWS || last->config.n_tok > HTH_GPU_SOME_ROWS) return;
+    hth_weight_stream *more = &g->streams[g->n_stream++];
+    *more = *last;
+    more->config.n_tok = HTH_GPU_SOME_ROWS + 1, last->n_row = HTH_GPU_SOME_ROWS;
+}
+
 hearth_status hth_weight_streams_open(hth_gpu *g, hearth_error *err)
 {
     const hth_placement_stream *streams = g->params.streams;
     hearth_status st = HEARTH_OK;
     assert(hth_placement_streams_valid(streams));
-    if (streams[0].n_tok == 0 || (hth_gpu_slot_bytes(g->model) == 0 && g->passing.n_chunk == 0)) return HEARTH_OK;
+    bool has_slots = hth_gpu_slot_bytes(g->model) > 0;
+    if (streams[0].n_tok == 0 || (!has_slots && (g->n_split_layer > 0 || g->passing.n_chunk == 0))) return HEARTH_OK;
     for (uint32_t i = 0; i < n_streams(&g->params); i++) {
         uint32_t n_row = i + 1 < n_streams(&g->params) ? streams[i + 1].n_tok - 1 : g->params.n_row;
         g->streams[g->n_stream++] = (hth_weight_stream){.config = streams[i], .n_row = n_row};
     }
+    spare_short_steps(g);
     for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = build_chunks(g, &g->streams[i], err);
     return st == HEARTH_OK && has_shares(g) ? hth_gpu_open_shared_sums(g, err) : st;
 }

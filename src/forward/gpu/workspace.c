@@ -326,6 +326,7 @@ bool hth_gpu_workspace_bytes(const hth_model *model, uint64_t max, const hth_off
     sizes s;
     bool fits = lay_out(model, max, params, &r, &s);
     *bytes = s.from_host.used + s.to_host.used + s.memory.used + vector_bytes(model, params) + hth_gpu_move_bytes(model, params);
+    if (params->streams[0].n_tok > 0) *bytes += hth_gpu_passing_job_bytes(model);
     return fits;
 }
 

@@ -57,6 +57,17 @@ uint64_t hth_gpu_passing_bytes(const hth_model *m)
     return most;
 }
 
+uint64_t hth_gpu_passing_job_bytes(const hth_model *m)
+{
+    uint64_t n_word = 0;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++)
+        for (int is_down = 0; hth_layer_divides_experts(&m->layers[i]) && is_down < 2; is_down++) {
+            uint32_t n = n_at_once(&m->layers[i], is_down), n_expert = m->layers[i].experts.router.n_expert;
+            n_word += (n_expert + n - 1) / n * hth_reads_words(n);
+        }
+    return sizeof(uint32_t) * n_word;
+}
+
 /* Experts without a slot, at most: those on their way to one, and those for which slots are spare, are among them. */
 static uint32_t max_missing(const hth_gpu_expert_slots *s)
 {
@@ -214,6 +225,7 @@ hearth_status hth_gpu_count_passing(hth_gpu *g, uint32_t n_tok, hearth_error *er
 
 hearth_status hth_gpu_end_passing(hth_gpu *g, hearth_error *err)
 {
-    if (g->passing.last == 0) return HEARTH_OK;
-    return hth_beside_wait(g->device, g->passing.last, g->timeout_ns, err);
+    hth_fence last = g->passing.last;
+    g->passing.last = 0;
+    return last > 0 ? hth_beside_wait(g->device, last, g->timeout_ns, err) : HEARTH_OK;
 }
