@@ -14,10 +14,10 @@ typedef struct hearth_session hearth_session;
 /* Value of n_ctx: all positions that the model was trained for. */
 #define HEARTH_CTX_TRAINED UINT32_MAX
 
-/* Values of n_batch. AUTO: 256; for a mixture of which experts pass through a GPU in prompts, 512 to 4096, as far as its
- * values take a 16th of the GPU's budget, if gpu.n_batch is AUTO too; without a GPU, if weights are read when they are needed, 512 or 1024, as far as what a
- * session needs more for them is at most a 16th of the limit of memory (hearth_model_options.ram). NONE: the session is
- * used in batches only. */
+/* Values of n_batch. AUTO: 256; if experts of a mixture pass through a GPU in prompts and gpu.n_batch is AUTO too, 512 to
+ * 4096, as far as values take a 16th of its budget; without a GPU, if weights are read when they are needed, 512 or 1024,
+ * as far as a session needs no more than a 16th of the limit of memory (hearth_model_options.ram) for them. NONE: the
+ * session is used in batches only. */
 #define HEARTH_BATCH_AUTO 0
 #define HEARTH_BATCH_NONE UINT32_MAX
 

@@ -119,7 +119,8 @@ static double slots_seconds(const hth_plan_layer *l, const hth_plan_tier *device
                             uint32_t k)
 {
     double used = 0, missing = 0, seconds = attention + device->merge, latency = device->sync_latency + host->sync_latency,
-           fixed = hot_dispatches(l, device, k), beside = l->n_dispatch_beside * device->dispatch, hot = (double)l->cluster_bytes[HTH_PLAN_DEVICE] / whole_rate(device),
+           fixed = hot_dispatches(l, device, k), beside = l->n_dispatch_beside * device->dispatch,
+           hot = (double)l->cluster_bytes[HTH_PLAN_DEVICE] / whole_rate(device),
            cold = (double)l->cluster_bytes[HTH_PLAN_HOST] / whole_rate(host), free = seconds - beside;
     for (uint32_t i = 0; i < l->n_cluster; i++) used += l->share[i], missing += i < k ? 0 : l->share[i];
     if (!l->misses) return seconds + larger(fixed + (used - missing) * hot, latency + missing * cold - beside);

@@ -271,11 +271,11 @@ def lines_go_on_behind_a_backslash_and_in_blocks():
 
 
 def tokens_of_an_answer_ask_for_no_terminal():
-    """isatty is a system call; the progress of reading the model needs some, more or less."""
+    """isatty is a system call; the progress of reading the model needs some, on a busy machine dozens."""
     if not shutil.which("strace"):
         raise Skip("no strace here")
     counted = []
-    for n in ("5", "105"):
+    for n in ("5", "205"):
         log = os.path.join(FOLDER, "calls")
         done = subprocess.run(["strace", "-f", "-e", "trace=ioctl", "-o", log, HEARTH, "chat", MODEL, "-n", n, "--gpu", "none",
                                "--logit-bias", "2=-inf", "--stats"], input=b"Once\n", capture_output=True, timeout=TIMEOUT, env=environment())
@@ -285,7 +285,7 @@ def tokens_of_an_answer_ask_for_no_terminal():
             raise Skip("strace may not trace here")
         check(counts(done.stderr.decode())[0][2] == int(n), done.stderr)
         counted.append(calls.count("TCGETS"))
-    check(counted[1] < counted[0] + 50, counted)
+    check(counted[1] < counted[0] + 150, counted)
 
 
 if not os.environ.get("HEARTH_SANITIZED"):  # strace disturbs sanitizers

@@ -64,6 +64,7 @@ void hth_sim_charge_host(hth_device *d, uint64_t bytes, double products)
     uint64_t end = sim->clocks[HTH_QUEUE_BESIDE].up_ns, now = hth_sim_time(sim);
     double busy_ns = end > now ? (double)(end - now) : 0.0, ns = (double)bytes / shared * 1e9;
     if (ns > busy_ns) ns = busy_ns + ((double)bytes - busy_ns * 1e-9 * shared) / alone * 1e9;
-    if (sim->gpu.host_products > 0.0 && products / sim->gpu.host_products * 1e9 > ns) ns = products / sim->gpu.host_products * 1e9;
+    double computed_ns = sim->gpu.host_products > 0.0 ? products / sim->gpu.host_products * 1e9 : 0.0;
+    if (computed_ns > ns) ns = computed_ns;
     hth_device_advance_clock(d, (uint64_t)(ns + 0.5));
 }

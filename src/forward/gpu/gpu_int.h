@@ -285,7 +285,8 @@ enum {
     HTH_N_HOST_OP
 };
 typedef struct hth_gpu_host_op {
-    uint32_t kind, index; /* run of operations; split layer: COLD_FFN; chunk: STAGE_CHUNK, PARTIAL_FFN, PASS_CHUNK; operation: EXPERTS */
+    /* index: run of operations; split layer: COLD_FFN; chunk: STAGE_CHUNK, PARTIAL_FFN, PASS_CHUNK; operation: EXPERTS */
+    uint32_t kind, index;
     uint32_t n_d2h;
 } hth_gpu_host_op;
 

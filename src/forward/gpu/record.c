@@ -275,7 +275,8 @@ static void copy_pages(hth_recorder *r)
 uint32_t hth_gpu_bucket_size(const hth_gpu *g, int class)
 {
     /* Drivers that compute on the CPU take longer to compile rows for two and four tokens than those save. */
-    static const uint32_t rows[] = {1, 2, 4, HTH_GPU_FEW_ROWS, HTH_GPU_SOME_ROWS}, rows_on_cpu[] = {1, 1, 1, HTH_GPU_FEW_ROWS, HTH_GPU_FEW_ROWS};
+    static const uint32_t rows[] = {1, 2, 4, HTH_GPU_FEW_ROWS, HTH_GPU_SOME_ROWS},
+                          rows_on_cpu[] = {1, 1, 1, HTH_GPU_FEW_ROWS, HTH_GPU_FEW_ROWS};
     bool on_cpu = hth_device_get_info(g->device)->kind == HTH_DEVICE_CPU;
     uint32_t max = g->params.n_row;
     if (class == HTH_GPU_SOME && max < 4 * HTH_GPU_SOME_ROWS) class = HTH_GPU_FEW;

@@ -190,7 +190,8 @@ hearth_status hth_gpu_moves_open(hth_gpu *g, hearth_error *err)
     if (!t) return hth_fail_memory(err, sizeof *t, "experts that move");
     for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++)
         for (int k = 0; can_come(g, i) && k < N_PART; k++)
-            if (hth_gpu_expert_part(&g->model->layers[i], k)->n_row > 0) add_table(t, hth_gpu_expert_part(&g->model->layers[i], k)), any = true;
+            if (hth_gpu_expert_part(&g->model->layers[i], k)->n_row > 0)
+                add_table(t, hth_gpu_expert_part(&g->model->layers[i], k)), any = true;
     hearth_status st = any ? open_memory(g, t, err) : HEARTH_OK;
     for (uint32_t i = g->params.first_layer; any && st == HEARTH_OK && i < g->params.end_layer; i++) {
         if (!can_come(g, i)) continue;
@@ -256,8 +257,8 @@ static hearth_status record_part(hth_gpu *g, hth_cmdlist *cmdlist, uint32_t i_la
     uint32_t consts[HTH_PACK_ROWS_N_CONST];
     const hth_pipeline *pipeline;
     hth_gpu_pack_constants(hth_device_get_info(g->device), m->type, source->form, consts);
-    const hth_push_pack_rows push = {at + HTH_READS_JOBS, (uint32_t)source->base, (uint32_t)source->pitch, hth_gpu_expert_rows(l, i),
-                                     n_block_of(m), to->layout.offsets};
+    const hth_push_pack_rows push = {at + HTH_READS_JOBS,       (uint32_t)source->base, (uint32_t)source->pitch,
+                                     hth_gpu_expert_rows(l, i), n_block_of(m),          to->layout.offsets};
     const hth_buffer_range bind[] = {{jobs, 0, 0},
                                      {source->buffer, 0, 0},
                                      {g->moves.tables, source->i_table * sizeof(uint32_t) * HTH_PACK_TABLE_WORDS,
@@ -301,7 +302,8 @@ hearth_status hth_gpu_record_moves(hth_gpu *g, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     for (uint32_t i = g->params.first_layer; g->moves.jobs && st == HEARTH_OK && i < g->params.end_layer; i++)
-        if (can_come(g, i) && g->layers[i].slots->policy.n_slot > 0 && !g->layers[i].slots->reads) st = record_layer(g, i, err);
+        if (can_come(g, i) && g->layers[i].slots->policy.n_slot > 0 && !g->layers[i].slots->reads)
+            st = record_layer(g, i, err);
     return st;
 }
 
