@@ -378,7 +378,7 @@ static hearth_status open_or_shrink(hearth_model *m, hth_placement_builder *c,
     hearth_error why = {0};
     uint32_t failed = 0;
     for (int i = 0; i < TRIES && hth_placement_builder_n_layer(c) > 0; i++) {
-        settle_batch(m, &options->gpu, c);
+        if (options) settle_batch(m, &options->gpu, c); /* else there are sessions, with steps of their own */
         hearth_status st = open_parts(m, c, options, &failed, &why);
         m->gpu_seconds = c->seconds;
         keep_params(m, c);
