@@ -234,7 +234,7 @@ static shape random_shape(test_random *r, hth_type type, uint32_t i)
 {
     static const uint32_t lanes[] = {8, 16, 32};
     shape s = {.type = type, .by_pair = i % 2, .has_bias = i / 2 % 2, .weighs = i / 4 % 2};
-    s.of = i / 4 % 2 ? HTH_GPU_EXPERT_PAIRS << i % 4 : i % 4 == 3 ? 2 : 1;
+    s.of = i / 4 % 2 ? (uint32_t)HTH_GPU_EXPERT_PAIRS << i % 4 : i % 4 == 3 ? 2u : 1u;
     s.lanes = rows_quantised(type) && type != HTH_TYPE_NVFP4 && s.of == 1 ? lanes[i % 3] : 8;
     set_consts(&s, s.of > 1 ? 1 + i % 4 : 1);
     s.n_row = 1 + test_random_below(r, 40), s.row_first = i % 5 == 0 ? test_random_below(r, s.n_row) : 0;
