@@ -259,7 +259,7 @@ TEST(rows_of_chosen_slices_have_the_bits_of_the_cpu)
                 shape s = random_shape(&r, rows_types[t], n);
                 if (shaders_are_few(devices[i])) {
                     if (s.lanes > 8) s.lanes = t % 2 ? 8 : 32;
-                    if (s.of > 1) s.of = HTH_GPU_EXPERT_PAIRS << t % 4;
+                    if (s.of > 1) s.of = (uint32_t)HTH_GPU_EXPERT_PAIRS << t % 4;
                     set_consts(&s, s.of > 1 ? 2 : 1);
                 }
                 CLEANUP(free_data) data a = make(&r, &s, &k);
