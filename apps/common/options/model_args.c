@@ -176,7 +176,7 @@ static hearth_gpu_options gpu_options_of(const args *a, uint32_t n_position)
     if (n_position == 0) o.n_ctx = session.n_ctx;
     o.kv = session.kv;
     o.n_batch = session.n_batch;
-    if (!command_offers(a, "placement")) return o;
+    if (!command_offers(a, "gpu-strict")) return o;
     const char *by_layers = command_offers(a, "gpu-layers") ? placement_by_layers(a) : NULL;
     bool none = by_layers && args_uint(a, "gpu-layers", UINT64_MAX) == 0;
     o.device = none ? "none" : args_text(a, "gpu", "auto");
