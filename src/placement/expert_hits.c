@@ -42,7 +42,7 @@ static void assume(void *user, uint32_t i_layer, uint64_t i_tok, bool is_guess, 
 
 /* ---- points -------------------------------------------------------------------------------------------- */
 
-/* What n slots find: of tokens, the shares that miss m experts, and after which as many begin to move. */
+/* The share of tokens that miss m experts with n slots, and the share after which as many begin to move. */
 typedef struct point {
     uint32_t n;
     double misses[HTH_EXPERT_MISS_BINS], moves[HTH_EXPERT_UPLOAD_BINS], mean;
@@ -130,7 +130,7 @@ static double misses_of(const hth_router *r, const point *p, uint32_t m)
 
 static double between(double a, double b, double share) { return a + (b - a) * share; }
 
-/* Those from `from` on, up to `to`. */
+/* Fills in what slots of two played points, and of all counts between them, are expected to find. */
 static void fill(const hth_router *r, const point *from, const point *to, hth_expert_slots *out)
 {
     for (uint32_t k = from->n; k <= to->n; k++) {

@@ -126,7 +126,8 @@ static void multiply_parts(hth_recorder *r, const network *net, const expert_ran
     if (!is_down) multiply(r, net, e, HTH_GPU_EXPERT_UP, in);
 }
 
-/* The same of the experts that pass through. Once a chunk is used its buffer is free, which the host waits for. */
+/* Multiplies the experts that pass through, chunk by chunk. The host waits for a message behind each chunk: its buffer is
+ * free then. */
 static void multiply_chunks(hth_recorder *r, const network *net, bool is_down, const hth_gpu_input *in)
 {
     const hth_gpu_expert_slots *slots = r->g->layers[net->op->layer].slots;

@@ -160,7 +160,7 @@ static hth_coopmat_level choose_level(const hth_recorder *r, const hth_rec_slice
     return by;
 }
 
-/* Of all tokens, or of all groups. */
+/* The workgroups that take all tokens, or all groups of pairs, `cols` at a time. */
 static uint32_t workgroups_of(const hth_recorder *r, const hth_rec_slices *slices, uint32_t cols)
 {
     return slices ? slices->n_group * (slices->of / cols) : hth_div_ceil(r->n_row, cols);

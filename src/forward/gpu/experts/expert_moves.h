@@ -1,4 +1,4 @@
-/* What the files that move experts share: expert_moves.c, expert_reads.c and expert_stream.c say which ones and when,
+/* Moving experts, shared by several files: expert_moves.c, expert_reads.c and expert_stream.c say which ones move and when,
  * expert_sources.c knows where their weights are, and records how they come to the device. */
 #ifndef HTH_FORWARD_GPU_EXPERT_MOVES_H
 #define HTH_FORWARD_GPU_EXPERT_MOVES_H

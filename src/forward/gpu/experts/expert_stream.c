@@ -44,6 +44,13 @@ static uint32_t n_at_once(const hth_layer *l, bool is_down)
     return n;
 }
 
+/* Chunks of so many experts. */
+static uint32_t n_chunk_of(const hth_layer *l, bool is_down, uint32_t n_expert)
+{
+    uint32_t n = n_at_once(l, is_down);
+    return (n_expert + n - 1) / n;
+}
+
 uint64_t hth_gpu_passing_bytes(const hth_model *m)
 {
     uint64_t most = 0;
@@ -62,8 +69,8 @@ uint64_t hth_gpu_passing_job_bytes(const hth_model *m)
     uint64_t n_word = 0;
     for (uint32_t i = 0; i < m->hparams.n_layer; i++)
         for (int is_down = 0; hth_layer_divides_experts(&m->layers[i]) && is_down < 2; is_down++) {
-            uint32_t n = n_at_once(&m->layers[i], is_down), n_expert = m->layers[i].experts.router.n_expert;
-            n_word += (n_expert + n - 1) / n * hth_reads_words(n);
+            const hth_layer *l = &m->layers[i];
+            n_word += n_chunk_of(l, is_down, l->experts.router.n_expert) * hth_reads_words(n_at_once(l, is_down));
         }
     return sizeof(uint32_t) * n_word;
 }
@@ -82,12 +89,6 @@ static bool can_pass(const hth_gpu *g, uint32_t i_layer)
 {
     const hth_gpu_expert_slots *s = g->layers[i_layer].slots;
     return s && s->sources[HTH_GPU_EXPERT_DOWN].buffer && !s->is_staged;
-}
-
-static uint32_t n_chunk_of(const hth_layer *l, bool is_down, uint32_t n_expert)
-{
-    uint32_t n = n_at_once(l, is_down);
-    return (n_expert + n - 1) / n;
 }
 
 /* Lays out a chunk in one of the buffers. */
