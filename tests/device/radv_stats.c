@@ -4,7 +4,7 @@
  * run on it.
  *
  *     radv_stats FOLDER
- *     radv_stats FOLDER SHADER CONSTANTS     a single pipeline: mul_mat_vec_q 64,8,2,0,8,32,4,0,8,0,0,0,0
+ *     radv_stats FOLDER SHADER CONSTANTS ...     these pipelines: mul_mat_vec_q 64,8,2,0,8,32,4,0,8,0,0,0,0
  *
  * Lines of fields with tabs between them: "device", its name, driver, subgroup size, and 1 with integer dot
  * products; "use", model, step, number of the pipeline, dispatches of a step; "pipeline", number, shader,
@@ -271,15 +271,15 @@ int main(int argc, char **argv)
     static hth_device_info infos[HTH_MAX_DEVICE];
     char note[200];
     size_t n = 0;
-    if (argc != 2 && argc != 4) die("radv_stats FOLDER [SHADER CONSTANTS]");
+    if (argc < 2 || argc % 2 != 0 || argc > 2 * MAX_PIPELINE) die("radv_stats FOLDER [SHADER CONSTANTS ...]");
     hth_device_list(infos, HTH_MAX_DEVICE, &n, note);
     if (n == 0) die(note);
     const hth_device_info *info = &infos[0];
     has_dot = info->features & HTH_FEATURE_INT_DOT;
     has_matrices = info->features & HTH_FEATURE_COOPMAT;
     printf("device\t%s\t%s\t%u\t%d\n", info->name, info->driver, info->subgroup_size, has_dot);
-    if (argc == 4) add_named(&all, argv[2], argv[3]);
-    else if (!radv_models_record(info, add, &all)) return 1;
+    for (int i = 2; i < argc; i += 2) add_named(&all, argv[i], argv[i + 1]);
+    if (argc == 2 && !radv_models_record(info, add, &all)) return 1;
     open_device(first_device());
     for (uint32_t i = 0; i < all.n; i++) report(i, all.pipelines[i].id, all.pipelines[i].consts, argv[1]);
     fflush(NULL);

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """What Mesa's RADV compiles of the shaders for Radeons that are not here (RADV_FORCE_FAMILY): the pipelines of real
 runs (tests/device/radv_models.c) keep their limits of registers, spill none, use instructions for dot products where a
-family has them, and compute floats by the operations of docs/arithmetic.md alone.
+family has them, compute floats by the operations of docs/arithmetic.md alone, and load the weights of one token, and
+states, some at a time (isa.py).
 
     tests/device/test_compiler.py build/tests/radv_stats            with HEARTH_LONG=1, as make test-long has it
     tests/device/test_compiler.py build/tests/radv_stats --table    the tables of docs/gpu.md
     tests/device/test_compiler.py build/tests/radv_stats --excess   what is above the limits, as rows of EXCEPTIONS
+    tests/device/test_compiler.py build/tests/radv_stats --loads    bytes of loads, and how many are on their way
 
 HEARTH_RADV_ICD: the driver's description, instead of Debian's."""
 import functools
@@ -18,6 +20,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 from cases import Skip, case, run_cases  # noqa: E402
+from isa import instructions, loads_of, registers  # noqa: E402
 
 PROGRAM = sys.argv[1]
 
@@ -66,6 +69,20 @@ EXCEPTIONS = {
     },
 }
 
+# Pipelines that no synthetic model has: experts of Q8_0, and recurrences.
+NAMED = ["mul_mat_vec_q_sliced 64,1,1,1,32,32,8,0,0,0,0,0,0", "mul_mat_vec_q_sliced 64,1,1,1,8,32,8,0,0,0,0,0,0",
+         "kda 128,32", "ssm_scan 0,64", "ssm_scan 1,64"]
+
+# The rows of one token, and scans, load 16 bytes at a time, four or more times before they wait: pipelines and the
+# binding of the weights or states. Families in which stores are not counted with loads.
+LOADED = {r"mul_mat_vec_q(_acc|_sparse|_sliced)? 64,1,1,.*": 1, r"(kda|ssm_scan) .*": 6, r"(delta_net|conv) .*": 4}
+LOADS_OF = ("navi21", "navi31", "gfx1201")
+LEAST_BYTES, LEAST_LOADS = 16, 4
+NARROW = {  # the least bytes and loads of what does less; docs/gpu.md (Compiled for Radeons) says why
+    r"delta_net .*": (4, 9),
+    r"conv .*": (4, 16),
+}
+
 # Bits of floats are the same on all devices as long as each operation is rounded by itself, to nearest. Of instructions
 # on floats these do that, or are exact; all others are refused by name, and so is what changes the mode of floats.
 ROUNDED = re.compile(r"[vs]_(?:add|sub|subrev|mul)_f32|v_cvt_f32_(?:i32|f16)|[vs]_cmp\w*_f32|v_cmp\w*_class_f(?:16|32)")
@@ -76,25 +93,6 @@ TO_NORMAL = {"0x4b800000", "1.0"}  # 2^24 or 1: what it is multiplied by before
 EXACT_FACTORS = {"1.0", "2.0", "4.0", "-1.0", "-2.0", "-4.0"}
 MODES = re.compile(r"s_(?:setreg|round_mode|denorm_mode)")
 OF_HALVES = r"attn \d+,\d+,0,"  # with a cache of F16, what multiplies its halves has 13 bits
-
-
-def instructions(text):
-    """(name, operands) of a disassembly, suffixes of encodings cut off; both halves of a dual one. None: a label."""
-    for line in text.splitlines():
-        line = re.split(r"\s*(?:;|//)", line)[0].strip()
-        if re.match(r"(?:BB\d+|\w+):$", line):
-            yield None, []
-        for part in line.split(" :: "):
-            m = re.match(r"\s*([a-z]\w+)\s*(.*)$", part)
-            if m and m.group(1)[:2] in ("v_", "s_", "ds", "bu", "gl", "fl", "sc", "im"):
-                name = re.sub(r"_(?:e32|e64|dpp|sdwa|e64_dpp|e32_dpp)$", "", m.group(1)).replace("v_dual_", "v_")
-                yield name, [x.strip() for x in m.group(2).split(",")]
-
-
-def registers(operand):
-    """Those of an operand: v4, or v[4:7]."""
-    m = re.fullmatch(r"([vs])\[(\d+):(\d+)\]", operand)
-    return {f"{m.group(1)}{i}" for i in range(int(m.group(2)), int(m.group(3)) + 1)} if m else {operand}
 
 
 def is_product_with_half(name, operands, halves):
@@ -172,15 +170,16 @@ def parse(output, folder):
 
 
 @functools.cache
-def compiled(family):
-    """Of the first driver and name that work; a reason where none does."""
+def compiled(family, *named):
+    """Pipelines of the models, or these, by the first driver and name that work; a reason where none does."""
     reason = "no RADV (Debian: mesa-vulkan-drivers)"
     for driver in drivers():
         for name in FAMILIES[family][0]:
             with tempfile.TemporaryDirectory() as folder:
                 env = {**os.environ, "RADV_FORCE_FAMILY": name, "VK_ICD_FILENAMES": driver, "VK_DRIVER_FILES": driver,
                        "MESA_SHADER_CACHE_DISABLE": "true", "VK_LOADER_DRIVERS_SELECT": "*"}
-                r = subprocess.run([PROGRAM, folder], env=env, capture_output=True, text=True, check=False)
+                r = subprocess.run([PROGRAM, folder, *" ".join(named).split()], env=env, capture_output=True, text=True,
+                                   check=False)
                 if r.returncode == 0:
                     return parse(r.stdout, folder)
                 reason = f"{os.path.basename(driver)} with {name}: {' '.join(r.stderr.split())}"
@@ -189,13 +188,19 @@ def compiled(family):
     return reason
 
 
-def result_of(family):
-    if not os.environ.get("HEARTH_LONG"):
+def result_of(family, *named):
+    if len(sys.argv) == 2 and not os.environ.get("HEARTH_LONG"):
         raise Skip("some minutes: with HEARTH_LONG only")
-    result = compiled(family)
+    result = compiled(family, *named)
     if isinstance(result, str):
         raise Skip(result)
     return result
+
+
+def pipelines_of(family):
+    """Those of the models, and the named ones, which count as a token's."""
+    named = result_of(family, *NAMED)["pipelines"]
+    return {**result_of(family)["pipelines"], **{f"named {k}": {**p, "steps": {"token"}} for k, p in named.items()}}
 
 
 def excess(pipeline):
@@ -229,6 +234,25 @@ def without_dots(pipelines):
         if m and n_dot(p["text"]) < 4 * int(m.group(1)) * int(m.group(2)):
             wrong.append(f"{p['name']}: {n_dot(p['text'])} dot products")
     return wrong
+
+
+def loads_ahead(pipelines):
+    """{name: (bytes of a load, loads before the first wait)} of the listed ones."""
+    return {p["name"]: loads_of(p["text"], binding) for p in pipelines.values() for pattern, binding in LOADED.items()
+            if re.fullmatch(pattern, p["name"])}
+
+
+def few_ahead(loads, exceptions):
+    """Fewer or narrower loads than the least, and exceptions that are none."""
+    wrong, used = [], set()
+    for name, (n_byte, n) in loads.items():
+        if n_byte >= LEAST_BYTES and n >= LEAST_LOADS:
+            continue
+        known = [x for x in exceptions if re.fullmatch(x, name)]
+        used.update(known)
+        if not any(n_byte >= exceptions[x][0] and n >= exceptions[x][1] for x in known):
+            wrong.append(f"{name}: {n} loads of {n_byte} bytes before the first wait")
+    return wrong + [f"no longer below the least: {x}" for x in exceptions if x not in used]
 
 
 # ---- cases ---------------------------------------------------------------------------------
@@ -287,6 +311,30 @@ def a_product_with_a_half_may_be_fused_where_it_is_exact():
 
 
 @case
+def loads_before_the_first_wait_are_counted():
+    head = "BB0:\n s_load_dwordx4 s[8:11], s[2:3], 0x10\n s_load_dwordx8 s[12:19], s[2:3], 0x20\n"
+    load, narrow, other = (f" buffer_load_{x}, 0 offen\n" for x in ("dwordx4 v[4:7], v1, s[8:11]", "b32 v4, v1, s[8:11]",
+                                                                   "dwordx4 v[4:7], v1, s[16:19]"))
+
+    def loop(body):
+        return head + load * 9 + "BB1:\n s_cbranch_scc1 BB9\n" + body + " s_branch BB1\nBB9:\n s_endpgm\n"
+    wait, choice = " s_waitcnt vmcnt({})\n".format, " s_cbranch_scc0 BB3\n{} s_branch BB4\nBB3:\n{}BB4:\n".format
+    for body, binding, expected in (
+            (load * 4 + wait(3) + load + wait(0), 1, (16, 4)), (load * 4 + wait(0), 2, (0, 0)),
+            (load + wait(0) + load * 8 + wait(0), 1, (16, 1)), (other * 3 + load * 2 + wait(2) + wait(1), 1, (16, 3)),
+            (other + load * 2 + wait(1), 3, (16, 1)), (narrow * 3 + load * 2 + wait(0), 1, (16, 2)),
+            (narrow * 3 + wait(1), 1, (4, 4)), (load + wait(1), 1, (16, 2)),
+            (choice(load * 2, wait(0)) + wait(0), 1, (16, 2)),
+            (choice(load + wait(0), load * 3), 1, (16, 1)), (load.replace("x4 v[4:7]", " v4") + wait(0), 1, (4, 1)),
+            (load * 3 + " s_wait_loadcnt_dscnt 0x201\n", 1, (16, 5)), (load * 5 + " s_wait_loadcnt 0x1\n", 1, (16, 6))):
+        assert loads_of(loop(body), binding) == expected, (body, loads_of(loop(body), binding))
+    assert loads_of(head + load * 3 + wait(1), 1) == (16, 3)
+    of = {"kda 1": (16, 4), "kda 2": (16, 3), "kda 3": (8, 9), "conv 1": (4, 8), "conv 2": (4, 7), "conv 3": (2, 9)}
+    found = few_ahead(of, {"conv .": (4, 8), "kda 1": (4, 8)})
+    assert [x[:6] for x in found] == ["kda 2:", "kda 3:", "conv 2", "conv 3", "no lon"], found
+
+
+@case
 def figures_above_limits_are_found():
     def one(**more):
         return {"1": {"name": "attn 1", "steps": {"token"}, "VGPRs": 128, "Spilled VGPRs": 0, **more}}
@@ -306,8 +354,7 @@ def figures_above_limits_are_found():
 
 def add_case(family):
     def compiles():
-        result = result_of(family)
-        pipelines, exceptions = result["pipelines"], exceptions_for(result["driver"], family)
+        pipelines, exceptions = pipelines_of(family), exceptions_for(result_of(family)["driver"], family)
         assert len(pipelines) > 50, f"only {len(pipelines)} pipelines"
         wrong = above_limits(pipelines, exceptions)
         if FAMILIES[family][1]:
@@ -322,8 +369,19 @@ def add_case(family):
     case(compiles)
 
 
+def add_case_of_loads(family):
+    def loads():
+        found = loads_ahead(pipelines_of(family))
+        assert len(found) > 25, f"only {len(found)} pipelines"
+        none(few_ahead(found, NARROW))
+    loads.__name__ = f"rows_of_one_token_and_scans_load_ahead_on_{family}"
+    case(loads)
+
+
 for each in FAMILIES:
     add_case(each)
+for each in LOADS_OF:
+    add_case_of_loads(each)
 
 
 # ---- tables --------------------------------------------------------------------------------
@@ -376,12 +434,23 @@ def print_excess(results):
                 print(family, p["name"], excess(p))
 
 
+def print_loads(families):
+    """Of what sets y: bytes of a load x loads before the first wait."""
+    found = {f: loads_ahead(pipelines_of(f)) for f in families}
+    print("| shader, constants | " + " | ".join(found) + " |\n|---|" + "---|" * len(found))
+    for name in sorted({n for of in found.values() for n in of if not re.search("_acc|_sparse", n)}):
+        print(f"| {name} | " + " | ".join("{0} x {1}".format(*of[name]) if name in of else "-" for of in found.values())
+              + " |")
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 2:
         known = {f: r for f, r in ((f, compiled(f)) for f in FAMILIES) if not isinstance(r, str)}
         print("; ".join(sorted({r["driver"] for r in known.values()})), file=sys.stderr)
         if sys.argv[2] == "--excess":
             print_excess(known)
+        elif sys.argv[2] == "--loads":
+            print_loads([f for f in LOADS_OF if f in known])
         else:
             print_programs(known)
             print_cycles(known)

@@ -1,7 +1,7 @@
 /* Quantised rows times rounded activations, rules R2 to R5 of docs/arithmetic.md. Eight invocations share ROWS
  * rows and COLS tokens: number j takes blocks j, j + 8, ... of all of them, so each holds partial sum j of
- * every output. More than eight LANES share one row of one token, so that a matrix of few rows keeps a large device
- * busy (one_row.glsl).
+ * every output. One row of one token has a way of its own, by which more than eight LANES can share it, so that a matrix
+ * of few rows keeps a large device busy (one_row.glsl).
  * MATRIX: the integers come from matrix units (tiles.glsl), else from dot products (dots.glsl). */
 
 #include "quantised.glsl"
@@ -94,6 +94,8 @@ void main()
     const uint end = is_busy() ? n_block : 0;
 #ifndef MATRIX
     if (LANES > 8) add_row(end);
+    else if (ONE_ROW) add_row_of_eight(end);
+    else
 #endif
     for (uint first = 0; LANES == 8 && first < end; first += 8) {
         const uint n_group = min(8, n_block - first);

@@ -1,13 +1,14 @@
-/* One row of one token by LANES invocations, 16 or 32 (mul_mat_vec_q.glsl, for steps of one token): as many bytes of
- * the row are on their way at the same time. The eight partial sums of docs/arithmetic.md 2 stay those of eight
- * invocations, which add in the order of blocks what all have left in shared memory for a window of blocks.
+/* One row of one token by LANES invocations (mul_mat_vec_q.glsl, for steps of one token): 16 or 32 where the rows are
+ * few, so that as many bytes of a row are on their way at the same time. The eight partial sums of docs/arithmetic.md 2
+ * stay those of eight invocations, which add in the order of blocks what all have left in shared memory for a window of
+ * blocks.
  *
  * Invocation j + 8 s takes blocks j, j + 8, ...: of blocks of 32 those of every TEAMS-th group of eight, whose terms
  * need no other; of blocks of 256 every TEAMS-th piece of each, whose integers the first eight add. Four pieces are
  * loaded before the first is used: written one after another, because a loop over arrays need not stay in registers. */
 const uint TEAMS = LANES / 8, OWN = BLOCK == 32 ? 1 : LOW_PIECES / TEAMS; /* units of a group */
 const uint WINDOW = BLOCK == 32 ? 32 : 4;                                 /* groups of eight blocks */
-const bool NARROW = LANES > 8;
+const bool NARROW = LANES > 8, ONE_ROW = OUTPUTS == 1 && BLOCK != 16;
 const uint N_TERM = NARROW ? WINDOW * 8 * GROUPS : 1;
 const uint N_INTEGER = NARROW && BLOCK != 32 ? TEAMS * N_TERM : 1;
 
@@ -71,7 +72,7 @@ unit load_unit(uint k, uint n)
 }
 
 /* What a block of 32 adds to both of its partial sums; nothing, where there is no such block. */
-void leave_term(unit u, bool is_there)
+vec2 terms_of(unit u, bool is_there)
 {
     int isum = dot16(weights_of(u.low, u.high, 0), q[2 * u.x]) +
                dot16(weights_of(LOW_PIECES > 1 ? u.more : u.low, u.high, 1), q[2 * u.x + 1]);
@@ -80,12 +81,11 @@ void leave_term(unit u, bool is_there)
     precise float term = t * float(isum);
     precise float tm = u.minimum * u.dx;
     precise float least = tm * float(u.x_sum);
-    terms[term_at(u.m)] = is_there ? term : 0.0;
-    if (MINIMA > 0) least_terms[term_at(u.m)] = is_there ? least : 0.0;
+    return is_there ? vec2(term, least) : vec2(0.0);
 }
 
-/* The integers of a piece of a block of 256, to those of the pieces before; nothing, where there is no such piece. */
-void leave_integers(unit u, bool is_there)
+/* The integers of a piece of a block of 256, products and minima; nothing, where there is no such piece. */
+ivec2 integers_of(unit u, bool is_there)
 {
     int isum = 0, msum = 0;
     [[unroll]] for (uint k = 0; k < PARTS_OF_PIECE; k++) {
@@ -96,20 +96,28 @@ void leave_integers(unit u, bool is_there)
         isum += PART > 0 ? bitfieldExtract(int(u.sub_scales), int(byte), 8) * products : products;
         if (MINIMA > 0) msum += bitfieldExtract(int(u.sub_minima), int(byte), 8) * x_sum;
     }
-    uint to = integer_at(u.m, team);
-    bool is_first = is_there && u.i == team;
-    integers[to] = (is_first ? 0 : integers[to]) + (is_there ? isum : 0);
-    if (MINIMA > 0) least_integers[to] = (is_first ? 0 : least_integers[to]) + (is_there ? msum : 0);
+    return is_there ? ivec2(isum, msum) : ivec2(0);
 }
 
-/* Unit number k, loaded before, of n groups. No branches, so that loads of inputs need not wait for units before. Of
- * blocks of 32 there are never more units than a window holds. */
+/* Unit number k, loaded before, of n groups. No branches, so that loads need not wait for units before: what was there
+ * is read where it is not used, too. Of blocks of 32 there are never more units than a window holds. */
 void leave_unit(unit u, uint k, uint n)
 {
-    uint m = BLOCK == 32 ? k * TEAMS + team : k / OWN;
-    if (BLOCK == 32) u.m = m;
-    if (BLOCK == 32) leave_term(u, m < n && u.b % 8 == j);
-    else leave_integers(u, m < n);
+    uint m = BLOCK == 32 ? k * TEAMS + team : k / OWN, at = term_at(m), to = integer_at(u.m, team);
+    if (BLOCK == 32) {
+        vec2 both = terms_of(u, m < n && u.b % 8 == j);
+        terms[at] = both.x;
+        if (MINIMA > 0) least_terms[at] = both.y;
+    } else {
+        ivec2 both = integers_of(u, m < n);
+        int before = integers[to];
+        bool is_first = m < n && u.i == team;
+        integers[to] = (is_first ? 0 : before) + both.x;
+        if (MINIMA > 0) {
+            int least_before = least_integers[to];
+            least_integers[to] = (is_first ? 0 : least_before) + both.y;
+        }
+    }
 }
 
 /* The scales of blocks of 256, each by one invocation. */
@@ -130,6 +138,34 @@ void add_term(float term, float least)
     sums[0] = s;
     precise float sm = least_sums[0] + least;
     if (MINIMA > 0) least_sums[0] = sm;
+}
+
+/* Unit number k of n groups, to this invocation's own sums: eight invocations leave nothing for each other. */
+void add_unit(unit u, uint k, uint n)
+{
+    if (BLOCK == 32) {
+        vec2 both = terms_of(u, k < n && u.b % 8 == j);
+        add_term(both.x, both.y);
+    } else {
+        ivec2 both = integers_of(u, true);
+        isums[0] += both.x, msums[0] += both.y;
+    }
+}
+
+/* The first `end` blocks, by eight invocations: all, or none. */
+void add_row_of_eight(uint end)
+{
+    const uint n_at_once = BLOCK == 32 ? 4 : 1, n_unit = BLOCK == 32 ? 4 : OWN;
+    j = gl_LocalInvocationID.x % 8, team = 0;
+    for (window = 0; window < end; window += 8 * n_at_once) {
+        const uint n = min(n_at_once, (n_block - window + 7) / 8);
+        isums[0] = 0, msums[0] = 0;
+        for (uint k = 0; k < n_unit; k += 4) {
+            unit u0 = load_unit(k, n), u1 = load_unit(k + 1, n), u2 = load_unit(k + 2, n), u3 = load_unit(k + 3, n);
+            add_unit(u0, k, n), add_unit(u1, k + 1, n), add_unit(u2, k + 2, n), add_unit(u3, k + 3, n);
+        }
+        if (BLOCK != 32 && window + j < n_block) add_block(window + j);
+    }
 }
 
 /* What group m adds to this invocation's partial sums. */

@@ -27,6 +27,8 @@ layout(push_constant) uniform Push
 
 const uint COLUMNS = gl_WorkGroupSize.x, QUADS = COLUMNS / 4; /* of a row of the workgroup's part of the state */
 const uint LOADS = 4;
+/* Each invocation then has LOADS quads at a time. A branch for each would let a load wait for the one before. */
+const bool WHOLE = D % COLUMNS == 0 && D * QUADS % (LOADS * COLUMNS) == 0;
 
 shared float state[D * COLUMNS];
 shared float query[D], key[D], decay[D];
@@ -35,7 +37,7 @@ uint lane() { return gl_LocalInvocationID.x; }
 
 /* Quad i of the part lies in the state of the head at this one; those beyond its columns are not there. */
 uint quad_at(uint first, uint i) { return i / QUADS * (D / 4) + first / 4 + i % QUADS; }
-bool is_there(uint first, uint i) { return i < D * QUADS && first + 4 * (i % QUADS) < D; }
+bool is_there(uint first, uint i) { return WHOLE || i < D * QUADS && first + 4 * (i % QUADS) < D; }
 
 void load_state(uint head, uint first)
 {
