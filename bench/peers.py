@@ -5,11 +5,13 @@
         [-t 1] [-n 32] [-p 0] [--repeat 5]
     bench/peers.py --table bench/table.json --models FOLDER --peer ... [--batched 'ik=PATH/llama-batched-bench -rtr']
         [--only WORDS]
+    bench/peers.py --gpu vulkan:0 --table bench/gpu-table.json --models FOLDER --peer ... [--seconds 300]
 
 A peer is NAME=llama-bench and options of its own. One process per sample (neighbouring rows
 of one model with as many threads share it), engines in turn, so that a change of the machine's
 load affects all alike; before each sample `hearth bench --limits` measures the limit with the
-same threads. Prints one Markdown table:
+same threads. With --gpu Hearth has that device, and no limit is measured. A row of a table has "options" of
+`hearth bench`, "peer_options" of llama-bench, and "threads", without which it has one for each core. After --seconds no row begins. Prints one Markdown table:
 medians (min-max), shares of the limit, targets met or missed. A row that asks for what
 a peer does not offer shows '-'; a run that ends badly shows 'failed'. Decides no test."""
 import argparse
@@ -66,11 +68,11 @@ def test_of(row, tests, prompt, generate):
 class Hearth:
     name = "hearth"
 
-    def __init__(self, words, n_pass):
-        self.command, self.n_pass, self.facts, self.clocks = command_of(words), n_pass, {}, []
+    def __init__(self, words, n_pass, gpu):
+        self.command, self.n_pass, self.gpu, self.facts, self.clocks = command_of(words), n_pass, gpu, {}, []
 
     def bench(self, row, *more):
-        out = run([*self.command, "bench", row["path"], "--gpu", "none", "-t", row["threads"], "--repeat", "1",
+        out = run([*self.command, "bench", row["path"], "--gpu", self.gpu, "-t", row["threads"], "--repeat", "1",
                    "--json", *more], row["cpus"])
         if out is None:
             return []
@@ -96,7 +98,7 @@ class Hearth:
             with open(ids, "w", encoding="utf-8") as f:
                 f.write("1")
             start = time.monotonic()
-            done = run([*self.command, "logits", row["path"], "-t", row["threads"], "--ids", ids, "-o", out, "--force"],
+            done = run([*self.command, "logits", row["path"], "--gpu", self.gpu, "-t", row["threads"], "--ids", ids, "-o", out, "--force"],
                        row["cpus"])
             return None if done is None else time.monotonic() - start
 
@@ -118,7 +120,8 @@ class Peer:
         self.help, self.version = done.stdout + done.stderr, "?"
 
     def bench(self, row, *more):
-        out = run([*self.command, "-m", row["path"], "-t", row["threads"], "-r", "1", "-o", "json", *more], row["cpus"])
+        out = run([*self.command, "-m", row["path"], "-t", row["threads"], "-r", "1", "-o", "json",
+                   *row.get("peer_options", []), *more], row["cpus"])
         try:
             tests = json.loads(out)
             self.version = f"{tests[-1].get('build_commit', '?')} ({tests[-1].get('build_number', '?')})"
@@ -245,7 +248,7 @@ def is_rate(row):
 def process_of(row):
     """Neighbouring rows for which this is equal are measured by one process of each engine."""
     alone = not is_rate(row) or "depth" in row
-    return str([row["row"] if alone else "", *(row.get(key) for key in ("path", "threads", "options", "peers", "repeat"))])
+    return str([row["row"] if alone else "", *(row.get(key) for key in ("path", "threads", "options", "peer_options", "peers", "repeat"))])
 
 
 def measure(rows, hearth, peers, repeat, shares):
@@ -259,7 +262,7 @@ def measure(rows, hearth, peers, repeat, shares):
             e.load(row)
     for _ in range(row.get("repeat", repeat)):
         for e in engines:
-            if is_rate(row):
+            if is_rate(row) and hearth.gpu == "none":
                 probes.append(hearth.limits(row))
             found = e.rates(rows) if is_rate(row) else [SAMPLES[row["kind"]](e, row)]
             for of_row, sample in zip(samples, found):
@@ -293,6 +296,7 @@ def rows_of(args):
                 for m in args.models for kind, n in [("generate", args.predict), ("prompt", args.prompt)] if n]
     for r in rows:
         r["path"] = os.path.abspath(os.path.join(args.folder if args.table else "", r["model"]))
+        r.setdefault("threads", os.cpu_count())
         # One thread stays away from the first CPU, which tends to take the interrupts.
         r["cpus"] = [max(os.sched_getaffinity(0))] if r["threads"] == 1 else None
     return rows
@@ -315,6 +319,8 @@ def main():
     p.add_argument("--batched", action="append", default=[], metavar="NAME=COMMAND", help="a peer's llama-batched-bench")
     p.add_argument("--table", metavar="FILE")
     p.add_argument("--models", dest="folder", default=".", metavar="FOLDER")
+    p.add_argument("--gpu", default="none", metavar="DEVICE", help="of Hearth; peers have options of their own")
+    p.add_argument("--seconds", type=float, default=float("inf"), help="after them no row begins")
     p.add_argument("--only", default="", metavar="WORDS", help="rows whose name has all of them")
     p.add_argument("-t", "--threads", type=int, default=1)
     p.add_argument("-n", "--predict", type=int, default=32)
@@ -322,7 +328,8 @@ def main():
     p.add_argument("--repeat", type=int, default=5)
     p.add_argument("--passes", type=int, default=3, help="of the probe before each sample; default 3")
     args = p.parse_args()
-    hearth, rows = Hearth(args.hearth, args.passes), rows_of(args)
+    end = time.monotonic() + args.seconds
+    hearth, rows = Hearth(args.hearth, args.passes, args.gpu), rows_of(args)
     peers = [Peer(words, args.batched) for words in args.peer]
     print_machine(hearth, "begun")
     print(f"command: `{shlex.join(sys.argv)}`  \nmedians (min-max) of {args.repeat} interleaved samples\n")
@@ -331,11 +338,12 @@ def main():
     shares, verdicts = {}, []
     for _, group in itertools.groupby(rows, process_of):
         group = list(group)
-        if os.path.exists(group[0]["path"]):
+        reason = f"no {group[0]['path']}" if not os.path.exists(group[0]["path"]) else "no time left"
+        if os.path.exists(group[0]["path"]) and time.monotonic() < end:
             verdicts += measure(group, hearth, peers, args.repeat, shares)
             continue
         for row in group:
-            print(f"| {row['row']} |" + " - |" * (len(header) - 2) + f" no {row['path']} |", flush=True)
+            print(f"| {row['row']} |" + " - |" * (len(header) - 2) + f" {reason} |", flush=True)
     print()
     print_machine(hearth, "ended")
     if hearth.clocks:

@@ -41,7 +41,7 @@ for n, rate in [(1, 4.0), (2, 6.0)]:
 """
 
 
-def table(folder, rows, *peers):
+def table(folder, rows, *peers, options=()):
     path = os.path.join(folder, "table.json")
     with open(path, "w", encoding="utf-8") as f:
         json.dump(rows, f)
@@ -49,7 +49,7 @@ def table(folder, rows, *peers):
                "--table", path, "--models", os.path.join(SOURCE, "models"), "--repeat", "1", "--passes", "1"]
     for p in peers:
         command += ["--peer", p]
-    command += ["--batched", "fast=" + os.path.join(folder, "batched") + " -x"]
+    command += [*options, "--batched", "fast=" + os.path.join(folder, "batched") + " -x"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout, {line.split("|")[1].strip(): [c.strip() for c in line.split("|")[1:-1]]
@@ -108,8 +108,25 @@ def targets_are_judged_and_shares_shown():
 
 
 @case
+def a_device_has_no_limit_and_rows_end_with_the_time():
+    if not os.path.exists(os.path.join(BUILD, "hearth")):
+        raise Skip("the program is not built")
+    with tempfile.TemporaryDirectory(prefix="hearth-test-") as folder:
+        path, log = fake(folder, "fast", 1e9, "")
+        named = [row(name, "generate", peer_options=["-ncmoe", "24"], options=["--vram", size], target={"ratio": {"fast": 1}})
+                 for name, size in (("one", "1G"), ("other", "2G"))]
+        _, rows = table(folder, named, "fast=" + path, options=["--gpu", "null"])
+        assert [rows[name][1] for name in ("one", "other")] == ["-", "-"], rows
+        assert "t/s" in rows["one"][2] and "%" not in rows["one"][2] and rows["one"][-1] == "missed", rows
+        with open(log, encoding="utf-8") as f:
+            assert "-o json -ncmoe 24 -p 0 -n 8" in f.read()
+        _, rows = table(folder, named, "fast=" + path, options=["--gpu", "null", "--seconds", "0"])
+        assert rows["one"][-1] == rows["other"][-1] == "no time left", rows
+
+
+@case
 def the_tables_of_the_repository_have_sound_rows():
-    for name in ("table.json", "table-models.json"):
+    for name in ("table.json", "table-models.json", "gpu-table.json"):
         check_table(os.path.join(SOURCE, "bench", name))
 
 
@@ -119,7 +136,7 @@ def check_table(path):
     names = [r["row"] for r in rows]
     assert len(set(names)) == len(names)
     for i, r in enumerate(rows):
-        assert r["kind"] in ("generate", "prompt", "load", "parallel", "busy") and r["threads"] >= 1, r
+        assert r["kind"] in ("generate", "prompt", "load", "parallel", "busy") and r.get("threads", 1) >= 1, r
         assert set(r["target"]) <= {"share", "rate", "factor", "of_idle", "share_of_row", "ratio", "not_slower"}, r
         if "share_of_row" in r["target"]:
             assert r["target"]["share_of_row"][0] in names[:i], r
