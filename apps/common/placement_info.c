@@ -18,7 +18,8 @@ placed placement_text(const hearth_model_info *info)
     char neurons[64] = "";
     if (!info->gpu) return p;
     if (info->gpu_neuron_share < 1.0)
-        snprintf(neurons, sizeof neurons, " with %.0f %% of their neurons", 100.0 * info->gpu_neuron_share);
+        snprintf(neurons, sizeof neurons, " with %.0f %% of their %s", 100.0 * info->gpu_neuron_share,
+                 info->gpu_divides_experts ? "experts" : "neurons");
     snprintf(p.text, sizeof p.text, "%u of %u layers%s%s%s on %s (%s, %sthe CPU's bits%s%s), %s the CPU",
              info->gpu_n_layer, info->n_layer, neurons, info->gpu_head ? " and the head" : "",
              info->gpu_host_kv ? ", KV cache in host memory," : "", info->gpu,

@@ -181,6 +181,8 @@ uint64_t hth_engine_device_size(const hearth_model *m);
 bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w);
 /* gpu.c: share of the bytes of all matrices of the program that lies on devices. */
 double hth_engine_product_share(const hearth_model *m);
+/* A layer on a device has slots there for some of its experts, and the CPU all of them. */
+bool hth_engine_divides_experts(const hearth_model *m);
 const hth_binding *hth_engine_binding_of(const hearth_model *m, const hth_matrix *w);
 
 /* model.c: decides how weights are read: by the options, else by HEARTH_IO, which options->io is from here on; mapped

@@ -590,11 +590,13 @@ void hth_engine_close_gpu(hearth_model *m)
 
 /* ---- counts ------------------------------------------------------------------------------------------------ */
 
-static bool divides_experts(const hth_model *m, const hth_gpu *gpu)
+bool hth_engine_divides_experts(const hearth_model *m)
 {
     bool divides = false;
-    for (uint32_t i = 0; gpu && i < hth_gpu_end_layer(gpu); i++)
-        divides |= hth_layer_divides_experts(&m->layers[i]) && hth_gpu_n_expert(gpu, i) < hth_layer_n_unit(&m->layers[i]);
+    for (uint32_t i = 0; m->gpu && i < hth_gpu_end_layer(m->gpu); i++) {
+        const hth_layer *l = &m->model->layers[i];
+        divides |= hth_layer_divides_experts(l) && hth_gpu_n_expert(m->gpu, i) < hth_layer_n_unit(l);
+    }
     return divides;
 }
 
@@ -605,7 +607,7 @@ bool hearth_model_get_expert_stats(const hearth_model *m, hearth_expert_stats *s
     if (!m || !hth_engine_can_write_result(&hth_size_of_hearth_expert_stats, stats)) return false;
     pthread_mutex_t *lock = &((hearth_model *)(uintptr_t)m)->gpu_lock;
     pthread_mutex_lock(lock);
-    bool is_there = m->model && divides_experts(m->model, m->gpu);
+    bool is_there = m->model && hth_engine_divides_experts(m);
     if (is_there) {
         hth_gpu_counts c = hth_gpu_count(m->gpu);
         all.n_chosen = c.n_chosen, all.n_on_device = c.n_chosen_there;

@@ -337,6 +337,7 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
     info->gpu_neuron_share = share_on_gpu(m);
     info->gpu_product_share = hth_engine_product_share(m);
     info->gpu_predicted_tps = m->gpu_seconds > 0.0 ? 1.0 / m->gpu_seconds : 0.0;
+    info->gpu_divides_experts = hth_engine_divides_experts(m);
     info->gpu_host_kv = hth_gpu_get_params(m->gpu)->host_kv;
     info->gpu_sim_seconds = (double)hth_gpu_model_time(m->gpu) * 1e-9;
     for (const hth_gpu *g = m->gpu; g; g = hth_gpu_next(g)) {

@@ -116,7 +116,8 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, t
     bool divides = hth_gpu_split_granularity(from->model, i_layer) > 0, has_experts = hth_layer_divides_experts(l);
     uint32_t n_unit = hth_layer_n_unit(l), n_cluster = has_experts ? n_unit : (uint32_t)hth_n_cluster(n_unit);
     uint64_t max = from->max_binding_size;
-    if (problem || !hth_gpu_layer_bytes(from->model, max, from->params, i_layer, n_unit, &whole) ||
+    uint32_t most = hth_gpu_max_units(from->model, max, from->params, i_layer);
+    if (problem || !hth_gpu_layer_bytes(from->model, max, from->params, i_layer, most, &whole) ||
         !hth_gpu_layer_bytes(from->model, max, from->params, i_layer, 0, &without) ||
         !hth_gpu_cache_bytes(from->model, max, from->params, i_layer, &cache))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: layer %u cannot lie on a device: %s",
@@ -131,7 +132,8 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, t
         share[i] = hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0, active_share(from, i_layer, i));
     hth_gpu_kv_trips trips = hth_gpu_kv_trips_of(from->model, from->params, i_layer);
     hth_gpu_state_use states = hth_gpu_states_of(from->model, from->params, i_layer);
-    uint64_t device_bytes = divides ? (whole - without + n_cluster - 1) / n_cluster : 0,
+    uint32_t n_beyond = has_experts ? n_unit - most : 0, n_there = n_cluster - n_beyond;
+    uint64_t device_bytes = divides && n_there > 0 ? (whole - without + n_there - 1) / n_there : 0,
              host_bytes = divides ? (cpu_bytes(l) + n_cluster - 1) / n_cluster : 0;
     *to = (hth_plan_layer){.attention_bytes = (divides ? without : whole) + states.moved,
                            .idle_bytes = divides ? 0 : hth_gpu_idle_bytes(from->model, max, from->params, i_layer),
@@ -147,6 +149,7 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, t
                            .trip_bytes = trips.bytes,
                            .cluster_bytes = {[HTH_PLAN_DEVICE] = device_bytes, [HTH_PLAN_HOST] = host_bytes},
                            .n_cluster = divides ? n_cluster : 0,
+                           .n_beyond = n_beyond,
                            .share = share};
     count_dispatches(from, i_layer, divides, to);
     return HEARTH_OK;

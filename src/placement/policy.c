@@ -75,15 +75,17 @@ static hth_placement_part whole_part(const hth_model *m, const hth_placement_par
     return all;
 }
 
-/* Units of layer i in n of 4096 shares, rounded down to the split granularity. */
-static uint32_t share_of(const hth_placement_builder *c, uint32_t i, uint32_t n)
+/* Units of layer i in n of 4096 shares, rounded down to the split granularity, and at most what the bindings of a device
+ * hold. */
+static uint32_t share_of(const hth_placement_builder *c, const hth_placement_part *p, uint32_t i, uint32_t n)
 {
     const hth_model *m = c->model;
     bool is_host = hth_layer_set_has(&c->parts[0].params.host_experts, i) && hth_layer_divides_experts(&m->layers[i]);
-    uint32_t n_unit = hth_layer_n_unit(&m->layers[i]), grain = hth_gpu_split_granularity(m, i);
+    uint32_t n_unit = hth_layer_n_unit(&m->layers[i]), grain = hth_gpu_split_granularity(m, i),
+             most = hth_gpu_max_units(m, p->info->max_binding_size, &p->params, i);
     if (is_host) return 0;
-    if (n == ALL || grain == 0) return n_unit;
-    return (uint32_t)((uint64_t)n_unit * n / ALL) / grain * grain;
+    if (n == ALL || grain == 0) return most;
+    return hth_min_u32((uint32_t)((uint64_t)n_unit * n / ALL) / grain * grain, most);
 }
 
 static bool divides_any(const hth_model *m)
@@ -116,7 +118,7 @@ static uint64_t bytes_with_share(const hth_placement_builder *c, uint32_t n)
     const hth_placement_part all = whole_part(c->model, &c->parts[0]);
     uint64_t bytes = plus(workspace_bytes(c->model, &all), head_bytes(c->model, &all));
     for (uint32_t i = 0; i < all.params.end_layer; i++)
-        bytes = plus(bytes, layer_bytes(c->model, &all, i, share_of(c, i, n)));
+        bytes = plus(bytes, layer_bytes(c->model, &all, i, share_of(c, &all, i, n)));
     return bytes;
 }
 
@@ -129,7 +131,7 @@ uint64_t hth_placement_builder_least_bytes(const hth_placement_builder *c)
 {
     const hth_placement_part first = whole_part(c->model, &c->parts[0]);
     uint64_t one = plus(workspace_bytes(c->model, &first),
-                        layer_bytes(c->model, &first, 0, share_of(c, 0, ALL)));
+                        layer_bytes(c->model, &first, 0, share_of(c, &first, 0, ALL)));
     uint64_t none_hot = divides_any(c->model) ? bytes_with_share(c, 0) : one;
     return none_hot < one ? none_hot : one;
 }
@@ -262,7 +264,7 @@ static bool fill_part(hth_placement_builder *c, hth_placement_part *p, uint32_t 
     bool is_last = p == &c->parts[c->n_part - 1];
     p->params.first_layer = *next, p->params.head = false;
     for (; *next < end; ++*next) {
-        c->n_hot[*next] = share_of(c, *next, share);
+        c->n_hot[*next] = share_of(c, p, *next, share);
         c->unsupported_reason = hth_gpu_unsupported_reason(m, &p->params, *next);
         uint64_t size = layer_bytes(m, p, *next, c->n_hot[*next]);
         if (c->unsupported_reason || plus(used, size) > p->budget) break;

@@ -20,7 +20,7 @@ static bool add_hottest(const hth_plan_model *model, const hth_plan_options *opt
     for (uint32_t l = 0; l < model->n_layer; l++) {
         const hth_plan_layer *layer = &model->layers[l];
         uint32_t k = (uint32_t)n_hot[l];
-        if (k == layer->n_cluster || rounded(layer, options, k + 1) - rounded(layer, options, k) > *left)
+        if (k == layer->n_cluster - layer->n_beyond || rounded(layer, options, k + 1) - rounded(layer, options, k) > *left)
             continue;
         if (!best || layer->share[k] > *best) best = &layer->share[k], best_l = l;
     }

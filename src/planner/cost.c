@@ -240,7 +240,7 @@ static double split_seconds(const hth_plan_layer *l, const hth_plan_roles *r, do
 static void fill_curve(const hth_plan_layer *l, const hth_plan_roles *r, const hth_plan_options *options,
                        const suffixes *s, hth_plan_curve *out)
 {
-    uint32_t n = l->n_cluster;
+    uint32_t n = l->n_cluster, most = n - l->n_beyond;
     double hot = 0, attention = attention_seconds(l, r->device, options->context);
     out->cpu = cpu_seconds(l, r->host, options->context);
     s->cold[n] = 0, s->none_active[n] = 1;
@@ -250,7 +250,7 @@ static void fill_curve(const hth_plan_layer *l, const hth_plan_roles *r, const h
     }
     for (uint32_t k = 0; k <= n; k++) {
         double split = split_seconds(l, r, attention, hot, s, k), read = read_seconds(l, r->device, options->context, k);
-        out->seconds[k] = read < split ? read : split;
+        out->seconds[k] = k > most ? out->seconds[most] : read < split ? read : split; /* equal: not taken */
         if (k < n) hot += cluster_seconds(l, r->device, k);
     }
 }

@@ -61,6 +61,7 @@ typedef struct hth_plan_layer {
     uint64_t trip_bytes;
     uint64_t cluster_bytes[HTH_PLAN_N_KIND]; /* rows of gate, up and down of a cluster, in the layout of each kind */
     uint32_t n_cluster;      /* clusters of HTH_CLUSTER_NEURONS neurons, or experts */
+    uint32_t n_beyond;       /* of these: those that a device has no slots for, as its bindings are too small */
     /* clusters are slots for experts: `share` is how many of a token's experts are in a slot, and all together are what a
      * token uses. A token reads an expert whole, and the device waits for the host in each layer that has fewer slots. */
     bool has_experts;

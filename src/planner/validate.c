@@ -71,6 +71,9 @@ static hearth_status check_layer(const hth_plan_layer *l, uint32_t i, const hth_
         l->state_bytes <= max_bytes && l->trip_bytes <= max_bytes;
     for (int kind = 0; kind < HTH_PLAN_N_KIND; kind++)
         fits = fits && hth_mul_u64(l->cluster_bytes[kind], l->n_cluster, &clusters) && clusters <= max_bytes;
+    if (l->n_beyond > l->n_cluster)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: layer %u: no slots for %u of %u experts", i, l->n_beyond,
+                        l->n_cluster);
     if (!fits)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: layer %u holds more than %s of one kind", i,
                         hth_format_bytes(max_bytes).text);

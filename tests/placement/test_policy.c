@@ -646,3 +646,46 @@ TEST(a_device_has_states_for_no_more_sessions_than_a_binding_holds)
     hth_model_close(model);
     hth_gguf_close(file);
 }
+
+/* The largest binding with which not all experts of a layer have slots; *most: how many have. */
+static uint64_t small_binding(const hth_model *m, const hth_offload_params *p, uint32_t *most)
+{
+    uint64_t max = (uint64_t)1 << 30;
+    const uint32_t n = hth_layer_n_unit(&m->layers[0]);
+    do
+        *most = hth_gpu_max_units(m, max /= 2, p, 0);
+    while (*most == n);
+    return max;
+}
+
+TEST(slots_are_as_many_as_bindings_hold_however_much_memory_there_is)
+{
+    const hth_device_spec spec = {.name = "null", .shader_refs = hth_shader_ref_table};
+    CLOSED(hth_device) *device = OPENED(hth_device, &spec);
+    hth_device_info info = *hth_device_get_info(device);
+    CHECK(info.memory < UINT64_MAX); /* which stands for what cannot be placed */
+    hth_gguf *file = OPENED_BY(hth_gguf_open, hth_gguf, test_data("golden/arch/gemma4-moe.gguf"));
+    hth_model *model = file ? OPENED_BY(hth_model_open, hth_model, file, &(hth_model_overrides){0}) : NULL;
+    uint32_t n_hot[16] = {0}, most, n_expert = model ? hth_layer_n_unit(&model->layers[0]) : 0;
+    const hth_offload_params params = {.n_row = 1, .n_position = 64, .n_session = 1, .n_hot = n_hot};
+    hth_plan_model plan = {0};
+    hth_placement_builder c;
+    uint64_t fixed, bytes;
+    bool uniform;
+    if (!model) return;
+    info.max_binding_size = small_binding(model, &params, &most);
+    CHECK(most > 0 && hth_gpu_layer_bytes(model, info.max_binding_size, &params, 0, most, &bytes) &&
+          !hth_gpu_layer_bytes(model, info.max_binding_size, &params, 0, most + 1, &bytes));
+    const hth_placement_part part = {.device = device, .info = &info, .params = params, .budget = info.memory};
+    CHECK_OK(hth_placement_builder_open(&c, model, &part, 1, err));
+    hth_placement_uniform(&c);
+    CHECK(hth_placement_builder_n_layer(&c) == model->hparams.n_layer && !hth_placement_builder_exceeds(&c));
+    for (uint32_t i = 0; i < model->hparams.n_layer; i++) CHECK(c.n_hot[i] > 0 && c.n_hot[i] <= most);
+    hth_placement_builder_close(&c);
+    const hth_plan_source from = {.model = model, .params = &params, .max_binding_size = info.max_binding_size};
+    CHECK_OK(hth_plan_model_open(&from, &plan, &fixed, &uniform, err));
+    CHECK(plan.layers && plan.layers[0].n_beyond == n_expert - most && plan.layers[0].n_cluster == n_expert);
+    hth_plan_model_free(&plan);
+    hth_model_close(model);
+    hth_gguf_close(file);
+}

@@ -174,7 +174,7 @@ static void try_all(const small_case *c, small_costs costs, int l, int n_there, 
         *least = seconds;
         return;
     }
-    int from = l < n_there ? 0 : -1, to = l < n_there ? (int)c->layers[l].n_cluster : -1;
+    int from = l < n_there ? 0 : -1, to = l < n_there ? (int)(c->layers[l].n_cluster - c->layers[l].n_beyond) : -1;
     for (int k = from; k <= to; k++)
         try_all(c, costs, l + 1, n_there, used + layer_bytes(c, l, k), seconds + costs[l][k + 1], least);
 }
@@ -210,6 +210,7 @@ static void make_mixture(test_random *r, small_case *c, bool has_misses)
         c->layers[l].has_experts = l < 2;
         c->layers[l].n_dispatch_beside = l < 2 ? c->layers[l].n_dispatch / 2 : 0;
         if (has_misses && l < 2) c->layers[l].n_used = N_SMALL_USED, c->layers[l].misses = c->misses[0], c->layers[l].moves = c->moves[0];
+        if (l < 2 && has_misses) c->layers[l].n_beyond = test_random_below(r, c->layers[l].n_cluster + 1);
         c->layers[l].n_spare = l, c->layers[l].n_dispatch_read = 3;
         c->layers[l].state_bytes = l * 100000;
         c->layers[l].idle_bytes = c->layers[l].attention_bytes / (1 + l) / 2;
@@ -252,6 +253,7 @@ TEST(solver_finds_what_trying_everything_finds)
         n_head += plan.head, n_none += plan.n_device == 0;
         for (int l = 0; l < N_SMALL_LAYER; l++) {
             uint32_t hot = plan.divisions[l].n_cluster[0];
+            CHECK(hot <= c.layers[l].n_cluster - c.layers[l].n_beyond);
             n_cpu += plan.n_device > 0 && plan.divisions[l].attention == 1;
             n_whole += hot == c.layers[l].n_cluster;
             n_split += hot > 0 && hot < c.layers[l].n_cluster;

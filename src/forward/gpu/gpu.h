@@ -97,6 +97,9 @@ uint32_t hth_gpu_op_dispatches(const hth_model *model, const hth_offload_params 
  * cannot. */
 uint32_t hth_gpu_split_granularity(const hth_model *model, uint32_t i_layer);
 
+/* Units of a layer that a device with bindings of at most `max` bytes holds at most: all, or as many experts as one binding
+ * has. */
+uint32_t hth_gpu_max_units(const hth_model *model, uint64_t max, const hth_offload_params *params, uint32_t i_layer);
 /* Bytes on a device with bindings of at most `max` bytes. false: something exceeds that. */
 bool hth_gpu_workspace_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
                              uint64_t *bytes);

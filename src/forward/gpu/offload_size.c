@@ -65,6 +65,20 @@ bool hth_gpu_layer_bytes(const hth_model *model, uint64_t max, const hth_offload
     return ops_bytes(model, max, params, first[i_layer], first[i_layer + 1], n_hot, bytes);
 }
 
+uint32_t hth_gpu_max_units(const hth_model *model, uint64_t max, const hth_offload_params *params, uint32_t i_layer)
+{
+    uint32_t n = hth_layer_n_unit(&model->layers[i_layer]), fits = 0, beyond = n;
+    uint64_t bytes;
+    if (!hth_layer_divides_experts(&model->layers[i_layer]) || hth_gpu_layer_bytes(model, max, params, i_layer, n, &bytes))
+        return n;
+    while (beyond - fits > 1) {
+        uint32_t middle = fits + (beyond - fits) / 2;
+        if (hth_gpu_layer_bytes(model, max, params, i_layer, middle, &bytes)) fits = middle;
+        else beyond = middle;
+    }
+    return fits;
+}
+
 uint64_t hth_gpu_idle_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params, uint32_t i_layer)
 {
     const hth_program *p = model->program;
