@@ -76,7 +76,7 @@ static const option_spec options[] = {
 
 enum { MAX_WAITING = 64 };
 /* As the scheduler chooses by itself. */
-enum { N_PARALLEL = 16, N_BATCH = 256, N_CONTEXT = 4 };
+enum { N_PARALLEL = 16, N_CONTEXT = 4, LEAST_POSITION = 256 };
 #define RESPONSES_SIZE ((uint64_t)64 << 20)
 #define KEPT_SIZE ((uint64_t)8 << 30)
 #define KEEP_NS (30 * (uint64_t)1000000000)
@@ -167,9 +167,9 @@ static hearth_status check_exposure(const args *a, const server *s, access_rules
 /* Memory is planned for the cache of the scheduler, and for its steps, which may have more tokens than a small cache. */
 static hearth_model_options wanted_of(const args *a, const served_model *m)
 {
-    uint32_t n_batch = m->engine->scheduling.n_batch, n_ctx = m->facts.n_ctx;
+    uint32_t n_batch = m->engine->scheduling.n_batch, n_ctx = m->facts.n_ctx, least = n_batch > 0 ? n_batch : LEAST_POSITION;
     uint32_t n_position = n_ctx <= UINT32_MAX / N_CONTEXT ? N_CONTEXT * n_ctx : n_ctx;
-    hearth_model_options o = wanted_model(a, m->path, n_position < n_batch ? n_batch : n_position);
+    hearth_model_options o = wanted_model(a, m->path, n_position < least ? least : n_position);
     o.gpu.n_batch = n_batch;
     /* One more is kept of an earlier request, so that another one can continue it. */
     if (args_has(a, "parallel")) o.gpu.n_session = m->engine->scheduling.n_running + 1;
@@ -374,7 +374,7 @@ static void read_scheduling(const args *a, engine *e)
     bool has_batch = args_has(a, "batch");
     *o = hearth_scheduler_defaults();
     o->n_ctx = session.n_ctx, o->kv = session.kv, o->n_thread = session.n_thread;
-    o->n_batch = has_batch ? session.n_batch : N_BATCH;
+    o->n_batch = session.n_batch;
     o->n_running =
         (uint32_t)args_uint(a, "parallel", has_batch && o->n_batch < N_PARALLEL ? o->n_batch : N_PARALLEL);
 }

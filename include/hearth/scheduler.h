@@ -20,7 +20,7 @@ typedef struct hearth_scheduler_options {
     uint32_t n_position; /* of the cache, for all requests and what is kept of earlier ones; 0: 4 times n_ctx, with
                             a device all that it was opened for (gpu.n_ctx) */
     uint32_t n_ctx;      /* of a request at most, as in hearth_session_options */
-    uint32_t n_batch;    /* tokens of a step at most; 0: 256 */
+    uint32_t n_batch;    /* tokens of a step at most; 0: as HEARTH_BATCH_AUTO of hearth_session_options */
     uint32_t n_running;  /* requests in a step at most; 0: 16 */
     uint32_t n_kept;     /* earlier requests whose cache is kept, at most; 0: 64; or HEARTH_KEPT_NONE */
     uint32_t n_thread;   /* 0: one per physical core */

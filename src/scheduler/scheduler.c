@@ -3,6 +3,7 @@
  * out, kept sequences go, then the youngest request waits again, and is evaluated again later with what it had
  * generated. */
 #include "base/alloc.h"
+#include "base/checked_math.h"
 #include "base/clock.h"
 #include "base/fp_state.h"
 #include "base/status.h"
@@ -12,7 +13,7 @@
 
 #include <string.h>
 
-enum { N_BATCH = 256, N_RUNNING = 16, N_KEPT = 64, MAX_RUNNING = 1024, MAX_KEPT = 4096, MIN_PART = 8 };
+enum { N_RUNNING = 16, N_KEPT = 64, MAX_RUNNING = 1024, MAX_KEPT = 4096, MIN_PART = 8 };
 #define MAX_DELAY 0.15
 /* Steps vary, and sampling and answers take time too: parts of prompts are made for less than the delay. */
 #define PART_OF_DELAY 0.8
@@ -26,6 +27,22 @@ hearth_scheduler_options hearth_scheduler_defaults(void)
     return (hearth_scheduler_options){.size = sizeof(hearth_scheduler_options)};
 }
 
+/* n_there: pages on a device; 0: there is none. */
+static uint32_t usual_positions(uint32_t n_ctx, uint32_t n_there)
+{
+    if (n_there > 0) return n_there * HTH_KV_PAGE;
+    return n_ctx <= UINT32_MAX / 4 ? 4 * n_ctx : n_ctx;
+}
+
+/* Steps as large as the model chose for its sessions, and no larger than the cache, as memory was planned. */
+static uint32_t auto_batch(const hearth_scheduler *s)
+{
+    const hearth_scheduler_options *o = &s->options;
+    uint32_t n_position = o->n_position > 0 ? o->n_position : usual_positions(o->n_ctx, 0),
+             most = hth_max_u32(n_position, HTH_DEFAULT_BATCH);
+    return hth_min_u32(hth_min_u32(s->model->n_batch, most), s->model->max_tokens);
+}
+
 /* Copies the options, with what they leave to be chosen. */
 static hearth_status choose(hearth_scheduler *s, const hearth_scheduler_options *options, hearth_error *err)
 {
@@ -35,7 +52,7 @@ static hearth_status choose(hearth_scheduler *s, const hearth_scheduler_options 
     if (st == HEARTH_OK) st = hth_engine_check_threads("hearth_scheduler_options.n_thread", o->n_thread, err);
     if (st != HEARTH_OK) return st;
     o->n_ctx = hth_context_for(&s->model->model->hparams, o->n_ctx);
-    if (o->n_batch == 0) o->n_batch = N_BATCH;
+    if (o->n_batch == HEARTH_BATCH_AUTO) o->n_batch = auto_batch(s);
     if (o->n_running == 0) o->n_running = N_RUNNING;
     if (o->n_kept == 0) o->n_kept = N_KEPT;
     else if (o->n_kept == HEARTH_KEPT_NONE) o->n_kept = 0;
@@ -59,13 +76,6 @@ hearth_session_options hth_scheduler_session_options(const hearth_scheduler *s)
                                     .n_thread = s->options.n_thread,
                                     .no_pin = s->options.no_pin,
                                     .kv = s->options.kv};
-}
-
-/* n_there: pages on a device; 0: there is none. */
-static uint32_t usual_positions(uint32_t n_ctx, uint32_t n_there)
-{
-    if (n_there > 0) return n_there * HTH_KV_PAGE;
-    return n_ctx <= UINT32_MAX / 4 ? 4 * n_ctx : n_ctx;
 }
 
 static hearth_status open_pages(hearth_scheduler *s, hearth_error *err)
@@ -487,8 +497,9 @@ static void measure(hearth_scheduler *s, double seconds, const step_size *size)
 {
     double more = size->n_generating > 0 ? seconds - s->step_seconds : seconds;
     if (size->n_prompt == 0 && size->n_draft == 0) average(&s->step_seconds, seconds);
-    else if (size->n_prompt >= MIN_PART && more > 0.0) {
-        /* Tokens get slower along a prompt: the time of the last ones counts at once, so that others do not wait longer. */
+    else if (size->n_prompt >= MIN_PART && size->n_prompt <= HTH_DEFAULT_BATCH && more > 0.0) {
+        /* Tokens of parts: longer steps take less for each, as experts pass through a device once. Tokens get slower along a
+         * prompt: the time of the last ones counts at once, so that others do not wait longer. */
         double now = more / size->n_prompt;
         if (now > s->token_seconds) s->token_seconds = now;
         else average(&s->token_seconds, now);

@@ -3,6 +3,7 @@
  * wait and are evaluated again. */
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "engine/engine.h"
 #include "scheduler/scheduler_int.h"
 #include "support/faults.h"
 #include "support/models/tiny_model.h"
@@ -351,6 +352,27 @@ TEST(progress_is_that_of_the_request)
     }
     for (int i = 0; i < 3; i++) CHECK(!hearth_scheduler_get_progress(s, ids[i], &p));
     hearth_scheduler_close(s);
+    close_model(&f);
+}
+
+TEST(steps_have_as_many_tokens_as_the_model_chose)
+{
+    fixture f;
+    test_random r = {12};
+    wanted w;
+    hearth_request_progress p = {0};
+    open_model(&f, NULL);
+    for (int i = 0; i < 2; i++) {
+        hth_engine_mutable(f.model)->n_batch = i == 0 ? 512 : 40;
+        hearth_scheduler *s =
+            open_scheduler(&f, &(hearth_scheduler_options){.n_ctx = N_CTX, .n_thread = 1, .draft = {.n_draft = HEARTH_DRAFT_NONE}});
+        make_wanted(&r, &w, NULL, 0);
+        w.n = 70, w.max_token = 5, w.owner = 0;
+        uint64_t id = add(s, &w);
+        CHECK(test_step(s) && hearth_scheduler_get_progress(s, id, &p));
+        CHECK_INT(p.n_evaluated, i == 0 ? 70 : 40);
+        hearth_scheduler_close(s);
+    }
     close_model(&f);
 }
 

@@ -41,7 +41,7 @@ const option_spec model_options[] = {
     OPT_TEXT("activation", 0, "A", "activation of the FFN, instead of the file's", ADVANCED),
     ALLOW_UNUSED_OPTION,
     OPT_FLAG("check-tensors", 0, "read all weights before, and refuse a file with one that is not finite", ADVANCED),
-    OPT_UINT("batch", 'b', "N", 1, 65536, "prompt tokens at once; default 256, --ram: to 1024, mixtures on a GPU, but of serve: to 4096", ADVANCED),
+    OPT_UINT("batch", 'b', "N", 1, 65536, "prompt tokens at once; default 256, --ram: to 1024, mixtures on a GPU: to 4096", ADVANCED),
     OPT_TEXT("override-kv", 0, "KEY=TYPE:VALUE", "metadata instead of the file's, TYPE int, float, bool, str; a KEY as "
              ".rope.freq_base stands behind the architecture's name", .flags = OPTION_REPEATS | OPTION_ADVANCED),
     OPT_CHOICE("rope-scaling", 0, "TYPE", "none|linear|yarn|longrope", "how positions are scaled, instead of the file's", ADVANCED),
