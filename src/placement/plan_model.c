@@ -145,6 +145,7 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, t
                            .n_spare = has_experts && is_readable(l, t) ? l->experts.router.n_used : 0,
                            .n_dispatch_read = has_experts ? n_part_of(&l->experts) : 0,
                            .kv_bytes = kv_bytes_of(from, i_layer, cache - states.held, &trips),
+                           .kv_window = l->attn.window,
                            .n_trip = trips.n,
                            .trip_bytes = trips.bytes,
                            .cluster_bytes = {[HTH_PLAN_DEVICE] = device_bytes, [HTH_PLAN_HOST] = host_bytes},

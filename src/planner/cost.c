@@ -47,17 +47,23 @@ static double none_active(const hth_plan_layer *l, uint32_t i)
     return none;
 }
 
+/* Bytes of keys and values that a token reads behind `context` positions. */
+static double kv_read(const hth_plan_layer *l, uint32_t context)
+{
+    return (double)l->kv_bytes * (l->kv_window > 0 && l->kv_window < context ? l->kv_window : context);
+}
+
 /* Attention of a device whose keys and values the host has. */
 static double trip_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t context)
 {
-    return l->n_trip * h->sync_latency + (double)l->trip_bytes / h->way_rate + (double)l->kv_bytes * context / h->kv_rate;
+    return l->n_trip * h->sync_latency + (double)l->trip_bytes / h->way_rate + kv_read(l, context) / h->kv_rate;
 }
 
 static double attention_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t context)
 {
     bool is_away = h->kind == HTH_PLAN_DEVICE && l->n_trip > 0;
     double seconds =
-        ((double)(l->attention_bytes - l->idle_bytes) + (is_away ? 0 : (double)l->kv_bytes * context)) / whole_rate(h);
+        ((double)(l->attention_bytes - l->idle_bytes) + (is_away ? 0 : kv_read(l, context))) / whole_rate(h);
     if (is_away) seconds += trip_seconds(l, h, context);
     return h->kind == HTH_PLAN_DEVICE ? seconds + l->n_dispatch * h->dispatch : seconds;
 }

@@ -55,6 +55,7 @@ typedef struct hth_plan_layer {
     uint64_t idle_bytes;      /* of these: experts that a token does not use, and does not read */
     uint64_t state_bytes;     /* on a device: copies of recurrent states, of which a token reads none */
     uint64_t kv_bytes;        /* keys and values of one position */
+    uint32_t kv_window;       /* positions of which a token reads them at most; 0: all */
     /* Round trips of a device with the layer's attention to the host, which has keys and values and computes with them,
      * and bytes that cross for them; 0: the device has keys and values. */
     uint32_t n_trip;

@@ -125,7 +125,8 @@ static double layer_seconds(const small_case *c, int l, int k)
     const hth_plan_layer *layer = &c->layers[l];
     const hth_plan_tier *gpu = &c->machine.homes[0], *host = &c->machine.homes[1];
     double weights = (double)layer->attention_bytes - (double)layer->idle_bytes,
-           kv = (double)layer->kv_bytes * c->options.context, hot = 0, cold = 0, silent = 1;
+           seen = layer->kv_window > 0 ? fmin(layer->kv_window, c->options.context) : c->options.context,
+           kv = (double)layer->kv_bytes * seen, hot = 0, cold = 0, silent = 1;
     for (int i = 0; i < (int)layer->n_cluster; i++) {
         double p = layer->share[i], live = fmax(p, gpu->min_active_share);
         if (layer->has_experts) {
@@ -211,6 +212,7 @@ static void make_mixture(test_random *r, small_case *c, bool has_misses)
         c->layers[l].n_dispatch_beside = l < 2 ? c->layers[l].n_dispatch / 2 : 0;
         if (has_misses && l < 2) c->layers[l].n_used = N_SMALL_USED, c->layers[l].misses = c->misses[0], c->layers[l].moves = c->moves[0];
         if (l < 2 && has_misses) c->layers[l].n_beyond = test_random_below(r, c->layers[l].n_cluster + 1);
+        if (l % 2) c->layers[l].kv_window = test_random_below(r, 500);
         c->layers[l].n_spare = l, c->layers[l].n_dispatch_read = 3;
         c->layers[l].state_bytes = l * 100000;
         c->layers[l].idle_bytes = c->layers[l].attention_bytes / (1 + l) / 2;
