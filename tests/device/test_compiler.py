@@ -14,6 +14,7 @@ import functools
 import glob
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -47,7 +48,9 @@ FLOATS = r"mul_mat_vec_f(_acc)? 64,8,4,[01],8,1"       # four rows of halves by 
 ONE_OF_256 = r"mul_mat_vec_q\w* 64,8,1,\d+,8,256,.*"  # a row of blocks of 256 by eight tokens
 TWO_OF_256 = r"mul_mat_vec_q(_acc|_sliced)? 64,8,2,\d+,8,256,.*"
 FOUR_OF_32 = r"mul_mat_vec_q(_acc|_sliced)? 64,8,4,\d+,8,32,.*"
-ATTENTION = r"attn 128,4,[0-2],0,256,4"                # four heads of four tokens share keys
+# Several tokens and heads share keys, of which what comes next is loaded ahead.
+ATTENTION = r"attn (128,4,[0-2],0,256,4|128,8,0,0,256,2|576,16,0,0,256,1)(,\d+)*"
+WIDE_ATTENTION = r"attn (64,8,0,0,128|256,8,0,0,256),2(,\d+)*"
 EXCEPTIONS = {
     "22.3": {  # its compiler for navi31 uses 128 registers at most, and spills the others
         (FLOATS, "polaris10 vega10"): {"VGPRs": 232},
@@ -65,7 +68,9 @@ EXCEPTIONS = {
         (ONE_OF_256, "navi31 gfx1201"): {"VGPRs": 252},
         (TWO_OF_256, "navi21 gfx1201"): {"VGPRs": 256},
         (FOUR_OF_32, "gfx1201"): {"VGPRs": 192},
+        (FOUR_OF_32, "navi21"): {"VGPRs": 256},
         (ATTENTION, "navi31 gfx1201"): {"VGPRs": 192},
+        (WIDE_ATTENTION, "polaris10 vega10 navi31 gfx1201"): {"VGPRs": 256},
     },
 }
 
@@ -128,6 +133,7 @@ def inexact(text, exact_halves=False):
         if scaled or (is_float and not (ROUNDED.fullmatch(name) or name in OF_DIVISION or is_exact)):
             wrong.append(f"{name} {', '.join(operands)}")
         chooses = {"v_cndmask_b32": sources[:2], "v_mov_b32": sources, "s_mov_b32": sources}.get(name)
+        is_half = name == "v_cvt_f32_f16" or (name == "v_mov_b32" and sources[0] in halves)
         is_power = chooses and set(chooses) <= TO_NORMAL | powers
         for known in (integers, powers, halves):
             known.difference_update(registers(to))
@@ -135,7 +141,7 @@ def inexact(text, exact_halves=False):
             integers.add(to)
         if is_power:
             powers.add(to)
-        if name == "v_cvt_f32_f16":
+        if is_half:
             halves.add(to)
     return wrong
 
@@ -183,7 +189,9 @@ def compiled(family, *named):
                 if r.returncode == 0:
                     return parse(r.stdout, folder)
                 reason = f"{os.path.basename(driver)} with {name}: {' '.join(r.stderr.split())}"
-                if "nknown family" not in r.stderr:
+                # Mesa 25.0 calls a function that its device without hardware lacks when memory of gfx1201 is asked for.
+                before_any_device = r.returncode == -signal.SIGSEGV and not r.stdout
+                if not before_any_device and "nknown family" not in r.stderr:
                     raise AssertionError(reason)
     return reason
 
@@ -300,6 +308,7 @@ def instructions_that_round_otherwise_are_found():
 def a_product_with_a_half_may_be_fused_where_it_is_exact():
     half = "v_cvt_f32_f16_e32 v1, v2\n"
     for line in (half + "BB1:\nv_fma_f32 v3, v1, v4, v3", half + "v_fmac_f32_e32 v3, v4, v1",
+                 half + "v_mov_b32_e32 v6, v1\nv_fma_f32 v3, v6, v4, v3",
                  "v_fma_mix_f32 v1, v2, v3, v4 op_sel_hi:[0, 1, 0]"):
         none(inexact(line, True))
         assert len(inexact(line)) == 1, line
