@@ -426,7 +426,7 @@ static int run_bench(const args *a)
     interrupt_at_once(true);
     if (!read_route(&b.route)) return EXIT_OTHER;
     hearth_model_options wanted = wanted_model(a, args_operand(a, 0), all_positions(&b, a, n_token));
-    if (b.n_sequence > 0) wanted.gpu.n_session = b.n_sequence + 1;
+    wanted.gpu.n_session = b.n_sequence + 1;
     if (needs_cpu(&b)) wanted.gpu.device = "none";
     predict_generation(&b, a, &wanted);
     hth_engine_give_experts(b.route.given);

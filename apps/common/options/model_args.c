@@ -170,7 +170,7 @@ void wanted_gpu_limits(const args *a, hearth_gpu_options *o)
  * together; 0: of one session. */
 static hearth_gpu_options gpu_options_of(const args *a, uint32_t n_position)
 {
-    hearth_gpu_options o = {.n_ctx = n_position};
+    hearth_gpu_options o = {.n_ctx = n_position, .n_session = n_position == 0};
     if (!command_offers(a, "ctx")) return o;
     hearth_session_options session = session_options(a, 0);
     if (n_position == 0) o.n_ctx = session.n_ctx;
