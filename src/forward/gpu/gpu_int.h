@@ -425,8 +425,9 @@ struct hth_gpu {
 
 /* sim_host_cost.c: charges the host's neurons of a layer for n_tok tokens, n_fired of them active over all tokens. */
 void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint32_t n_tok, uint64_t n_fired);
-/* Adds the cost of the experts of an operation without a slot that were chosen for any of n tokens. */
-void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t n_tok);
+/* Adds the cost of the experts of an operation without a slot that were chosen for any of n tokens, n_read of which the
+ * step's store read. */
+void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t n_tok, uint64_t n_read);
 /* Adds the cost of a chunk of streamed weights. */
 void hth_gpu_sim_host_cost_chunk(hth_gpu *g, const hth_stream_chunk *chunk);
 /* Sets g->failed. */
