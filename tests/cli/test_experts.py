@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from program import HEARTH, QUICK_GPU, SOURCE, cases, case, check, hearth, good, bad, scratch, data
+from program import HEARTH, QUICK_GPU, SOURCE, cases, case, check, hearth, good, bad, least_ram, scratch, data
 
 MIXTURES = ["mixtral", "mixtral-drelu", "qwen2moe", "ernie4_5-moe", "dots1", "gpt-oss", "smallthinker-4b"]
 
@@ -391,6 +391,28 @@ def a_plan_is_not_faster_than_the_clock_for_drawn_experts():
     check(rate_of("plan", *own, "-o", placed, "--force") == rate_of("plan", *own, "--placement", placed), "its own placement")
     for words in ["-o", placed + "2"], ["--what-if"], ["--gpu", "null,null"]:
         bad(2, "plan --placement: one GPU", "plan", model, "--placement", placed, *words)
+
+
+@case
+def experts_move_between_a_card_memory_and_a_disk():
+    """Each chosen expert is in one of the three, those on the card follow the use, and the clock waits for the disk."""
+    model, plan, placed = (scratch("thinker" + end) for end in (".gguf", ".plan", ".placement"))
+    good("synth", "smallthinker-4b", model, "--layers", "3", "-q")
+    with open(CARD % "rtx3060-12gb", "rb") as f:
+        card = ["--gpu", "sim:" + scratch("card.sim", f.read() + b"\nvalues = none\n"), "-c", "512"]
+    good("plan", model, *card, "-o", plan)
+    cards.write_placement(cards.Table(argparse.Namespace(hearth=HEARTH), ""), plan, [8] * 3, False, placed)
+    words = ["bench", model, *card, "--placement", placed, "--route", "uniform,sticky=0.6", "-p", "0", "-n", "64", "--repeat", "1"]
+    ram, rates = ["--ram", str(int(least_ram(*words)) + (24 << 20))], []
+    for disk in "sd", "sata", "nvme4":
+        shown = json.loads(good(*words, *ram, "--io", "sim:" + disk, "--json").stdout)
+        test = shown["tests"][0]
+        rates.append(test["tokens_per_second"][0])
+        experts, storage = test["experts"][0], test["storage"][0]
+        check(experts["chosen"] == experts["on_device"] + storage["hits"] + storage["misses"], test)
+        check(experts["uploads"] > 0 and storage["hits"] > 0 and storage["misses"] > 0 and shown["simulated_seconds"], test)
+    # the misses alone take the SD card this time
+    check(64 / rates[0] > storage["weight_bytes"] / 0.09e9 * 0.8 and rates[0] * 3 < rates[1] < rates[2], rates, storage)
 
 
 @case

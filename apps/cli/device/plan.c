@@ -678,7 +678,8 @@ static hearth_status open_route(plan_state *p, hearth_error *err)
 /* Prints the plan with a GPU, or sets *why it does not. Returns the exit status. */
 static int plan_gpu(plan_state *p, const char **why)
 {
-    hth_offload_params params = {.kv = session_options(p->a, 0).kv, .host_kv = args_has(p->a, "no-kv-offload")};
+    hth_offload_params params = {.kv = session_options(p->a, 0).kv, .host_kv = args_has(p->a, "no-kv-offload"),
+                                 .streams_experts = args_has(p->a, "ram")};
     hearth_error err;
     hearth_status st = check_io(p, &err);
     if (st == HEARTH_OK) st = open_model_alone(p, &params, &err);
