@@ -416,6 +416,25 @@ def experts_move_between_a_card_memory_and_a_disk():
 
 
 @case
+def stats_say_where_the_experts_of_tokens_were():
+    model, slow, room = scratch("thinker.gguf"), "sim:" + scratch("slow.sim", SLOW_GPU.encode()), ["-c", "64", "--batch", "8"]
+    good("synth", "smallthinker-4b", model, "--layers", "2", "-q")
+    whole = json.loads(good("plan", model, "--gpu", slow, *room, "--json").stdout)["vram_bytes"]
+    text = ["run", model, "-p", "a", "-n", "8", "--greedy", *room, "--stats"]
+    gpu = ["--gpu", slow, "--placement", "even", "--vram", str(int(whole * 0.9))]
+    ram = ["--ram", least_ram(*text, *gpu)]
+    done = good(*text, *gpu, *ram)
+    check(done.stdout == good(*text, "--gpu", "none").stdout, done.stdout)
+    found = re.search(rb"for each generated token: ([0-9.]+); ([0-9.]+) % of them on the GPU, ([0-9.]+) % in memory, ([0-9.]+) % read", done.stderr)
+    check(found, done.stderr)
+    n, *shares = (float(x) for x in found.groups())
+    used = inspected(model)["model"]["experts"]
+    check(abs(sum(shares) - 100) < 0.2 and shares[0] > 0 and shares[2] > 0, shares)
+    check(n == used["n_used"] * used["n_layer"], n, used)  # in steps of one token each is asked for once
+    check(b"on the GPU, " not in good(*text, "--gpu", "none", *ram).stderr, "no GPU")
+
+
+@case
 def experts_that_a_pattern_names_are_kept_on_the_cpu():
     model = data("golden/quant/mixture-Q4_K_M.gguf")
     text = ["run", model, "-p", "a", "-n", "12", "--greedy", "-c", "128", "--json"]
