@@ -427,6 +427,7 @@ static void set_budget(const hearth_model *m, const hearth_model_options *option
                                      .kv = o->kv,
                                      .selector = m->selector,
                                      .n_thread = m->n_thread,
+                                     .streams_experts = options->ram > 0,
                                      .has_given_experts = gives_experts,
                                      .bit_exact = o->bit_exact,
                                      .host_kv = o->host_kv};

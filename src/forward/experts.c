@@ -427,6 +427,22 @@ hearth_status hth_fwd_experts_without(hth_step *s, const hth_op *op, const uint3
     return run_experts(s, op, slot_of, false, err);
 }
 
+hearth_status hth_fwd_read_experts_without(hth_step *s, const hth_op *op, const uint32_t *slot_of, hearth_error *err)
+{
+    hth_expert_buffers *b = &s->experts;
+    hearth_status st = HEARTH_OK;
+    if (!is_streamed(s, op->layer)) return HEARTH_OK;
+    sort_pairs(s, &s->model->layers[op->layer].experts.router, op->in[1], op->experts.is_weighed, slot_of);
+    ask_for_chosen(s, op->layer);
+    while (st == HEARTH_OK && b->n_wanted > 0) {
+        hth_store_view view;
+        st = hth_store_acquire(s->streamed->store, b->wanted, &b->n_wanted, true, &view, err);
+        if (st == HEARTH_OK) hth_store_release(s->streamed->store, view.i_item);
+    }
+    hth_fwd_drop_wanted(s);
+    return st;
+}
+
 /* The sums become floats. */
 void hth_fwd_settle_row(const hth_step *s, const hth_op *op, size_t t)
 {

@@ -7,6 +7,7 @@
 #include "measure/storage_cost.h"
 #include "sample/random.h"
 #include "store/disk_simulated.h"
+#include "store/expert_policy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,18 @@ typedef struct item_range {
     uint64_t first;
 } item_range;
 
+/* The slots of a device (forward/gpu/experts): of a token's moves each has arrived before the next token. */
+enum { MAX_MOVE = 4 }; /* of a layer at once */
+typedef struct slots {
+    hth_expert_policy *policies; /* [n_layer] */
+    hth_reuse reuse;
+    struct {
+        uint32_t i_layer, slot;
+    } *moves; /* [max_move] under way */
+    uint32_t n_move, max_move;
+    uint64_t n_chosen, n_there; /* experts of tokens; of these, those in slots */
+} slots;
+
 typedef struct replay {
     const hearth_model *m;
     const hth_memory_division *d;
@@ -26,6 +39,7 @@ typedef struct replay {
     const hth_storage_tokens *tokens;
     hth_storage_cost cost;
     hth_route_trace *trace; /* NULL: the model has no experts */
+    slots slots;            /* if the tokens have some */
     hth_sample_random random;
     hth_disk_model disk_model;
     hth_disk *timer; /* the reader's disk, which only has times */
@@ -123,6 +137,12 @@ static void read_guesses(replay *p)
     p->n_guess = 0;
 }
 
+static double cost_of_item(const replay *p, const hth_layer_cost *layer, uint32_t i_item)
+{
+    const hth_storage_slots *with = p->tokens->slots;
+    return with ? with->expert[layer - p->cost.layers] : hth_layer_cost_item(layer, &p->d->items, i_item);
+}
+
 /* Takes items, and computes each when it has arrived, max at once. */
 static hearth_status compute_items(replay *p, const hth_layer_cost *layer, uint32_t *items, size_t n,
                                    size_t max, hearth_error *err)
@@ -143,7 +163,7 @@ static hearth_status compute_items(replay *p, const hth_layer_cost *layer, uint3
         for (size_t i = 0; i < n_held; i++) {
             if (p->arrival[held[i]] > p->now_ns) p->now_ns = p->arrival[held[i]];
             uint32_t n_user = p->trace ? p->n_users[held[i]] : p->n_tok;
-            compute_for(p, n_user * hth_layer_cost_item(layer, &p->d->items, held[i]));
+            compute_for(p, n_user * cost_of_item(p, layer, held[i]));
         }
         while (n_held > 0) {
             set_clock(p);
@@ -160,7 +180,46 @@ static void ask(replay *p, uint32_t *items, size_t n)
     hth_store_request(p->store, items, n);
 }
 
-/* Experts that the tokens of a step use in a layer, as items, ascending. */
+static void set_on_device(replay *p, uint32_t i_layer, uint32_t expert, bool on_device)
+{
+    set_clock(p);
+    hth_store_set_on_device(p->store, p->d->items.first_expert[i_layer] + expert, on_device);
+}
+
+static void end_moves(replay *p)
+{
+    slots *s = &p->slots;
+    for (; s->n_move > 0; s->n_move--) {
+        uint32_t i_layer = s->moves[s->n_move - 1].i_layer, slot = s->moves[s->n_move - 1].slot;
+        set_on_device(p, i_layer, s->policies[i_layer].loading[slot], true);
+        hth_expert_policy_end(&s->policies[i_layer], slot);
+    }
+}
+
+/* As src/forward/gpu/experts/expert_moves.c. */
+static void begin_moves(replay *p, uint32_t i_layer)
+{
+    slots *s = &p->slots;
+    hth_expert_policy *policy = &s->policies[i_layer];
+    hth_expert_swap swap;
+    hth_store_view view;
+    for (int n = 0; n < MAX_MOVE && s->n_move < s->max_move &&
+                    hth_expert_policy_choose(policy, HTH_EXPERT_MIN_GAIN_STREAMED, &swap); n++) {
+        if (!hth_store_take_if_ready(p->store, p->d->items.first_expert[i_layer] + swap.expert, &view)) return;
+        hth_store_release(p->store, view.i_item);
+        if (policy->expert_of[swap.slot] != HTH_NO_EXPERT) set_on_device(p, i_layer, policy->expert_of[swap.slot], false);
+        hth_expert_policy_begin(policy, &swap);
+        s->moves[s->n_move].i_layer = i_layer, s->moves[s->n_move++].slot = swap.slot;
+    }
+}
+
+/* Whether a device has an expert in a slot. */
+static bool is_there(const replay *p, uint32_t i_layer, uint32_t expert)
+{
+    return p->tokens->slots && p->slots.policies[i_layer].slot_of[expert] != HTH_NO_EXPERT;
+}
+
+/* Experts that the tokens of a step use in a layer, and no slot has, as items, ascending. */
 static uint32_t get_experts(replay *p, uint32_t i_layer, uint64_t i_tok)
 {
     const hth_router *r = &p->m->model->layers[i_layer].experts.router;
@@ -168,7 +227,11 @@ static uint32_t get_experts(replay *p, uint32_t i_layer, uint64_t i_tok)
     memset(p->n_users + first, 0, r->n_expert * sizeof *p->n_users);
     for (uint32_t t = 0; t < p->n_tok; t++) {
         hth_route_trace_get(p->trace, i_layer, i_tok + t, false, p->chosen);
-        for (uint32_t i = 0; i < r->n_used; i++) p->n_users[first + p->chosen[i]]++;
+        p->slots.n_chosen += r->n_used;
+        for (uint32_t i = 0; i < r->n_used; i++)
+            if (is_there(p, i_layer, p->chosen[i])) p->slots.n_there++;
+            else p->n_users[first + p->chosen[i]]++;
+        if (p->tokens->slots) hth_expert_policy_step(&p->slots.policies[i_layer], p->chosen, 1);
     }
     for (uint32_t e = 0; e < r->n_expert; e++)
         if (p->n_users[first + e] > 0) p->wanted[n++] = first + e;
@@ -190,12 +253,14 @@ static hearth_status replay_experts(replay *p, uint32_t i_layer, uint64_t i_tok,
 {
     const hth_layer_cost *layer = &p->cost.layers[i_layer];
     uint32_t n = get_experts(p, i_layer, i_tok);
-    bool early = p->m->model->layers[i_layer].experts.router.reads_layer_input;
+    bool early = !p->tokens->slots && p->m->model->layers[i_layer].experts.router.reads_layer_input;
     if (early) ask(p, p->wanted, n);
     compute_always(p, layer, i_tok);
     if (!early) ask(p, p->wanted, n);
-    guess_experts(p, i_layer, i_tok);
-    return compute_items(p, layer, p->wanted, n, HTH_MAX_PIECE, err);
+    if (!p->tokens->slots) guess_experts(p, i_layer, i_tok);
+    hearth_status st = compute_items(p, layer, p->wanted, n, HTH_MAX_PIECE, err);
+    if (st == HEARTH_OK && p->tokens->slots) begin_moves(p, i_layer);
+    return st;
 }
 
 /* n pieces from `first` on, then those that follow them are read ahead. */
@@ -263,6 +328,7 @@ static hearth_status replay_step(replay *p, uint64_t i_tok, hearth_error *err)
     uint64_t read = sum_counters(p).read_size;
     double computed = p->compute;
     hearth_status st = HEARTH_OK;
+    end_moves(p);
     if (!p->d->whole && p->d->tables > 0) p->now_ns += (uint64_t)(machine->latency * 1e9);
     for (uint32_t i = 0; st == HEARTH_OK && i < p->m->model->hparams.n_layer; i++)
         st = replay_layer(p, i, i_tok, err);
@@ -272,6 +338,7 @@ static hearth_status replay_step(replay *p, uint64_t i_tok, hearth_error *err)
     hth_store_advance(p->store, p->n_tok);
     /* All cores compute, and reading takes its share of them while the disk works: at most as long as they compute. */
     double busy = (double)(sum_counters(p).read_size - read) / machine->read_rate.median / (p->compute - computed);
+    if (p->tokens->slots) return HEARTH_OK; /* the device computes most of the time */
     double share = machine->n_thread < machine->n_core ? 0.0 : machine->reading_cores / machine->n_core;
     p->contention = share * (busy < 1.0 ? busy : 1.0);
     return HEARTH_OK;
@@ -353,6 +420,7 @@ static hearth_status replay_tokens(replay *p, hth_storage_speed *out, hearth_err
     uint64_t n_all = 2 * (uint64_t)p->tokens->n, end;
     for (uint64_t i = 0; i < n_all; i += p->n_tok) {
         if (i == p->tokens->n) {
+            p->slots.n_chosen = p->slots.n_there = 0;
             out->first_seconds = (double)(p->now_ns - start) * 1e-9 / n;
             out->first_read_bytes = (double)(sum_counters(p).read_size - before.read_size) / n;
             before = sum_counters(p), start = p->now_ns, computed = p->compute;
@@ -370,11 +438,51 @@ static hearth_status replay_tokens(replay *p, hth_storage_speed *out, hearth_err
     out->read_bytes = (double)(c.read_size - before.read_size) / n;
     out->disk_seconds = out->read_bytes / p->machine->read_rate.median;
     out->hits = asked > 0.0 ? (double)(c.n_hit - before.n_hit) / asked : 1.0;
+    out->on_device = p->slots.n_there > 0 ? (double)p->slots.n_there / (double)p->slots.n_chosen : 0.0;
     return HEARTH_OK;
+}
+
+/* The first experts of each layer have slots at first. */
+static hearth_status open_slots(replay *p, hearth_error *err)
+{
+    const hth_storage_slots *from = p->tokens->slots;
+    const hth_model *m = p->m->model;
+    slots *s = &p->slots;
+    uint64_t size = 1;
+    hearth_status st = HEARTH_OK;
+    if (!from) return HEARTH_OK;
+    s->policies = hth_alloc(m->hparams.n_layer, sizeof *s->policies);
+    if (!s->policies) return hth_fail_memory(err, m->hparams.n_layer * sizeof *s->policies, "slots of experts");
+    for (uint32_t i = 0; st == HEARTH_OK && i < m->hparams.n_layer; i++) {
+        const hth_router *r = &m->layers[i].experts.router;
+        const hth_expert_policy_options o = {
+            .n_expert = r->n_expert, .n_used = r->n_used, .n_slot = from->n_slot[i], .reuse = &s->reuse};
+        p->cost.layers[i].always = from->always[i], p->cost.layers[i].position = 0.0;
+        if (r->n_expert > 0) st = hth_expert_policy_open(&s->policies[i], &o, err);
+    }
+    p->cost.head = from->head;
+    for (uint32_t i = 0; i < p->d->items.n; i++) {
+        uint64_t item = 0;
+        for (uint32_t k = 0; k < p->d->items.items[i].n_extent; k++) item += p->d->items.items[i].extents[k].size;
+        if (item > size) size = item;
+    }
+    s->max_move = (uint32_t)(HTH_EXPERT_UNDER_WAY / size);
+    if (s->max_move < 1) s->max_move = 1;
+    s->moves = hth_alloc(s->max_move, sizeof *s->moves);
+    return st == HEARTH_OK && !s->moves ? hth_fail_memory(err, s->max_move * sizeof *s->moves, "slots of experts") : st;
+}
+
+static void close_slots(replay *p)
+{
+    for (uint32_t i = 0; p->slots.policies && i < p->m->model->hparams.n_layer; i++)
+        hth_expert_policy_close(&p->slots.policies[i]);
+    hth_free(p->slots.policies);
+    hth_free(p->slots.moves);
 }
 
 static void close_replay(replay *p)
 {
+    close_slots(p);
     hth_store_close(p->store);
     hth_reader_close(p->reader);
     hth_route_trace_close(p->trace);
@@ -404,6 +512,7 @@ hearth_status hth_storage_predict(const hearth_model *model, const hth_memory_di
         st = open_trace(&p, err);
         if (st == HEARTH_OK) st = open_disk(&p, err);
         if (st == HEARTH_OK) st = open_store(&p, err);
+        if (st == HEARTH_OK) st = open_slots(&p, err);
         if (st == HEARTH_OK) start_clock(&p);
         if (st == HEARTH_OK) st = replay_tokens(&p, out, err);
     }

@@ -37,6 +37,13 @@ hth_storage_machine hth_storage_machine_at(const hth_storage_machine *machine, h
 /* With a disk that reads so many bytes per second, with the latency of a usual NVMe disk. */
 hth_storage_machine hth_storage_machine_with_disk(const hth_storage_machine *machine, double rate);
 
+/* A device that has slots for experts, and the seconds that a plan expects where all weights are in memory. */
+typedef struct hth_storage_slots {
+    const uint32_t *n_slot;        /* [n_layer] */
+    const double *always, *expert; /* [n_layer] seconds of all but the host's experts, and of one of these */
+    double head;
+} hth_storage_slots;
+
 /* The tokens that are replayed. */
 typedef struct hth_storage_tokens {
     const hth_route_trace_spec *route; /* experts; NULL: those of hth_storage_usual_route */
@@ -44,6 +51,7 @@ typedef struct hth_storage_tokens {
     uint32_t n_together;               /* computed in a step, as of a prompt; 0 or 1: one by one */
     uint64_t seed;                     /* seed of the active neurons */
     const hth_profile *profile;        /* how often neurons are active; NULL: as the file says */
+    const hth_storage_slots *slots;    /* of a mixture whose tokens are computed one by one; NULL: there are none */
 } hth_storage_tokens;
 
 /* Per token. */
@@ -54,6 +62,7 @@ typedef struct hth_storage_speed {
     double disk_seconds; /* time of the disk for read_bytes */
     double read_bytes;
     double hits; /* share of the items that were in memory when they were asked for */
+    double on_device; /* share of the chosen experts that were in slots, and not asked for */
 } hth_storage_speed;
 
 /* Experts of a trained mixture of which nothing is known: mildly skewed, and in part those of the token before, as

@@ -152,6 +152,8 @@ static hearth_status solve(hth_plan_context *o, const hth_placement_builder *c, 
     bool streams;
     hearth_status st = open_inputs(o, c, profile, &streams, err);
     if (st != HEARTH_OK) return st;
+    for (uint32_t i = 0; c->parts[0].params.streams_experts && i < o->input.n_layer; i++)
+        o->input.layers[i].n_spare = 0; /* a device cannot read what has no place in the host's memory */
     estimate_machine(o, c, HTH_ESTIMATE_MEDIAN, &o->machine);
     st = c->given ? evaluate_given(o, c, err) : hth_plan_solve(&o->input, &o->machine, &o->options, &o->best, err);
     for (uint32_t i = 0; st == HEARTH_OK && streams && i < c->n_part; i++)

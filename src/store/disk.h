@@ -43,6 +43,7 @@ typedef struct hth_disk_ops {
 struct hth_disk {
     const hth_disk_ops *ops;
     const char *name; /* "io_uring" */
+    const struct hth_disk_model *model; /* what it simulates; NULL: nothing */
 };
 
 /* Whether it names a simulated disk, whose bytes come from the page cache: it is to keep them. NULL: no. */

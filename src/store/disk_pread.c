@@ -132,7 +132,7 @@ hearth_status hth_disk_open_pread(uint32_t n_thread, hth_disk **out, hearth_erro
     *out = NULL;
     pread_disk *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "threads for reads");
-    d->disk = (hth_disk){&ops, "pread"};
+    d->disk = (hth_disk){&ops, "pread", NULL};
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->has_request, NULL);
     hth_cond_init(&d->has_result);

@@ -149,7 +149,7 @@ hearth_status hth_disk_open_simulated(const hth_disk_model *model, uint64_t seed
     simulated_disk *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "a simulated disk");
     snprintf(d->name, sizeof d->name, "simulated %s", model->name);
-    d->disk = (hth_disk){&ops, d->name};
+    d->disk = (hth_disk){&ops, d->name, model};
     d->timing = (hth_disk_timing){.model = model, .seed = seed};
     d->virtual_clock = virtual_clock;
     pthread_mutex_init(&d->lock, NULL);

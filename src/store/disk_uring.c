@@ -183,7 +183,7 @@ hearth_status hth_disk_open_uring(hth_disk **out, hearth_error *err)
     *out = NULL;
     uring_disk *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "a ring for reads");
-    d->disk = (hth_disk){&ops, "io_uring"};
+    d->disk = (hth_disk){&ops, "io_uring", NULL};
     d->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int r = d->event_fd < 0 ? -errno : try_ring();
     if (r == 0) r = open_ring(&d->ring);

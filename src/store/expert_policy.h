@@ -25,6 +25,9 @@
 /* A gain that a swap needs at least, if the caller knows no better: the cost of an upload, in misses. It takes about 0.7
  * of the time that the host takes to compute an expert, mostly bytes that both read (docs/profile.md). */
 #define HTH_EXPERT_MIN_GAIN 0.7f
+/* The same where the host reads experts from the file: what leaves a slot is in no memory then, and the next use of it costs
+ * a read (docs/streaming.md has what was measured). */
+#define HTH_EXPERT_MIN_GAIN_STREAMED 1.5f
 /* Bytes on the way at once: what a slow link carries in some milliseconds, or one expert. By how much the least gain rises in
  * a step in which an expert has to stay for that, and falls in one in which none has. */
 #define HTH_EXPERT_UNDER_WAY (64u << 20)

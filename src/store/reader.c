@@ -610,3 +610,4 @@ hth_reader_stats hth_reader_get_stats(hth_reader *r)
 }
 
 const char *hth_reader_name(const hth_reader *r) { return r->disk->name; }
+const struct hth_disk_model *hth_reader_disk_model(const hth_reader *r) { return r->disk->model; }

@@ -98,5 +98,7 @@ hearth_status hth_reader_describe(const hth_reader *reader, const hth_load_failu
 hth_reader_stats hth_reader_get_stats(hth_reader *reader);
 /* "io_uring" */
 const char *hth_reader_name(const hth_reader *reader);
+/* What a simulated disk simulates (disk_simulated.h); NULL: the disk is a real one. */
+const struct hth_disk_model *hth_reader_disk_model(const hth_reader *reader);
 
 #endif

@@ -355,13 +355,31 @@ static void wait_for_arrival(hth_store *s, hth_store_counters *c)
     c->stall_ns += hth_clock_ns() - start;
 }
 
-static void take_ready(hth_store *s, uint32_t i_item, hth_store_view *view)
+static void hold(hth_store *s, uint32_t i_item, hth_store_view *view)
 {
     hth_item *i = &s->items[i_item];
-    i->n_need--, i->n_hold++;
-    hth_store_count_use(s, i_item);
+    i->n_hold++;
     view->i_item = i_item;
     memcpy(view->data, s->loads[i->i_slot].data, sizeof view->data);
+}
+
+static void take_ready(hth_store *s, uint32_t i_item, hth_store_view *view)
+{
+    s->items[i_item].n_need--;
+    hth_store_count_use(s, i_item);
+    hold(s, i_item, view);
+}
+
+bool hth_store_take_if_ready(hth_store *s, uint32_t i_item, hth_store_view *view)
+{
+    pthread_mutex_lock(&s->lock);
+    bool is_ready = s->items[i_item].state == ITEM_READY;
+    if (is_ready) {
+        hth_slots_hold(&s->slots, s->items[i_item].i_slot);
+        hold(s, i_item, view);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return is_ready;
 }
 
 /* Why an item could not be read. */

@@ -42,7 +42,8 @@ typedef struct hth_store_item {
     uint32_t n_extent;
     uint32_t i_group; /* index of its group of counters: the layer */
     float weight;     /* uses before the first token, as a profile expects them */
-    bool on_device;   /* it is not needed now, so no memory is meant for it: hth_store_move; not if it is pinned */
+    bool on_device;   /* it is not needed now, so no memory is meant for it: hth_store_move, hth_store_set_on_device; not if
+                         it is pinned */
     hth_store_residence residence;
 } hth_store_item;
 
@@ -100,6 +101,8 @@ typedef struct hth_store_view {
 hearth_status hth_store_acquire(hth_store *store, uint32_t *items, size_t *n, bool wait, hth_store_view *view,
                              hearth_error *err);
 void hth_store_release(hth_store *store, uint32_t i_item);
+/* Takes an item that is in memory now, whether it was asked for or not, and counts no use. False: it is not. */
+bool hth_store_take_if_ready(hth_store *store, uint32_t i_item, hth_store_view *view);
 /* Takes back that n items were asked for; those that are not being read yet are not. */
 void hth_store_cancel(hth_store *store, const uint32_t *items, size_t n);
 
@@ -116,6 +119,9 @@ void hth_store_set_memory(hth_store *store, uint64_t memory);
 /* Which items are on a device from now on, [n_item], with other memory as by hth_store_set_memory, also more than the
  * store was opened with. */
 void hth_store_move(hth_store *store, const uint8_t *on_device, uint64_t memory);
+/* An item of those that the policy evicts comes to a device, or leaves it; the memory stays the same. What is there is
+ * evicted before all others. */
+void hth_store_set_on_device(hth_store *store, uint32_t i_item, bool on_device);
 /* Bytes of the slots now, and of those that were written to, which alone take memory of the system. */
 uint64_t hth_store_memory(hth_store *store);
 uint64_t hth_store_touched(hth_store *store);

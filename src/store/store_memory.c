@@ -163,10 +163,14 @@ static void set_on_device(hth_store *s, uint32_t i_item, bool on_device)
     item->on_device = on_device;
     c->n_item += on_device ? -1u : 1u, c->n_on_device += on_device ? 1u : -1u;
     if (item->is.residence == HTH_STORE_STREAMED) s->n_streamed += on_device ? -1u : 1u;
-    if (!on_device || item->residence != HTH_STORE_CACHED || !hth_store_is_unused(item)) return;
-    hth_slots_hold(&s->slots, item->i_slot);
-    item->state = ITEM_ABSENT;
-    hth_store_free_slot(s, item->i_slot);
+    if (item->state == ITEM_READY && item->residence == HTH_STORE_CACHED) hth_store_release_if_unused(s, i_item);
+}
+
+void hth_store_set_on_device(hth_store *s, uint32_t i_item, bool on_device)
+{
+    pthread_mutex_lock(&s->lock);
+    set_on_device(s, i_item, on_device);
+    hth_store_unlock(s);
 }
 
 void hth_store_move(hth_store *s, const uint8_t *on_device, uint64_t memory)

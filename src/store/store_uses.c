@@ -41,9 +41,11 @@ void hth_store_count_guess(hth_store *s, const hth_item *i, bool made, bool used
 
 /* ---- keys ---------------------------------------------------------------------------------------- */
 
-/* In units of weight.all: the probability that an item is needed in the next step of its group. */
+/* In units of weight.all: the probability that an item is needed in the next step of its group. Below that of all others
+ * is that of one on a device: it is needed here once it has left it. */
 static float key_of_cached(const hth_store *s, const hth_item *i)
 {
+    if (i->on_device) return -1.0f;
     if (s->policy == HTH_STORE_LRU) return s->weight.now;
     if (s->policy == HTH_STORE_STATIC) return i->is.weight;
     if (i->used_at == 0) return i->uses;

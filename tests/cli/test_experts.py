@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from program import HEARTH, QUICK_GPU, SOURCE, cases, case, check, hearth, good, bad, scratch, data
+from program import HEARTH, QUICK_GPU, SOURCE, cases, case, check, hearth, good, bad, least_ram, scratch, data
 
 MIXTURES = ["mixtral", "mixtral-drelu", "qwen2moe", "ernie4_5-moe", "dots1", "gpt-oss", "smallthinker-4b"]
 
@@ -391,6 +391,57 @@ def a_plan_is_not_faster_than_the_clock_for_drawn_experts():
     check(rate_of("plan", *own, "-o", placed, "--force") == rate_of("plan", *own, "--placement", placed), "its own placement")
     for words in ["-o", placed + "2"], ["--what-if"], ["--gpu", "null,null"]:
         bad(2, "plan --placement: one GPU", "plan", model, "--placement", placed, *words)
+
+
+@case
+def experts_move_between_a_card_memory_and_a_disk():
+    """Each chosen expert is in one of the three, those on the card follow the use, and the clock waits for the disk."""
+    model, plan, placed = (scratch("thinker" + end) for end in (".gguf", ".plan", ".placement"))
+    good("synth", "smallthinker-4b", model, "--layers", "3", "-q")
+    with open(CARD % "rtx3060-12gb", "rb") as f:
+        card = ["--gpu", "sim:" + scratch("card.sim", f.read() + b"\nvalues = none\n"), "-c", "512"]
+    good("plan", model, *card, "-o", plan)
+    cards.write_placement(cards.Table(argparse.Namespace(hearth=HEARTH), ""), plan, [8] * 3, False, placed)
+    words = ["bench", model, *card, "--placement", placed, "--route", "uniform,sticky=0.6", "-p", "0", "-n", "128", "--repeat", "1"]
+    ram, rates = ["--ram", str(int(least_ram(*words)) + (24 << 20))], []
+    for disk in "sata", "nvme4":
+        shown = json.loads(good(*words, *ram, "--io", "sim:" + disk, "--json").stdout)
+        test = shown["tests"][0]
+        rates.append((test["tokens_per_second"][0], test["storage"][0]["weight_bytes"]))
+        experts, storage = test["experts"][0], test["storage"][0]
+        check(experts["chosen"] == experts["on_device"] + storage["hits"] + storage["misses"], test)
+        check(experts["uploads"] > 0 and storage["hits"] > 0 and storage["misses"] > 0 and shown["simulated_seconds"], test)
+    shown = json.loads(good("plan", model, *card, "--placement", placed, *words[words.index("--route"):][:2], *ram, "--io",
+                            "sim:nvme4", "--json").stdout)
+    expected, whole = shown["storage"], experts["chosen"]
+    measured = experts["on_device"] / whole, storage["hits"] / whole, storage["misses"] / whole
+    shares = [expected[key] for key in ("on_device", "in_memory", "read")]
+    check(abs(shares[0] - measured[0]) < 0.03 and abs(sum(shares) - 1) < 1e-4, shares, measured)
+    # the process of a plan is some MiB larger, of 40 that hold experts
+    check(abs(shares[2] - measured[2]) < 0.17, shares, measured)
+    ends = [expected["tokens_per_second" + end] for end in ("_least", "", "_most")]
+    check(ends == sorted(ends) and ends[1] < shown["tokens_per_second"], shown)
+    (slow, read), (fast, _) = rates
+    check(128 / slow > read / 0.55e9 * 0.8 and 2 * slow < fast, rates)  # a SATA disk takes so long for its bytes
+
+
+@case
+def stats_say_where_the_experts_of_tokens_were():
+    model, slow, room = scratch("thinker.gguf"), "sim:" + scratch("slow.sim", SLOW_GPU.encode()), ["-c", "64", "--batch", "8"]
+    good("synth", "smallthinker-4b", model, "--layers", "2", "-q")
+    whole = json.loads(good("plan", model, "--gpu", slow, *room, "--json").stdout)["vram_bytes"]
+    text = ["run", model, "-p", "a", "-n", "8", "--greedy", *room, "--stats"]
+    gpu = ["--gpu", slow, "--placement", "even", "--vram", str(int(whole * 0.9))]
+    ram = ["--ram", least_ram(*text, *gpu)]
+    done = good(*text, *gpu, *ram)
+    check(done.stdout == good(*text, "--gpu", "none").stdout, done.stdout)
+    found = re.search(rb"for each generated token: ([0-9.]+); ([0-9.]+) % of them on the GPU, ([0-9.]+) % in memory, ([0-9.]+) % read", done.stderr)
+    check(found, done.stderr)
+    n, *shares = (float(x) for x in found.groups())
+    used = inspected(model)["model"]["experts"]
+    check(abs(sum(shares) - 100) < 0.2 and shares[0] > 0 and shares[2] > 0, shares)
+    check(n == used["n_used"] * used["n_layer"], n, used)  # in steps of one token each is asked for once
+    check(b"on the GPU, " not in good(*text, "--gpu", "none", *ram).stderr, "no GPU")
 
 
 @case

@@ -8,6 +8,9 @@
 #include "support/models/golden.h"
 #include "support/kernels/proof.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 static const double NEAR = 2e-4;
 
 /* ---- placements ------------------------------------------------------------------------------------------ */
@@ -20,6 +23,7 @@ typedef struct division {
     uint32_t reads; /* of every so many-th layer, one token at a time; 0: none */
     uint32_t passes; /* steps of so many tokens or more let missing experts pass through the device; 0: none do */
     uint64_t store; /* bytes of the store beyond the least, if the experts are streamed */
+    uint64_t n_fault; /* the call of the device, while the model is opened, that lacks memory; 0: none */
 } division;
 
 static hearth_model *open_divided(const golden *g, const division *d, hearth_kv_type kv)
@@ -45,7 +49,9 @@ static hearth_model *open_divided(const golden *g, const division *d, hearth_kv_
                                             .kv = kv,
                                             .placement = path}};
     hth_engine_set_store_memory(d->streamed ? d->store : UINT64_MAX);
+    hth_device_inject_fault_on_open(d->n_fault, d->n_fault > 0 ? HEARTH_ERROR_MEMORY : HEARTH_OK);
     hearth_model *model = OPENED(hearth_model, g->model, &o);
+    hth_device_inject_fault_on_open(0, HEARTH_OK);
     hth_engine_set_store_memory(UINT64_MAX);
     remove(path);
     return model;
@@ -206,6 +212,139 @@ TEST(any_division_of_experts_on_two_devices_gives_the_bits_of_the_cpu)
 TEST(any_division_of_experts_on_vulkan_gives_the_bits_of_the_cpu)
 {
     check_placements("vulkan:0", test_is_long() ? 20 : 3);
+}
+
+/* ---- the file -------------------------------------------------------------------------------------------- */
+
+static uint64_t asked_of(const hearth_model *model)
+{
+    hearth_storage_stats stats = {0};
+    CHECK(hearth_model_get_storage(model, &stats));
+    return stats.n_hit + stats.n_miss;
+}
+
+/* One token at a time on one device that has parts of all layers: each expert that is not there is asked of the store, once. */
+static void check_shares(const golden *g, const shape *s, const char *device, uint64_t store, const float *expected,
+                         hth_gpu_counts *sum)
+{
+    enum { N_TOK = 40 };
+    division d = {.device = device, .n_layer = s->n_layer, .n_row = 8, .head = true, .streamed = true, .store = store};
+    for (uint32_t i = 0; i < s->n_layer; i++) d.n_hot[i] = s->has_experts[i] ? (s->n_unit[i] + 1) / 2 : s->n_unit[i];
+    CLOSED(hearth_model) *model = open_divided(g, &d, HEARTH_KV_F16);
+    if (!model || !model->gpu) return;
+    check_bits(g, &d, model, expected, 1, g->n < N_TOK ? g->n : N_TOK);
+    hth_gpu_counts c = hth_gpu_count(model->gpu);
+    CHECK_INT(c.n_chosen, c.n_chosen_there + asked_of(model));
+    check_store(&d, model);
+    check_bits(g, &d, model, expected, 8, g->n < N_TOK ? g->n : N_TOK);
+    sum->n_moved += hth_gpu_count(model->gpu).n_moved, sum->n_split += c.n_split;
+}
+
+/* With room for all, for some, and for one expert of each size, which is gone before it could move. */
+static void check_three_tiers(const char *device, int n_file)
+{
+    static const uint64_t stores[] = {64 << 20, 100 << 10, 0};
+    for (int f = 0; f < n_file; f++) {
+        CLEANUP(golden_close) golden g = {0};
+        shape s;
+        if (!open_file(&g, f) || !shape_of(&g, &s)) continue;
+        FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
+        for (int i = 0; expected && i < 3; i++) {
+            hth_gpu_counts sum = {0};
+            check_shares(&g, &s, device, stores[i], expected, &sum);
+            CHECK(sum.n_split == 0 || i > 0 || sum.n_moved > 4);
+        }
+        if (f > 0) remove(g.model);
+    }
+}
+
+TEST(experts_that_are_read_move_to_null) { check_three_tiers("null", N_FILE); }
+TEST(experts_that_are_read_move_to_vulkan) { check_three_tiers("vulkan:0", test_is_long() ? N_FILE : 1); }
+
+/* As any_division_..., with experts in the file and one device. */
+static void check_streamed(const char *device, int n_placement)
+{
+    test_random r = {11};
+    CLEANUP(golden_close) golden g = {0};
+    hth_gpu_counts sum = {0};
+    shape s;
+    if (!open_file(&g, 0) || !shape_of(&g, &s)) return;
+    FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
+    for (int i = 0; expected && i < n_placement; i++) {
+        division d = draw(&r, device, &s, &g);
+        d.streamed = true, d.mapped = false, d.passes = 0;
+        check_division(&g, &d, expected, &sum);
+    }
+    CHECK(sum.n_split == 0 || (sum.n_moved > 0 && sum.n_passed == 0));
+}
+
+TEST(any_division_of_experts_that_are_read_gives_the_bits_of_the_cpu) { check_streamed("null", 20); }
+TEST(any_division_of_experts_that_are_read_gives_the_bits_on_vulkan)
+{
+    check_streamed("vulkan:0", test_is_long() ? 20 : 4);
+}
+
+/* Two sessions, and a system that takes memory and gives it back. */
+typedef struct teller {
+    const golden *g;
+    const hearth_model *model;
+    const float *expected;
+} teller;
+
+static void *tell_in_thread(void *arg)
+{
+    enum { N_TOK = 30 };
+    const teller *t = arg;
+    const engine_setting s = {.n_thread = 1, .n_batch = 1, .kv = HEARTH_KV_F16, .selector = t->g->selector};
+    FREED float *logits = engine_model_logits(t->model, &s, t->g->ids, N_TOK);
+    CHECK(logits && memcmp(logits, t->expected, N_TOK * (t->g->n_truth / t->g->n) * sizeof *logits) == 0);
+    return NULL;
+}
+
+TEST(sessions_share_experts_on_three_tiers_while_memory_changes)
+{
+    CLEANUP(golden_close) golden g = {0};
+    shape s;
+    if (!open_file(&g, 0) || !shape_of(&g, &s)) return;
+    FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
+    division d = {.device = "null", .n_layer = s.n_layer, .n_row = 4, .head = true, .streamed = true, .store = 1 << 20};
+    for (uint32_t i = 0; i < s.n_layer; i++) d.n_hot[i] = s.has_experts[i] ? 2 : s.n_unit[i];
+    CLOSED(hearth_model) *model = expected ? open_divided(&g, &d, HEARTH_KV_F16) : NULL;
+    if (!model) return;
+    teller t = {&g, model, expected};
+    pthread_t threads[2];
+    uint64_t all = hth_store_memory(model->streamed.store);
+    for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, tell_in_thread, &t);
+    for (int i = 0; i < 100; i++) {
+        hth_store_set_memory(model->streamed.store, all / 4 * (uint64_t)(1 + i % 4));
+        usleep(1000);
+    }
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    CHECK(hth_gpu_count(model->gpu).n_moved > 0);
+}
+
+/* Memory of the device that is missing while the model is opened: less lies there, or nothing moves; the bits are the same. */
+TEST(experts_that_are_read_keep_their_bits_where_staging_memory_is_missing)
+{
+    enum { N_TOK = 8, MAX_CALL = 200 };
+    uint32_t n_fault = 0;
+    CLEANUP(golden_close) golden g = {0};
+    shape s;
+    if (!open_file(&g, 0) || !shape_of(&g, &s)) return;
+    FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
+    division d = {.device = "null", .n_layer = s.n_layer, .n_row = 4, .head = true, .streamed = true, .store = 64 << 20};
+    for (uint32_t i = 0; i < s.n_layer; i++) d.n_hot[i] = s.has_experts[i] ? 2 : s.n_unit[i];
+    for (d.n_fault = 2; expected && d.n_fault < MAX_CALL && test_n_failed() == 0; d.n_fault += test_is_long() ? 1 : 7) {
+        test_log_start();
+        CLOSED(hearth_model) *model = open_divided(&g, &d, HEARTH_KV_F16);
+        test_log_stop();
+        if (!model) continue;
+        n_fault += !model->gpu || model->gpu->params.n_hot[0] != d.n_hot[0];
+        const engine_setting setting = {.n_thread = 2, .n_batch = 1, .kv = HEARTH_KV_F16, .selector = g.selector};
+        FREED float *logits = engine_model_logits(model, &setting, g.ids, N_TOK);
+        CHECK(logits && memcmp(logits, expected, N_TOK * (g.n_truth / g.n) * sizeof *logits) == 0);
+    }
+    CHECK(n_fault > 0);
 }
 
 /* ---- reads ----------------------------------------------------------------------------------------------- */
@@ -419,9 +558,10 @@ TEST(a_divided_mixture_keeps_its_text_wherever_its_device_is_lost)
     FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
     division d = {.device = "null", .n_layer = s.n_layer, .n_row = 4, .head = true};
     for (uint32_t i = 0; i < s.n_layer; i++) d.n_hot[i] = 1 + i;
-    for (int i = 0; expected && i < 3; i++) {
+    for (int i = 0; expected && i < 4; i++) {
         uint64_t n = 1;
-        d.streamed = i == 1, d.passes = d.host_kv = i == 2;
+        d.streamed = i % 2 == 1, d.passes = d.host_kv = i == 2;
+        d.store = i == 3 ? 64 << 20 : 0; /* experts move */
         while (n < 2000 && lose(&g, &d, expected, n)) n += n < 20 ? 1 : 7;
         CHECK(n > 20 && n < 2000);
     }

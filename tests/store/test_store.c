@@ -707,6 +707,68 @@ TEST(bytes_are_right_while_items_come_and_go)
     }
 }
 
+/* An item that is copied to a device stays as long as it is held, then it is the first to be evicted, however often it was
+ * used. It may be asked for all the same, and stays again once it has left the device. */
+TEST(an_item_on_a_device_is_evicted_first)
+{
+    enum { ITEM = 7 };
+    uint32_t all[N_ITEM], n = 0; /* the others of its size */
+    size_t size, its_size;
+    hth_store_view view;
+    opened o = {0};
+    make_items(o.items);
+    CHECK(hth_reader_buffer_size(o.items[ITEM].extents, 3, &its_size));
+    for (uint32_t i = 0; i < N_ITEM; i++)
+        if (i != ITEM && CHECK(hth_reader_buffer_size(o.items[i].extents, 3, &size)) && size == its_size) all[n++] = i;
+    if (!open_store(&o, DISK_SIMULATED, NULL, (hth_store_options){0}, 0.5)) return;
+    CHECK(!hth_store_take_if_ready(o.store, ITEM, &view));
+    CHECK_INT(sum_counters(&o).n_hit + sum_counters(&o).n_miss, 0);
+    for (int i = 0; i < 50; i++) use_one(&o, ITEM), hth_store_advance(o.store, 1);
+    if (!CHECK(hth_store_take_if_ready(o.store, ITEM, &view))) return;
+    hth_store_set_on_device(o.store, ITEM, true);
+    use_items(&o, all, n);
+    check_view(&o, &view); /* while it is held, it stays */
+    CHECK(hth_store_take_if_ready(o.store, ITEM, &view));
+    for (int i = 0; i < 2; i++) hth_store_release(o.store, ITEM);
+    uint64_t n_miss = sum_counters(&o).n_miss;
+    for (uint32_t i = 0; i < n && sum_counters(&o).n_miss == n_miss; i++) use_one(&o, all[i]);
+    CHECK(!hth_store_take_if_ready(o.store, ITEM, &view)); /* the first that was read took its slot */
+    use_one(&o, ITEM);
+    hth_store_set_on_device(o.store, ITEM, false);
+    for (uint32_t i = 0; i < n / 4; i++) use_one(&o, all[i]);
+    CHECK(hth_store_take_if_ready(o.store, ITEM, &view)); /* it is worth more than what was used once or twice */
+    hth_store_release(o.store, ITEM);
+    close_store(&o);
+}
+
+/* Copies items that are in memory, and lets them come to a device and leave it. */
+static void *copy_to_and_fro(void *arg)
+{
+    opened *o = arg;
+    test_random random = {5};
+    for (int i = 0; i < 2000; i++) {
+        uint32_t i_item = test_random_below(&random, N_ITEM);
+        hth_store_view view;
+        if (hth_store_take_if_ready(o->store, i_item, &view)) {
+            hth_store_set_on_device(o->store, i_item, true);
+            check_view(o, &view);
+            hth_store_release(o->store, i_item);
+        } else hth_store_set_on_device(o->store, i_item, false);
+        if (i % 100 == 0) hth_store_set_memory(o->store, least_memory(o) + test_random_below(&random, N_ITEM * ITEM_SIZE / 4));
+        if (i % 8 == 0) usleep(100);
+    }
+    return NULL;
+}
+
+TEST(bytes_are_right_while_items_are_copied_to_a_device)
+{
+    opened o = {0};
+    make_items(o.items);
+    if (!open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 0.5)) return;
+    run_users_beside(copy_to_and_fro, &o, 3);
+    close_store(&o);
+}
+
 /* ---- failures --------------------------------------------------------------------------------------- */
 
 TEST(an_item_that_cannot_be_read_is_an_error_of_that_item)

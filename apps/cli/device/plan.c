@@ -4,6 +4,7 @@
 #include "base/system/system_memory.h"
 #include "cli/device/calibration.h"
 #include "cli/device/plan_storage.h"
+#include "cli/device/plan_tiers.h"
 #include "cli/commands.h"
 #include "common/options/field_names.h"
 #include "common/json.h"
@@ -49,6 +50,7 @@ typedef struct plan_state {
     hth_placement_builder builder; /* parameters from the best plan */
     hth_plan_context context;
     hth_plan by_share;
+    plan_tiers tiers;
     uint64_t ram, host_bytes; /* bytes usable for weights on the host, 0: unknown; bytes used */
     size_t n_what_if;
     struct {
@@ -447,12 +449,19 @@ static void print_devices(const plan_state *p)
     else if (n_layer_there(p) == 0) printf("Nothing gains by lying there.\n");
 }
 
+/* Experts of a mixture that memory does not hold are read while tokens are computed. */
+static hearth_status make_tiers(plan_state *p, hearth_error *err)
+{
+    if (!args_has(p->a, "ram") || p->ram == 0 || p->host_bytes <= p->ram || !divides_experts(p)) return HEARTH_OK;
+    return plan_tiers_make(p->a, &p->context, p->route.given ? &p->route.spec : NULL, &p->tiers, err);
+}
+
 static void print_host_memory(const plan_state *p)
 {
     printf("Here: %s of weights", hth_format_bytes(p->host_bytes).text);
     if (p->ram > 0) printf(", of %s", hth_format_bytes(p->ram).text);
     printf("\n");
-    if (p->ram > 0 && p->host_bytes > p->ram)
+    if (p->ram > 0 && p->host_bytes > p->ram && !p->tiers.applies)
         printf("They do not fit: with this --ram a run reads the rest from storage when it is needed, slower "
                "than what follows; --gpu none plans that without the GPU.\n");
 }
@@ -520,6 +529,7 @@ static void print_text(const plan_state *p)
     printf("Expected: %.2f tokens/s (%.2f to %.2f) behind %u tokens; %.2f behind none, %.2f behind %u\n",
            rate(b->seconds), rate(o->seconds_worst), rate(o->seconds_best), o->options.context,
            rate(b->seconds_empty), rate(b->seconds_full), o->options.n_ctx);
+    if (p->tiers.applies) plan_tiers_print(&p->tiers);
     printf("The CPU alone: %.2f tokens/s", rate(b->seconds_cpu));
     if (p->n_device == 1) printf("; placed by firings alone: %.2f", rate(p->by_share.seconds));
     printf("\n");
@@ -596,6 +606,7 @@ static void print_json(const plan_state *p)
     json_uint(&j, "host_bytes", p->host_bytes);
     if (p->ram > 0) json_uint(&j, "ram_bytes", p->ram);
     if (p->ram > 0) json_bool(&j, "fits_ram", p->host_bytes <= p->ram);
+    if (p->tiers.applies) plan_tiers_json(&j, &p->tiers);
     json_float(&j, "tokens_per_second", rate(b->seconds), 6);
     json_float(&j, "tokens_per_second_least", rate(o->seconds_worst), 6);
     json_float(&j, "tokens_per_second_most", rate(o->seconds_best), 6);
@@ -678,7 +689,10 @@ static hearth_status open_route(plan_state *p, hearth_error *err)
 /* Prints the plan with a GPU, or sets *why it does not. Returns the exit status. */
 static int plan_gpu(plan_state *p, const char **why)
 {
-    hth_offload_params params = {.n_session = 1, .kv = session_options(p->a, 0).kv, .host_kv = args_has(p->a, "no-kv-offload")};
+    hth_offload_params params = {.n_session = 1,
+                                 .kv = session_options(p->a, 0).kv,
+                                 .host_kv = args_has(p->a, "no-kv-offload"),
+                                 .streams_experts = args_has(p->a, "ram")};
     hearth_error err;
     hearth_status st = check_io(p, &err);
     if (st == HEARTH_OK) st = open_model_alone(p, &params, &err);
@@ -689,6 +703,7 @@ static int plan_gpu(plan_state *p, const char **why)
                            option_of_cpu(p->a));
     if (st == HEARTH_OK && !*why) st = open_route(p, &err);
     if (st == HEARTH_OK && !*why && (st = make_plan(p, &params, &err)) == HEARTH_OK) *why = why_no_layer(p);
+    if (st == HEARTH_OK && !*why) st = make_tiers(p, &err);
     if (st == HEARTH_OK && !*why) st = write_plan(p, &err);
     return st == HEARTH_OK ? 0 : report(&err);
 }

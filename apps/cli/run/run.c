@@ -64,6 +64,7 @@ typedef struct generation {
     bool begun;      /* all tokens of the session are this run's, from here on */
     double prompt_seconds, decode_seconds;
     hearth_storage_stats prompt_storage; /* when the first token was sampled */
+    hearth_expert_stats prompt_experts;
     bool by_sim_clock; /* times are a simulated GPU's */
     timestamp prompt_took, decode_took;
     live_stats live;
@@ -162,6 +163,7 @@ static bool generate(generation *g, hearth_error *err)
     hearth_usage usage = {.size = sizeof usage};
     hearth_status st = HEARTH_OK;
     hearth_model_get_storage(g->model, &g->prompt_storage);
+    g->prompt_experts = experts_since(g->model, &(hearth_expert_stats){0});
     timestamp start = timestamp_now(g->model);
     o.max_token = args_uint(g->a, "predict", UINT64_MAX);
     if (!g->end && o.max_token == 0) g->end = hearth_end_name(HEARTH_END_LENGTH);
@@ -234,6 +236,18 @@ static void print_experts(const generation *g)
     if (there.text[0]) print_requested("experts of divided layers on %s: %s", model_info(g->model).gpu, there.text);
 }
 
+/* Where the experts were that generated tokens chose. The storage is asked for those of which the GPU has no copy. */
+static void print_tiers(const generation *g)
+{
+    hearth_storage_stats s = {0};
+    hearth_expert_stats e = experts_since(g->model, &g->prompt_experts);
+    if (e.size == 0 || !storage_since(g->model, &g->prompt_storage, &s) || g->ids.n == 0) return;
+    double n = (double)(e.n_on_device + s.n_hit + s.n_miss), percent = n > 0.0 ? 100.0 / n : 0.0;
+    print_requested("experts, for each generated token: %.1f; %.1f %% of them on the GPU, %.1f %% in memory, %.1f %% read",
+                    n / (double)g->ids.n, percent * (double)e.n_on_device, percent * (double)s.n_hit,
+                    percent * (double)s.n_miss);
+}
+
 static void print_expected(const generation *g, double measured)
 {
     const expected_speed *e = &g->expected.first;
@@ -267,6 +281,7 @@ static void print_stats(const generation *g)
     hearth_model_info info = model_info(g->model);
     print_storage(g);
     print_experts(g);
+    print_tiers(g);
     drafts_print(g->session);
     double measured = rate((double)g->ids.n, g->decode_seconds);
     print_expected(g, measured);

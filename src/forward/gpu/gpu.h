@@ -41,6 +41,7 @@ typedef struct hth_offload_params {
      * the host computes them */
     hth_layer_set read_experts;
     bool reads_host; /* the device reads the host's memory where it lies, so that experts need little staging memory */
+    bool streams_experts; /* the host may read experts from the file: they come by staging memory, whatever the device reads */
     bool has_given_experts; /* of each token, by hth_step_set_route; without that function the first ones */
     bool bit_exact; /* fail to open if the results would differ from the CPU's bits */
     /* the host computes operations of these layers that no shader has, with a round trip each; else such layers are not

@@ -85,6 +85,7 @@ typedef struct hth_gpu_expert_slots {
     uint32_t at;              /* word of the step block where the slots begin, with spare ones behind them */
     hth_gpu_expert_source sources[HTH_GPU_EXPERT_PARTS];
     bool is_staged;           /* these are in staging memory, because the device cannot read the host's weights */
+    bool is_streamed;         /* a store has the host's, in its memory or in the file */
     uint64_t expert_bytes;    /* of all parts of an expert */
     hth_cmdlist *cmdlist;     /* of moves; NULL: the experts stay where they are */
     uint32_t jobs_at;         /* word of hth_gpu_moves.jobs, or .reads */
@@ -255,9 +256,9 @@ hearth_status hth_gpu_count_passing(hth_gpu *g, uint32_t n_tok, hearth_error *er
 hearth_status hth_gpu_end_passing(hth_gpu *g, hearth_error *err);
 /* expert_moves.c */
 /* Before a step: experts that have arrived are in their slots from now on. */
-void hth_gpu_end_moves(hth_gpu *g);
+void hth_gpu_end_moves(hth_gpu *g, const hth_step *s);
 /* Once the host has computed its experts of a layer in a step: experts that are worth it leave for the slots of others. */
-hearth_status hth_gpu_move_experts(hth_gpu *g, hth_pool *pool, uint32_t i_layer, hearth_error *err);
+hearth_status hth_gpu_move_experts(hth_gpu *g, const hth_step *s, uint32_t i_layer, hearth_error *err);
 
 /* ---- command lists (record.c) ------------------------------------------------------------------------- */
 
@@ -425,8 +426,9 @@ struct hth_gpu {
 
 /* sim_host_cost.c: charges the host's neurons of a layer for n_tok tokens, n_fired of them active over all tokens. */
 void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint32_t n_tok, uint64_t n_fired);
-/* Adds the cost of the experts of an operation without a slot that were chosen for any of n tokens. */
-void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t n_tok);
+/* Adds the cost of the experts of an operation without a slot that were chosen for any of n tokens, n_read of which the
+ * step's store read. */
+void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t n_tok, uint64_t n_read);
 /* Adds the cost of a chunk of streamed weights. */
 void hth_gpu_sim_host_cost_chunk(hth_gpu *g, const hth_stream_chunk *chunk);
 /* Sets g->failed. */

@@ -129,14 +129,21 @@ static uint32_t write_sums(hth_step *s, const hth_op *op, uint32_t n, int64_t *t
 }
 
 /* Experts without a slot, for the first n tokens of the step's values: the device may have a part of a step. */
-static hearth_status compute_experts(hth_step *s, const hth_op *op, const uint32_t *slot_of, uint32_t n,
+static hearth_status compute_experts(hth_step *s, const hth_op *op, const uint32_t *slot_of, uint32_t n, bool has_values,
                                      hearth_error *err)
 {
     uint32_t n_tok = s->n_tok;
     s->n_tok = n;
-    hearth_status st = hth_fwd_experts_without(s, op, slot_of, err);
+    hearth_status st = has_values ? hth_fwd_experts_without(s, op, slot_of, err)
+                                  : hth_fwd_read_experts_without(s, op, slot_of, err);
     s->n_tok = n_tok;
     return st;
+}
+
+/* Experts that were not in memory when a layer asked its store for them. */
+static uint64_t n_read(const hth_step *s, uint32_t i_layer)
+{
+    return s->streamed && s->streamed->store ? hth_store_get_counters(s->streamed->store, i_layer).n_miss : 0;
 }
 
 /* The experts that the device lacks, for n tokens. */
@@ -155,13 +162,13 @@ static hearth_status run_experts(hth_gpu *g, hth_step *s, uint32_t i_op, uint32_
         g->counts.n_split_empty++;
         return HEARTH_OK;
     }
-    if (!hth_device_get_info(g->device)->no_values) {
-        read_rows(s, op->in[0], g->workspace.d2h_ffn_input, n);
-        hearth_status st = compute_experts(s, op, slot_of, n, err);
-        if (st != HEARTH_OK) return st;
-        *flag = write_sums(s, op, n, (int64_t *)(void *)(flag + HTH_HOST_SUMS));
-    }
-    hth_gpu_sim_host_cost_experts(g, s, op, n);
+    bool has_values = !hth_device_get_info(g->device)->no_values;
+    uint64_t before = n_read(s, op->layer);
+    if (has_values) read_rows(s, op->in[0], g->workspace.d2h_ffn_input, n);
+    hearth_status st = compute_experts(s, op, slot_of, n, has_values, err);
+    if (st != HEARTH_OK) return st;
+    if (has_values) *flag = write_sums(s, op, n, (int64_t *)(void *)(flag + HTH_HOST_SUMS));
+    hth_gpu_sim_host_cost_experts(g, s, op, n, n_read(s, op->layer) - before);
     return HEARTH_OK;
 }
 

@@ -1,10 +1,11 @@
 /* Charges the host's part of a step to the clock of a simulated GPU: the bytes of weights, keys and values that it reads,
  * at the host rate of the GPU description, or what uploads leave of it; or its products with weights, if the description
  * says how many it computes and they take longer. A whole run then has the model's time, identical in every run; on any
- * other device nothing is charged. On the GPU itself products are free, so prompts look cheap. Of a split layer only the
+ * other device nothing is charged. Experts that come from a simulated disk also take its time. On the GPU itself products are free, so prompts look cheap. Of a split layer only the
  * active neurons count; a layer on the CPU counts whole. */
 #include "forward/gpu/cache.h"
 #include "forward/gpu/gpu_int.h"
+#include "store/disk_simulated.h"
 
 static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->row_size; }
 
@@ -25,7 +26,21 @@ void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *co
                            weights * n_tok);
 }
 
-void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t n_tok)
+/* Of n experts of so many bytes and weights together n_read come from a simulated disk, one after the other, from now on.
+ * The host computes those that are in memory first, then each when it has arrived. */
+static void charge_experts(hth_gpu *g, const hth_disk_model *disk, uint64_t n, uint64_t n_read, uint64_t bytes, double weights)
+{
+    uint64_t start = hth_device_time(g->device), n_here = disk ? n - n_read : n;
+    hth_device_charge_host(g->device, bytes / n * n_here, weights * ((double)n_here / (double)n));
+    for (uint64_t i = n_here; i < n; i++) {
+        double reading = (double)(bytes / n * (i - n_here + 1)) / disk->bytes_per_ns;
+        uint64_t arrival = start + disk->latency_ns + (uint64_t)reading, now = hth_device_time(g->device);
+        if (arrival > now) hth_device_advance_clock(g->device, arrival - now);
+        hth_device_charge_host(g->device, bytes / n, weights / (double)n);
+    }
+}
+
+void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *op, uint32_t n_tok, uint64_t n_read)
 {
     const hth_experts *e = &s->model->layers[op->layer].experts;
     const uint32_t *slot_of = g->layers[op->layer].slots->policy.slot_of;
@@ -39,8 +54,9 @@ void hth_gpu_sim_host_cost_experts(hth_gpu *g, const hth_step *s, const hth_op *
             is_chosen[id] = 1;
         }
     double weights = weights_of(&e->gate, e->gate.n_row) + weights_of(&e->up, e->up.n_row) + weights_of(&e->down, e->down.n_row);
-    hth_device_charge_host(g->device, (bytes_of(&e->gate) + bytes_of(&e->up) + bytes_of(&e->down)) / e->router.n_expert * n,
-                           weights / e->router.n_expert * (double)n_pair);
+    charge_experts(g, s->streamed ? hth_reader_disk_model(s->streamed->reader) : NULL, n, n_read,
+                   (bytes_of(&e->gate) + bytes_of(&e->up) + bytes_of(&e->down)) / e->router.n_expert * n,
+                   weights / e->router.n_expert * (double)n_pair);
 }
 
 void hth_gpu_sim_host_cost_chunk(hth_gpu *g, const hth_stream_chunk *p)

@@ -207,7 +207,7 @@ static hearth_status run_tokens(hth_gpu *g, hth_step *s, uint32_t first, uint32_
     const hth_weight_stream *stream = g->n_split_layer + g->passing.n_chunk > 0 ? stream_for(g, n) : NULL;
     uint32_t next = 0, n_want;
     g->first_tok = first;
-    hth_gpu_end_moves(g);
+    hth_gpu_end_moves(g, s);
     fill_block(g, s, first, n, stream ? stream->n_row : hth_gpu_bucket_size(g, bucket_of(g, n)), stream != NULL);
     n_want = g->params.head ? fill_wanted(g, s->tokens + first, n, &next) : 0;
     const hth_gpu_step_exec all = {.segments = stream ? &stream->segments : hth_gpu_segments_for(g, s, first, n),

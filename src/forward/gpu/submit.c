@@ -95,7 +95,7 @@ static hearth_status run_host_ops(hth_gpu *g, hth_step *s, const hth_gpu_step_ex
         if (st != HEARTH_OK) return end_step(g, st, &why, err);
         st = queued ? hth_queue_signal(g->device, before + i + 1, err) : submit_behind(g, segments, i + 1, &end, err);
         if (st == HEARTH_OK && op->kind == HTH_HOST_OP_EXPERTS)
-            st = hth_gpu_move_experts(g, s->pool, s->program->ops[op->index].layer, err);
+            st = hth_gpu_move_experts(g, s, s->program->ops[op->index].layer, err);
     }
     return st;
 }

@@ -6,6 +6,10 @@
  * step did not choose is not read any more in it, so that it is overwritten at once. The new expert counts from the step
  * that begins after its move is complete.
  *
+ * Experts that a store reads from the file move while it has them in memory, which the host's computation has just seen
+ * to. The store lends them for the copy to staging memory, and once they are in their slots they are the first that it
+ * evicts. It reads those again that have left a slot.
+ *
  * The link carries a bounded number of bytes at a time. If experts have to stay for that, only swaps with a larger gain
  * are worth it from then on, in all layers; if none has, those with a smaller one. */
 #include "forward/gpu/experts/expert_moves.h"
@@ -19,10 +23,19 @@ static uint32_t *jobs_of(const hth_gpu *g, const hth_gpu_expert_slots *s)
 
 /* ---- moves under way ----------------------------------------------------------------------------------- */
 
-/* Experts that are on the way to a layer have arrived, or have failed. */
-static void end_moves(hth_gpu *g, hth_gpu_expert_slots *s, bool arrived)
+/* Tells the step's store that an expert comes to the device, or has left it. */
+static void tell_store(const hth_step *step, uint32_t i_layer, uint32_t expert, bool on_device)
 {
+    const hth_streamed *from = step->streamed;
+    if (expert != HTH_NO_EXPERT) hth_store_set_on_device(from->store, from->first_expert[i_layer] + expert, on_device);
+}
+
+/* Experts that are on the way to a layer have arrived, or have failed. */
+static void end_moves(hth_gpu *g, const hth_step *step, uint32_t i_layer, bool arrived)
+{
+    hth_gpu_expert_slots *s = g->layers[i_layer].slots;
     for (uint32_t i = 0; i < s->n_move; i++) {
+        if (arrived && s->is_streamed) tell_store(step, i_layer, s->policy.loading[s->slots[i]], true);
         if (arrived) hth_expert_policy_end(&s->policy, s->slots[i]);
         else hth_expert_policy_cancel(&s->policy, s->slots[i]);
         if (s->is_staged) g->moves.is_entry_used[s->entries[i]] = false;
@@ -33,20 +46,23 @@ static void end_moves(hth_gpu *g, hth_gpu_expert_slots *s, bool arrived)
 }
 
 /* The second queue ends its command lists in their order. */
-static void end_if_complete(hth_gpu *g, hth_gpu_expert_slots *s)
+static void end_if_complete(hth_gpu *g, const hth_step *step, uint32_t i_layer)
 {
+    const hth_gpu_expert_slots *s = g->layers[i_layer].slots;
     hth_gpu_moves *m = &g->moves;
     if (s->fence == 0 || (s->fence > m->done && !hth_beside_is_complete(g->device, s->fence))) return;
     if (s->fence > m->done) m->done = s->fence;
-    end_moves(g, s, true);
+    end_moves(g, step, i_layer, true);
 }
 
-void hth_gpu_end_moves(hth_gpu *g)
+void hth_gpu_end_moves(hth_gpu *g, const hth_step *step)
 {
     hth_gpu_moves *m = &g->moves;
+    bool is_streamed = step->streamed && step->streamed->store;
+    float least = is_streamed ? HTH_EXPERT_MIN_GAIN_STREAMED : HTH_EXPERT_MIN_GAIN;
     for (uint32_t i = g->params.first_layer; m->under_way > 0 && i < g->params.end_layer; i++)
-        if (g->layers[i].slots) end_if_complete(g, g->layers[i].slots);
-    if (m->least_gain < HTH_EXPERT_MIN_GAIN) m->least_gain = HTH_EXPERT_MIN_GAIN;
+        if (g->layers[i].slots) end_if_complete(g, step, i);
+    if (m->least_gain < least) m->least_gain = least;
     else if (!m->was_full) m->least_gain /= HTH_EXPERT_GAIN_STEP;
     m->was_full = false;
 }
@@ -71,34 +87,53 @@ static bool has_room(hth_gpu_moves *m, const hth_gpu_expert_slots *s, uint32_t *
     return false;
 }
 
-static void begin_move(hth_gpu *g, hth_pool *pool, uint32_t i_layer, const hth_expert_swap *swap, uint32_t entry)
+/* Copies an expert to staging memory, if the layer needs that. False: the step's store does not have it any more. */
+static bool stage(hth_gpu *g, const hth_step *step, uint32_t i_layer, uint32_t expert, uint32_t entry)
+{
+    const hth_gpu_expert_slots *s = g->layers[i_layer].slots;
+    const hth_streamed *from = step->streamed;
+    hth_store_view view;
+    if (s->is_streamed && !hth_store_take_if_ready(from->store, from->first_expert[i_layer] + expert, &view)) return false;
+    if (s->is_staged) hth_gpu_stage_expert(g, step->pool, i_layer, expert, s->is_streamed ? &view : NULL, entry);
+    if (s->is_streamed) hth_store_release(from->store, view.i_item);
+    return true;
+}
+
+/* False: the expert stays, for now. */
+static bool begin_move(hth_gpu *g, const hth_step *step, uint32_t i_layer, const hth_expert_swap *swap, uint32_t entry)
 {
     hth_gpu_expert_slots *s = g->layers[i_layer].slots;
     uint32_t *job = jobs_of(g, s) + HTH_READS_HEAD + 2 * s->n_move;
-    if (s->is_staged) hth_gpu_stage_expert(g, pool, i_layer, swap->expert, entry);
+    if (!stage(g, step, i_layer, swap->expert, entry)) {
+        g->moves.is_entry_used[entry] = false;
+        return false;
+    }
+    if (s->is_streamed) tell_store(step, i_layer, s->policy.expert_of[swap->slot], false);
     hth_expert_policy_begin(&s->policy, swap);
     job[0] = swap->slot, job[1] = s->is_staged ? entry : swap->expert;
     s->slots[s->n_move] = swap->slot, s->entries[s->n_move++] = entry;
     g->moves.under_way += s->expert_bytes;
+    return true;
 }
 
-static hearth_status submit(hth_gpu *g, hth_gpu_expert_slots *s, hearth_error *err)
+static hearth_status submit(hth_gpu *g, const hth_step *step, uint32_t i_layer, hearth_error *err)
 {
+    hth_gpu_expert_slots *s = g->layers[i_layer].slots;
     hth_gpu_set_n_read(jobs_of(g, s), s->n_move);
     hearth_status st = hth_beside_submit(g->device, &s->cmdlist, 1, &s->fence, err);
-    if (st != HEARTH_OK) end_moves(g, s, false);
+    if (st != HEARTH_OK) end_moves(g, step, i_layer, false);
     return st;
 }
 
-hearth_status hth_gpu_move_experts(hth_gpu *g, hth_pool *pool, uint32_t i_layer, hearth_error *err)
+hearth_status hth_gpu_move_experts(hth_gpu *g, const hth_step *step, uint32_t i_layer, hearth_error *err)
 {
     hth_gpu_expert_slots *s = g->layers[i_layer].slots;
     hth_expert_swap swap;
     uint32_t entry;
     if (!s->cmdlist) return HEARTH_OK;
-    end_if_complete(g, s);
+    end_if_complete(g, step, i_layer);
     while (s->fence == 0 && s->n_move < HTH_GPU_MAX_MOVES &&
            hth_expert_policy_choose(&s->policy, g->moves.least_gain, &swap) && has_room(&g->moves, s, &entry))
-        begin_move(g, pool, i_layer, &swap, entry);
-    return s->n_move > 0 && s->fence == 0 ? submit(g, s, err) : HEARTH_OK;
+        if (!begin_move(g, step, i_layer, &swap, entry)) break;
+    return s->n_move > 0 && s->fence == 0 ? submit(g, step, i_layer, err) : HEARTH_OK;
 }

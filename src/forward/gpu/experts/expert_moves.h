@@ -21,7 +21,9 @@ static inline void hth_gpu_set_n_read(uint32_t *jobs, uint32_t n)
     for (int k = 0; k < HTH_READS_JOBS / HTH_READS_GRID_WORDS; k++) jobs[HTH_READS_GRID_WORDS * k + 2] = n;
     jobs[HTH_READS_JOBS] = n;
 }
-/* Copies the weights of an expert to an entry of staging memory, in the form in which its command list expects them. */
-void hth_gpu_stage_expert(hth_gpu *g, hth_pool *pool, uint32_t i_layer, uint32_t expert, uint32_t entry);
+/* Copies the weights of an expert to an entry of staging memory, in the form in which its command list expects them. view:
+ * where a store has them; NULL: the host has those of all. */
+void hth_gpu_stage_expert(hth_gpu *g, hth_pool *pool, uint32_t i_layer, uint32_t expert, const hth_store_view *view,
+                          uint32_t entry);
 
 #endif

@@ -1,5 +1,6 @@
 /* Where the weights of experts that move are, and how they come to the device: from the host's memory where they lie, if
- * the device can read it, else from staging memory. */
+ * the device can read it, else from staging memory. Experts that are read from the file have no place of their own, so a
+ * store lends them while they are copied. */
 #include "forward/gpu/experts/expert_moves.h"
 
 #include "base/alloc.h"
@@ -55,7 +56,7 @@ static uint64_t entry_bytes(const hth_model *m)
 static uint32_t n_entry(const hth_offload_params *p, uint64_t entry)
 {
     enum { MAX_BYTES = 64 << 20 };
-    uint64_t n = p->reads_host ? 1 : MAX_BYTES / entry;
+    uint64_t n = p->reads_host && !p->streams_experts ? 1 : MAX_BYTES / entry;
     return n < 1 ? 1 : n > HTH_GPU_MAX_STAGED_EXPERT ? HTH_GPU_MAX_STAGED_EXPERT : (uint32_t)n;
 }
 
@@ -135,6 +136,7 @@ static void find_sources(hth_gpu *g, const tables *t, uint32_t i_layer)
 {
     const hth_layer *l = &g->model->layers[i_layer];
     hth_gpu_expert_slots *s = g->layers[i_layer].slots;
+    s->is_streamed = s->is_staged = !is_in_memory(l);
     for (int i = 0; i < N_PART; i++)
         s->is_staged |= hth_gpu_expert_part(l, i)->n_row > 0 && table_of(t, hth_gpu_expert_part(l, i)) == MAX_TABLE;
     for (int i = 0; i < N_PART && !s->is_staged; i++)
@@ -150,11 +152,11 @@ static void find_sources(hth_gpu *g, const tables *t, uint32_t i_layer)
     }
 }
 
-/* Experts of a layer come to the device, as the host has all: to slots, or to pass through. */
+/* Experts of a layer come to the device: to slots, or, as the host has all, to pass through. */
 static bool can_come(const hth_gpu *g, uint32_t i_layer)
 {
     const hth_gpu_expert_slots *s = g->layers[i_layer].slots;
-    return s && (s->policy.n_slot > 0 || g->params.streams[0].n_tok > 0) && is_in_memory(&g->model->layers[i_layer]);
+    return s && (s->policy.n_slot > 0 || (g->params.streams[0].n_tok > 0 && is_in_memory(&g->model->layers[i_layer])));
 }
 
 static hearth_status upload_tables(hth_gpu *g, const tables *t, hearth_error *err)
@@ -318,17 +320,20 @@ void hth_gpu_free_move_lists(hth_gpu *g)
 
 /* ---- staging memory -------------------------------------------------------------------------------------- */
 
-void hth_gpu_stage_expert(hth_gpu *g, hth_pool *pool, uint32_t i_layer, uint32_t expert, uint32_t entry)
+void hth_gpu_stage_expert(hth_gpu *g, hth_pool *pool, uint32_t i_layer, uint32_t expert, const hth_store_view *view,
+                          uint32_t entry)
 {
     const hth_layer *l = &g->model->layers[i_layer];
+    uint32_t n_extent = 0;
     for (int i = 0; i < N_PART; i++) {
-        const hth_matrix *m = hth_gpu_expert_part(l, i);
         const hth_gpu_expert_source *source = &g->layers[i_layer].slots->sources[i];
         uint8_t *to = (uint8_t *)hth_buffer_map(g->moves.staging) + source->base + entry * source->pitch;
         uint32_t n = hth_gpu_expert_rows(l, i);
-        size_t size = n * m->row_size;
-        if (m->n_row == 0) continue;
-        if (source->form == HTH_PACK_ROWS_PLANES) hth_gpu_stage_rows(pool, m, expert * n, n, to);
-        else memcpy(to, m->data + expert * size, size);
+        hth_matrix m = *hth_gpu_expert_part(l, i);
+        if (m.n_row == 0) continue;
+        if (view) m.n_row = n, m.data = view->data[n_extent++];
+        size_t first = view ? 0 : (size_t)expert * n;
+        if (source->form == HTH_PACK_ROWS_PLANES) hth_gpu_stage_rows(pool, &m, (uint32_t)first, n, to);
+        else memcpy(to, m.data + first * m.row_size, n * (size_t)m.row_size);
     }
 }
