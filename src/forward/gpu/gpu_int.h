@@ -90,7 +90,8 @@ typedef struct hth_gpu_expert_slots {
     uint32_t jobs_at;         /* word of hth_gpu_moves.jobs, or .reads */
     bool reads;               /* steps of one token read missing experts into spare slots (expert_reads.c) */
     uint32_t first_chunk, n_chunk; /* of hth_gpu_passing; 0: they do not pass through */
-    hth_fence fence;          /* of the moves under way */
+    hth_fence fence;          /* of the moves that have not ended */
+    bool holds_room;          /* they count in hth_gpu_moves.under_way, and have their entries */
     uint32_t n_move, slots[HTH_GPU_MAX_MOVES], entries[HTH_GPU_MAX_MOVES]; /* entries: of staging memory */
 } hth_gpu_expert_slots;
 

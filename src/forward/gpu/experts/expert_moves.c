@@ -6,7 +6,7 @@
  * step did not choose is not read any more in it, so that it is overwritten at once. The new expert counts from the step
  * that begins after its move is complete.
  *
- * The link carries a bounded number of bytes at a time. If experts have to stay for that, only swaps with a larger gain
+ * A bounded number of bytes is on the way at a time, those of complete moves no more. If experts have to stay for that, only swaps with a larger gain
  * are worth it from then on, in all layers; if none has, those with a smaller one. */
 #include "forward/gpu/experts/expert_moves.h"
 
@@ -19,32 +19,59 @@ static uint32_t *jobs_of(const hth_gpu *g, const hth_gpu_expert_slots *s)
 
 /* ---- moves under way ----------------------------------------------------------------------------------- */
 
+/* The second queue ends its command lists in their order. */
+static bool is_complete(hth_gpu *g, hth_fence fence)
+{
+    hth_gpu_moves *m = &g->moves;
+    if (fence > m->done && hth_beside_is_complete(g->device, fence)) m->done = fence;
+    return fence <= m->done;
+}
+
+/* Gives back what a layer's moves take of the bytes under way and of staging memory. */
+static void give_room(hth_gpu_moves *m, hth_gpu_expert_slots *s)
+{
+    for (uint32_t i = 0; s->holds_room && i < s->n_move; i++) {
+        if (s->is_staged) m->is_entry_used[s->entries[i]] = false;
+        m->under_way -= s->expert_bytes;
+    }
+    s->holds_room = false;
+}
+
 /* Experts that are on the way to a layer have arrived, or have failed. */
 static void end_moves(hth_gpu *g, hth_gpu_expert_slots *s, bool arrived)
 {
+    give_room(&g->moves, s);
     for (uint32_t i = 0; i < s->n_move; i++) {
         if (arrived) hth_expert_policy_end(&s->policy, s->slots[i]);
         else hth_expert_policy_cancel(&s->policy, s->slots[i]);
-        if (s->is_staged) g->moves.is_entry_used[s->entries[i]] = false;
-        g->moves.under_way -= s->expert_bytes;
     }
     if (arrived) g->counts.n_moved += s->n_move, g->counts.moved_bytes += s->n_move * s->expert_bytes;
     s->n_move = 0, s->fence = 0;
 }
 
-/* The second queue ends its command lists in their order. */
 static void end_if_complete(hth_gpu *g, hth_gpu_expert_slots *s)
 {
-    hth_gpu_moves *m = &g->moves;
-    if (s->fence == 0 || (s->fence > m->done && !hth_beside_is_complete(g->device, s->fence))) return;
-    if (s->fence > m->done) m->done = s->fence;
-    end_moves(g, s, true);
+    if (s->fence != 0 && is_complete(g, s->fence)) end_moves(g, s, true);
+}
+
+/* Gives back the room of moves to other layers than i_layer that are complete. Steps move experts layer by layer, so those
+ * of the layers behind it are the oldest. These moves do not end: if their layer's turn in the step is still to come, the
+ * step needs its slots as they were when it began. */
+static void give_room_of_others(hth_gpu *g, uint32_t i_layer)
+{
+    uint32_t first = g->params.first_layer, n = g->params.end_layer - first;
+    for (uint32_t i = 1; i < n; i++) {
+        hth_gpu_expert_slots *s = g->layers[first + (i_layer - first + i) % n].slots;
+        if (!s || !s->holds_room || s->fence == 0) continue;
+        if (!is_complete(g, s->fence)) return;
+        give_room(&g->moves, s);
+    }
 }
 
 void hth_gpu_end_moves(hth_gpu *g)
 {
     hth_gpu_moves *m = &g->moves;
-    for (uint32_t i = g->params.first_layer; m->under_way > 0 && i < g->params.end_layer; i++)
+    for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++)
         if (g->layers[i].slots) end_if_complete(g, g->layers[i].slots);
     if (m->least_gain < HTH_EXPERT_MIN_GAIN) m->least_gain = HTH_EXPERT_MIN_GAIN;
     else if (!m->was_full) m->least_gain /= HTH_EXPERT_GAIN_STEP;
@@ -79,6 +106,7 @@ static void begin_move(hth_gpu *g, hth_pool *pool, uint32_t i_layer, const hth_e
     hth_expert_policy_begin(&s->policy, swap);
     job[0] = swap->slot, job[1] = s->is_staged ? entry : swap->expert;
     s->slots[s->n_move] = swap->slot, s->entries[s->n_move++] = entry;
+    s->holds_room = true;
     g->moves.under_way += s->expert_bytes;
 }
 
@@ -97,6 +125,7 @@ hearth_status hth_gpu_move_experts(hth_gpu *g, hth_pool *pool, uint32_t i_layer,
     uint32_t entry;
     if (!s->cmdlist) return HEARTH_OK;
     end_if_complete(g, s);
+    give_room_of_others(g, i_layer);
     while (s->fence == 0 && s->n_move < HTH_GPU_MAX_MOVES &&
            hth_expert_policy_choose(&s->policy, g->moves.least_gain, &swap) && has_room(&g->moves, s, &entry))
         begin_move(g, pool, i_layer, &swap, entry);
