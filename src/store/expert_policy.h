@@ -25,6 +25,9 @@
 /* A gain that a swap needs at least, if the caller knows no better: the cost of an upload, in misses. It takes about 0.7
  * of the time that the host takes to compute an expert, mostly bytes that both read (docs/profile.md). */
 #define HTH_EXPERT_MIN_GAIN 0.7f
+/* The same of an upload that begins over an idle link and ends before the host computes its next experts: it takes nothing
+ * from the host. */
+#define HTH_EXPERT_FREE_GAIN 0.2f
 /* Bytes on the way at once: what a slow link carries in some milliseconds, or one expert. By how much the least gain rises in
  * a step in which an expert has to stay for that, and falls in one in which none has. */
 #define HTH_EXPERT_UNDER_WAY (64u << 20)

@@ -202,6 +202,8 @@ typedef struct hth_gpu_moves {
     uint64_t under_way; /* bytes that are on the way */
     float least_gain;   /* of a swap (expert_policy.h) */
     bool was_full;      /* an expert had to stay in this step */
+    float lone_gain;    /* least gain of a swap while nothing is on the way: what such moves have cost */
+    hth_fence lone;     /* of the last such move, if the host has computed no experts since; 0: none */
     hth_fence done;            /* moves up to this one are complete */
 } hth_gpu_moves;
 /* expert_sources.c: bytes that experts need on their way, at most. */
@@ -257,6 +259,8 @@ hearth_status hth_gpu_end_passing(hth_gpu *g, hearth_error *err);
 /* expert_moves.c */
 /* Before a step: experts that have arrived are in their slots from now on. */
 void hth_gpu_end_moves(hth_gpu *g);
+/* Before the host computes its experts of a layer. */
+void hth_gpu_see_lone_move(hth_gpu *g);
 /* Once the host has computed its experts of a layer in a step: experts that are worth it leave for the slots of others. */
 hearth_status hth_gpu_move_experts(hth_gpu *g, hth_pool *pool, uint32_t i_layer, hearth_error *err);
 

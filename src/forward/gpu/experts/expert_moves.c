@@ -7,10 +7,14 @@
  * that begins after its move is complete.
  *
  * A bounded number of bytes is on the way at a time, those of complete moves no more. If experts have to stay for that, only swaps with a larger gain
- * are worth it from then on, in all layers; if none has, those with a smaller one. */
+ * are worth it from then on, in all layers; if none has, those with a smaller one. A move over an idle link is worth it with a
+ * smaller one too, if such moves have ended before the host computed its next experts: these took nothing from the host. */
 #include "forward/gpu/experts/expert_moves.h"
 
 #include <string.h>
+
+/* Lone moves over which their cost is averaged. */
+enum { N_LONE = 16 };
 
 static uint32_t *jobs_of(const hth_gpu *g, const hth_gpu_expert_slots *s)
 {
@@ -73,12 +77,29 @@ void hth_gpu_end_moves(hth_gpu *g)
     hth_gpu_moves *m = &g->moves;
     for (uint32_t i = g->params.first_layer; i < g->params.end_layer; i++)
         if (g->layers[i].slots) end_if_complete(g, g->layers[i].slots);
+    if (m->least_gain == 0.0f) m->lone_gain = HTH_EXPERT_MIN_GAIN; /* before the first step */
     if (m->least_gain < HTH_EXPERT_MIN_GAIN) m->least_gain = HTH_EXPERT_MIN_GAIN;
     else if (!m->was_full) m->least_gain /= HTH_EXPERT_GAIN_STEP;
     m->was_full = false;
 }
 
 /* ---- departure ----------------------------------------------------------------------------------------- */
+
+/* Of a swap. An expert in staging memory was copied by the host. */
+static float least_gain(const hth_gpu_moves *m, const hth_gpu_expert_slots *s)
+{
+    if (m->under_way > 0 || s->is_staged) return m->least_gain;
+    return m->lone_gain > HTH_EXPERT_FREE_GAIN ? m->lone_gain : HTH_EXPERT_FREE_GAIN;
+}
+
+void hth_gpu_see_lone_move(hth_gpu *g)
+{
+    hth_gpu_moves *m = &g->moves;
+    if (m->lone == 0) return;
+    float cost = is_complete(g, m->lone) ? 0.0f : HTH_EXPERT_MIN_GAIN;
+    m->lone_gain += (cost - m->lone_gain) / N_LONE;
+    m->lone = 0;
+}
 
 static bool take_entry(hth_gpu_moves *m, uint32_t *entry)
 {
@@ -115,6 +136,7 @@ static hearth_status submit(hth_gpu *g, hth_gpu_expert_slots *s, hearth_error *e
     hth_gpu_set_n_read(jobs_of(g, s), s->n_move);
     hearth_status st = hth_beside_submit(g->device, &s->cmdlist, 1, &s->fence, err);
     if (st != HEARTH_OK) end_moves(g, s, false);
+    else if (g->moves.under_way == s->expert_bytes) g->moves.lone = s->fence;
     return st;
 }
 
@@ -127,7 +149,7 @@ hearth_status hth_gpu_move_experts(hth_gpu *g, hth_pool *pool, uint32_t i_layer,
     end_if_complete(g, s);
     give_room_of_others(g, i_layer);
     while (s->fence == 0 && s->n_move < HTH_GPU_MAX_MOVES &&
-           hth_expert_policy_choose(&s->policy, g->moves.least_gain, &swap) && has_room(&g->moves, s, &entry))
+           hth_expert_policy_choose(&s->policy, least_gain(&g->moves, s), &swap) && has_room(&g->moves, s, &entry))
         begin_move(g, pool, i_layer, &swap, entry);
     return s->n_move > 0 && s->fence == 0 ? submit(g, s, err) : HEARTH_OK;
 }
