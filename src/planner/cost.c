@@ -99,16 +99,19 @@ static void split_time(hth_plan_time *t, double own, const part *parts, uint32_t
 }
 
 /* Seconds that the host needs longer for m experts because others move to k slots after the layer before. The link takes
- * its rate of the host's memory, of which at least a quarter is left. `free`: until the host begins, moves cost nothing. */
+ * its rate of the host's memory, of which at least a quarter is left. `free`: until the host begins, moves cost nothing; those
+ * that take longer than a layer go on in the next ones, which are taken to be like this one. */
 static double moving_seconds(const hth_plan_layer *l, const hth_plan_tier *device, const hth_plan_tier *host, double free,
                              uint32_t k, double m)
 {
     double rate = whole_rate(host), left = larger(rate - device->read_rate, rate / 4), both = 0,
-           bytes = (double)l->cluster_bytes[HTH_PLAN_HOST], longest = m * bytes / left;
-    if (!l->moves || device->read_rate <= 0) return 0;
+           bytes = (double)l->cluster_bytes[HTH_PLAN_HOST], busy = m * bytes / left, layer = free + busy;
+    if (!l->moves || device->read_rate <= 0 || busy <= 0) return 0;
     for (uint32_t n = 1; n < HTH_PLAN_N_MOVE; n++) {
-        double seconds = n * bytes / device->read_rate - free;
-        if (seconds > 0) both += l->moves[k * HTH_PLAN_N_MOVE + n] * (seconds < longest ? seconds : longest);
+        double seconds = n * bytes / device->read_rate;
+        uint64_t n_layer = (uint64_t)(seconds / layer);
+        both += l->moves[k * HTH_PLAN_N_MOVE + n] *
+                ((double)n_layer * busy + larger(seconds - (double)n_layer * layer - free, 0));
     }
     return both * (1 - left / rate);
 }
@@ -146,7 +149,7 @@ static double slots_seconds(const hth_plan_layer *l, const hth_plan_tier *device
     if (!l->misses) return seconds + device_or_host(&c, used - missing, missing, 0);
     for (uint32_t m = 0; m <= l->n_used; m++)
         seconds += l->misses[k * (l->n_used + 1) + m] *
-                   device_or_host(&c, l->n_used - m, m, moving_seconds(l, device, host, c.attention - c.beside, k, m));
+                   device_or_host(&c, l->n_used - m, m, moving_seconds(l, device, host, larger(c.attention - c.beside, 0), k, m));
     return seconds;
 }
 
