@@ -97,7 +97,7 @@ static hth_expert_counts replay(const shape *s, traces *t, uint32_t n_upload, ui
     hth_expert_counts all;
     hth_expert_replay_layer *layers = need(calloc(s->n_layer, sizeof *layers));
     for (uint32_t i = 0; i < s->n_layer; i++)
-        layers[i] = (hth_expert_replay_layer){i, s->n_expert, s->n_used, s->n_slot, NULL};
+        layers[i] = (hth_expert_replay_layer){.i_layer = i, .n_expert = s->n_expert, .n_used = s->n_used, .n_slot = s->n_slot};
     const hth_expert_replay_options o = {.layers = layers,
                                          .n_layer = s->n_layer,
                                          .trace = get,

@@ -1,6 +1,7 @@
 /* Expected hits by the number of slots: by playing the policy of slots with a trace, at some numbers and in between
- * linear. All layers are played together, because they share a bound of what moves at once. An expert that begins to move
- * after a token is there for the next one: a token takes longer than what moves at once. */
+ * linear. All layers are played together, because they share the link. It carries what fits into the seconds that the plan's
+ * layers take with so many misses: those of an empty context, without the head, and as if moves did not slow the host. That
+ * is fewer seconds than a token takes, so that a plan expects no more moves than there are. */
 #include "placement/expert_hits.h"
 
 #include "base/alloc.h"
@@ -52,17 +53,16 @@ typedef struct point {
 typedef struct layers {
     const hth_model *model;
     const hth_expert_uses *uses;
-    uint32_t n, n_upload; /* n_upload: how many a device moves at once, as many bytes as the largest have */
+    const hth_plan_layer *costs;
+    const hth_plan_machine *machine;
+    uint32_t n;
+    double under_way; /* seconds in which the link carries what may be on the way at once */
+    double *seconds;  /* [n][width + 1] of the items */
     hth_expert_replay_layer *items; /* [n] */
     hth_expert_counts *counts;      /* [n] */
     point *before;                  /* [n] the last point that was played */
     assumed drawn;
 } layers;
-
-static uint64_t expert_bytes(const hth_experts *e)
-{
-    return (e->gate.n_row * e->gate.row_size + e->up.n_row * e->up.row_size + e->down.n_row * e->down.row_size) / e->router.n_expert;
-}
 
 static void close_layers(layers *l)
 {
@@ -70,13 +70,22 @@ static void close_layers(layers *l)
     hth_free(l->counts);
     hth_free(l->before);
     hth_free(l->drawn.last);
+    hth_free(l->seconds);
+}
+
+static void fill_seconds(layers *l, hth_expert_replay_layer *item, double *seconds)
+{
+    const hth_plan_layer *cost = &l->costs[item->i_layer];
+    for (uint32_t m = 0; m <= item->n_used; m++) seconds[m] = hth_plan_slots_seconds(cost, l->machine, m);
+    item->seconds = seconds;
+    item->upload_seconds = hth_plan_move_seconds(cost, l->machine);
+    l->under_way = item->upload_seconds * HTH_EXPERT_UNDER_WAY / (double)cost->cluster_bytes[HTH_PLAN_HOST];
 }
 
 static hearth_status open_layers(layers *l, hearth_error *err)
 {
     const hth_model *m = l->model;
     uint32_t n_layer = m->hparams.n_layer, width = 1;
-    uint64_t most = 1;
     l->items = hth_alloc(n_layer, sizeof *l->items);
     l->counts = hth_alloc(n_layer, sizeof *l->counts);
     l->before = hth_alloc(n_layer, sizeof *l->before);
@@ -86,11 +95,12 @@ static hearth_status open_layers(layers *l, hearth_error *err)
         uint32_t last = hth_min_u32(e->router.n_used, HTH_EXPERT_MISS_BINS - 1);
         l->before[l->n] = (point){.mean = e->router.n_used, .moves = {1.0}}, l->before[l->n].misses[last] = 1.0;
         l->items[l->n++] = (hth_expert_replay_layer){.i_layer = i, .n_expert = e->router.n_expert, .n_used = e->router.n_used};
-        width = hth_max_u32(width, e->router.n_used), most = hth_max_u64(most, expert_bytes(e));
+        width = hth_max_u32(width, e->router.n_used);
     }
-    l->n_upload = (uint32_t)hth_max_u64(HTH_EXPERT_UNDER_WAY / most, 1);
     l->drawn = (assumed){.model = m, .random = 1, .last = hth_alloc((size_t)n_layer * width, sizeof *l->drawn.last), .width = width};
-    return l->items && l->counts && l->before && l->drawn.last
+    l->seconds = hth_alloc((size_t)n_layer * (width + 1), sizeof *l->seconds);
+    for (uint32_t i = 0; l->seconds && i < l->n; i++) fill_seconds(l, &l->items[i], l->seconds + (size_t)i * (width + 1));
+    return l->items && l->counts && l->before && l->drawn.last && l->seconds
                ? HEARTH_OK
                : hth_fail_memory(err, n_layer * (sizeof *l->items + sizeof *l->counts + sizeof *l->before), "slots of experts");
 }
@@ -105,8 +115,7 @@ static hearth_status play(layers *l, uint32_t share, hearth_error *err)
                                          .n_warm_tok = N_WARM,
                                          .n_tok = N_COUNTED,
                                          .n_upload_layer = UPLOADS,
-                                         .n_upload = l->n_upload,
-                                         .in_order = true,
+                                         .under_way = l->under_way,
                                          .min_gain = HTH_EXPERT_MIN_GAIN};
     hth_expert_counts all;
     for (uint32_t i = 0; i < l->n; i++) l->items[i].n_slot = l->items[i].n_expert * share / N_POINT;
@@ -144,10 +153,10 @@ static void fill(const hth_router *r, const point *from, const point *to, hth_ex
     }
 }
 
-hearth_status hth_expert_slots_expect(const hth_model *model, const hth_expert_uses *uses, hth_expert_slots *out,
-                                      hearth_error *err)
+hearth_status hth_expert_slots_expect(const hth_model *model, const hth_expert_uses *uses, const hth_plan_layer *costs,
+                                      const hth_plan_machine *machine, hth_expert_slots *out, hearth_error *err)
 {
-    layers l = {.model = model, .uses = uses};
+    layers l = {.model = model, .uses = uses, .costs = costs, .machine = machine};
     hearth_status st = open_layers(&l, err);
     for (uint32_t share = 1; st == HEARTH_OK && l.n > 0 && share <= N_POINT; share++) {
         if (share < N_POINT) st = play(&l, share, err);

@@ -3,6 +3,7 @@
 #define HTH_PLACEMENT_EXPERT_HITS_H
 
 #include "model/model.h"
+#include "planner/plan.h"
 #include "store/expert_replay.h"
 
 /* Experts that a plan takes as those of the tokens to come. */
@@ -20,8 +21,8 @@ typedef struct hth_expert_slots {
 } hth_expert_slots;
 
 /* Fills those of out[n_layer] whose layers divide experts, with a trace, else as if a quarter of a token's experts were used
- * by the token before, too, and the others were any. MEMORY. */
-hearth_status hth_expert_slots_expect(const hth_model *model, const hth_expert_uses *uses, hth_expert_slots *out,
-                                      hearth_error *err);
+ * by the token before, too, and the others were any. layers[n_layer]: for the seconds in which experts move. MEMORY. */
+hearth_status hth_expert_slots_expect(const hth_model *model, const hth_expert_uses *uses, const hth_plan_layer *layers,
+                                      const hth_plan_machine *machine, hth_expert_slots *out, hearth_error *err);
 
 #endif

@@ -87,7 +87,8 @@ static hearth_status open_model(hth_plan_context *o, const hth_placement_builder
     uint64_t max = UINT64_MAX;
     for (uint32_t i = 0; i < o->n_part; i++)
         if (c->parts[i].info->max_binding_size < max) max = c->parts[i].info->max_binding_size;
-    const hth_plan_source from = {c->model, params, max, profile, c->uses};
+    estimate_machine(o, c, HTH_ESTIMATE_MEDIAN, &o->machine);
+    const hth_plan_source from = {c->model, params, max, profile, c->uses, &o->machine};
     hearth_status st = hth_plan_model_open(&from, &o->input, &o->parts[0].fixed_bytes, &o->uniform, err);
     for (uint32_t i = 1; st == HEARTH_OK && i < o->n_part; i++)
         if (!hth_gpu_workspace_bytes(c->model, max, &params[i], &o->parts[i].fixed_bytes))

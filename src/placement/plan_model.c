@@ -171,7 +171,7 @@ hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *o
     if (!out->layers || !slots) st = hth_fail_memory(err, h->n_layer * (sizeof *out->layers + sizeof *slots), "a plan");
     for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++)
         st = fill_layer(from, i, &t, &out->layers[i], &slots[i], err);
-    if (st == HEARTH_OK) st = hth_expert_slots_expect(from->model, &from->uses, slots, err);
+    if (st == HEARTH_OK) st = hth_expert_slots_expect(from->model, &from->uses, out->layers, from->machine, slots, err);
     hth_free(slots);
     if (st == HEARTH_OK && (!hth_gpu_head_bytes(from->model, from->max_binding_size, from->params, &out->head_bytes) ||
                             !hth_gpu_workspace_bytes(from->model, from->max_binding_size, from->params, fixed)))

@@ -14,6 +14,7 @@ typedef struct hth_plan_source {
     uint64_t max_binding_size;              /* bytes, of the device */
     const hth_profile *profile; /* a profile of this file; NULL: frequencies in the file are used, if any */
     hth_expert_uses uses;
+    const hth_plan_machine *machine; /* whose seconds decide how many experts move; NULL: no layer divides experts */
 } hth_plan_source;
 
 /* The assumed active fraction of a layer's neurons where nothing is known. */

@@ -105,35 +105,57 @@ static void split_time(hth_plan_time *t, double own, const part *parts, uint32_t
 }
 
 /* Seconds that the host needs longer for m experts because others move to k slots after the layer before. The link takes
- * its rate of the host's memory, of which at least a quarter is left. `free`: until the host begins, moves cost nothing. */
+ * its rate of the host's memory, of which at least a quarter is left. `free`: until the host begins, moves cost nothing; those
+ * that take longer than a layer go on in the next ones, which are taken to be like this one. */
 static double moving_seconds(const hth_plan_layer *l, const hth_plan_tier *device, const hth_plan_tier *host, double free,
                              uint32_t k, double m)
 {
     double rate = whole_rate(host), left = larger(rate - device->read_rate, rate / 4), both = 0,
-           bytes = (double)l->cluster_bytes[HTH_PLAN_HOST], longest = m * bytes / left;
-    if (!l->moves || device->read_rate <= 0) return 0;
+           bytes = (double)l->cluster_bytes[HTH_PLAN_HOST], busy = m * bytes / left, layer = free + busy;
+    if (!l->moves || device->read_rate <= 0 || busy <= 0) return 0;
     for (uint32_t n = 1; n < HTH_PLAN_N_MOVE; n++) {
-        double seconds = n * bytes / device->read_rate - free;
-        if (seconds > 0) both += l->moves[k * HTH_PLAN_N_MOVE + n] * (seconds < longest ? seconds : longest);
+        double seconds = n * bytes / device->read_rate;
+        uint64_t n_layer = (uint64_t)(seconds / layer);
+        both += l->moves[k * HTH_PLAN_N_MOVE + n] *
+                ((double)n_layer * busy + larger(seconds - (double)n_layer * layer - free, 0));
     }
     return both * (1 - left / rate);
 }
 
-/* Seconds of a layer with k slots on a device, and the other experts on the host, for which the device waits in every
- * token: over tokens by how many of their experts have no slot, the longer of device and host. */
+/* A layer with slots on a device whose other experts are on the host, for which the device waits in every token. */
+typedef struct slots_cost {
+    double attention, beside; /* beside: of the shared expert, while the device waits */
+    double dispatches, hot, latency, cold; /* hot, cold: of an expert */
+} slots_cost;
+
+static slots_cost slots_cost_of(const hth_plan_layer *l, const hth_plan_tier *device, const hth_plan_tier *host,
+                                double attention, uint32_t k)
+{
+    return (slots_cost){.attention = attention + device->merge,
+                        .beside = l->n_dispatch_beside * device->dispatch,
+                        .dispatches = hot_dispatches(l, device, k),
+                        .hot = (double)l->cluster_bytes[HTH_PLAN_DEVICE] / whole_rate(device),
+                        .latency = device->sync_latency + host->sync_latency,
+                        .cold = (double)l->cluster_bytes[HTH_PLAN_HOST] / whole_rate(host)};
+}
+
+/* Of a token with so many experts in slots and so many missing, the host taking longer by `moving`. */
+static double device_or_host(const slots_cost *c, double n_hot, double n_miss, double moving)
+{
+    return larger(c->dispatches + n_hot * c->hot, c->latency + n_miss * c->cold + moving - c->beside);
+}
+
+/* Seconds of a layer with k slots: over tokens by how many of their experts have no slot, the longer of device and host. */
 static double slots_seconds(const hth_plan_layer *l, const hth_plan_tier *device, const hth_plan_tier *host, double attention,
                             uint32_t k)
 {
-    double used = 0, missing = 0, seconds = attention + device->merge, latency = device->sync_latency + host->sync_latency,
-           fixed = hot_dispatches(l, device, k), beside = l->n_dispatch_beside * device->dispatch,
-           hot = (double)l->cluster_bytes[HTH_PLAN_DEVICE] / whole_rate(device),
-           cold = (double)l->cluster_bytes[HTH_PLAN_HOST] / whole_rate(host), free = seconds - beside;
+    const slots_cost c = slots_cost_of(l, device, host, attention, k);
+    double used = 0, missing = 0, seconds = c.attention;
     for (uint32_t i = 0; i < l->n_cluster; i++) used += l->share[i], missing += i < k ? 0 : l->share[i];
-    if (!l->misses) return seconds + larger(fixed + (used - missing) * hot, latency + missing * cold - beside);
+    if (!l->misses) return seconds + device_or_host(&c, used - missing, missing, 0);
     for (uint32_t m = 0; m <= l->n_used; m++)
         seconds += l->misses[k * (l->n_used + 1) + m] *
-                   larger(fixed + (l->n_used - m) * hot,
-                          latency + m * cold + moving_seconds(l, device, host, free, k, m) - beside);
+                   device_or_host(&c, l->n_used - m, m, moving_seconds(l, device, host, larger(c.attention - c.beside, 0), k, m));
     return seconds;
 }
 
@@ -150,6 +172,20 @@ static double read_seconds(const hth_plan_layer *l, const hth_plan_tier *device,
     return attention_seconds(l, device, context) + (l->n_dispatch_hot + l->n_dispatch_read) * device->dispatch +
            used * (double)l->cluster_bytes[HTH_PLAN_DEVICE] / whole_rate(device) +
            missing * (double)l->cluster_bytes[HTH_PLAN_HOST] / device->read_rate;
+}
+
+double hth_plan_slots_seconds(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t n_miss)
+{
+    const hth_plan_tier *device = m->homes;
+    const slots_cost c = slots_cost_of(l, device, &m->homes[m->n_home - 1], attention_seconds(l, device, 0), 1);
+    return c.attention + device_or_host(&c, l->n_used - n_miss, n_miss, 0);
+}
+
+double hth_plan_move_seconds(const hth_plan_layer *l, const hth_plan_machine *m)
+{
+    const hth_plan_tier *device = m->homes;
+    double rate = device->read_rate > 0 ? device->read_rate : device->way_rate;
+    return (double)l->cluster_bytes[HTH_PLAN_HOST] / rate;
 }
 
 /* Attention and all clusters on the host. */

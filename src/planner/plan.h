@@ -135,6 +135,12 @@ typedef struct hth_plan {
 } hth_plan;
 void hth_plan_free(hth_plan *plan);
 
+/* Seconds of a token in a layer of experts with slots on the first device, of whose experts n_miss have none, where the
+ * context is empty and no experts move. */
+double hth_plan_slots_seconds(const hth_plan_layer *layer, const hth_plan_machine *machine, uint32_t n_miss);
+/* Seconds of an expert's move from the host to a slot of the first device. */
+double hth_plan_move_seconds(const hth_plan_layer *layer, const hth_plan_machine *machine);
+
 /* ARGUMENT: a number out of range, or a home out of order, by name. Called by all functions below. */
 hearth_status hth_plan_validate(const hth_plan_model *model, const hth_plan_machine *machine,
                                 const hth_plan_options *options, hearth_error *err);

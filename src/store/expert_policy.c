@@ -12,6 +12,10 @@
 #define RATE_STAY 16.0f
 #define EMPTY_STAY 128.0f
 
+/* Uses after which what is known of reuse counts half. The first tokens say too little of it: while few are counted, the
+ * rates of experts that repeat are too large. */
+#define REUSE_MAX (1u << 13)
+
 /* ---- opening --------------------------------------------------------------------------------------------- */
 
 static void set_resident(hth_expert_policy *p, const uint32_t *resident)
@@ -44,6 +48,7 @@ hearth_status hth_expert_policy_open(hth_expert_policy *p, const hth_expert_poli
     p->loading = (uint32_t *)(void *)at, at += n_slot * sizeof *p->loading;
     p->is_loading = (bool *)(void *)at;
     hth_use_weight_open(&p->weight, o->n_half_life);
+    p->reuse->n_max = REUSE_MAX;
     set_resident(p, o->resident);
     return HEARTH_OK;
 }

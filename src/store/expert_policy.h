@@ -28,6 +28,9 @@
 /* The same where the host reads experts from the file: what leaves a slot is in no memory then, and the next use of it costs
  * a read (docs/streaming.md has what was measured). */
 #define HTH_EXPERT_MIN_GAIN_STREAMED 1.5f
+/* The same of an upload that begins over an idle link and ends before the host computes its next experts: it takes nothing
+ * from the host. */
+#define HTH_EXPERT_FREE_GAIN 0.2f
 /* Bytes on the way at once: what a slow link carries in some milliseconds, or one expert. By how much the least gain rises in
  * a step in which an expert has to stay for that, and falls in one in which none has. */
 #define HTH_EXPERT_UNDER_WAY (64u << 20)

@@ -10,12 +10,14 @@ typedef struct layer {
     hth_expert_swap next;
     bool has_next;
     uint32_t n_upload; /* that began after this token */
+    double end;        /* of the last one that began, by the clock */
 } layer;
 
 /* An upload; they end in the order in which they began. */
 typedef struct upload {
     uint32_t i_layer, slot;
     uint64_t last_tok; /* the last token that does not find the expert */
+    double end;        /* by the clock */
 } upload;
 
 typedef struct replay {
@@ -25,34 +27,46 @@ typedef struct replay {
     uint32_t *chosen; /* [most experts of a token] */
     upload *uploads;  /* ring of all slots: no slot loads twice at once */
     uint64_t n_slot, first, n_loading;
+    uint64_t n_complete; /* of n_loading: those that have ended by the clock, the first ones */
+    double now, link_end, under_way; /* seconds: until the link has carried all; of uploads that are on the way */
+    bool was_full;       /* an upload had to stay in this token */
     float least_gain;
 } replay;
 
-static void count_token(const replay *r, layer *l)
+static uint32_t count_misses(const replay *r, const layer *l)
 {
-    uint32_t n_used = l->policy.n_used, n_miss = 0;
+    uint32_t n_miss = 0;
+    for (uint32_t i = 0; i < l->policy.n_used; i++) n_miss += l->policy.slot_of[r->chosen[i]] == HTH_NO_EXPERT;
+    return n_miss;
+}
+
+static void count_token(layer *l, uint32_t n_miss)
+{
+    uint32_t n_used = l->policy.n_used;
     hth_expert_counts *c = &l->counts;
-    for (uint32_t i = 0; i < n_used; i++) n_miss += l->policy.slot_of[r->chosen[i]] == HTH_NO_EXPERT;
     c->n_pair += n_used, c->n_hit += n_used - n_miss;
     c->n_step++;
     c->misses[n_miss < HTH_EXPERT_MISS_BINS ? n_miss : HTH_EXPERT_MISS_BINS - 1]++;
 }
 
-static void run_token(replay *r, uint64_t i_tok)
+/* ---- uploads ------------------------------------------------------------------------------------------- */
+
+/* Uploads that have ended by the clock are no longer on the way. */
+static void complete_uploads(replay *r)
 {
-    const hth_expert_replay_options *o = r->o;
-    for (uint32_t i = 0; i < o->n_layer; i++) {
-        layer *l = &r->layers[i];
-        o->trace(o->user, o->layers[i].i_layer, i_tok, false, r->chosen);
-        if (i_tok >= o->n_warm_tok) count_token(r, l);
-        hth_expert_policy_step(&l->policy, r->chosen, 1);
-        l->n_upload = 0;
+    for (; r->n_complete < r->n_loading; r->n_complete++) {
+        const upload *u = &r->uploads[(r->first + r->n_complete) % r->n_slot];
+        if (u->end > r->now) return;
+        r->under_way -= r->o->layers[u->i_layer].upload_seconds;
     }
+    r->under_way = 0.0;
 }
 
+/* Before a token. */
 static void end_uploads(replay *r, uint64_t i_tok)
 {
-    for (; r->n_loading > 0; r->n_loading--, r->first = (r->first + 1) % r->n_slot) {
+    complete_uploads(r);
+    for (; r->n_complete > 0; r->n_complete--, r->n_loading--, r->first = (r->first + 1) % r->n_slot) {
         const upload *u = &r->uploads[r->first];
         if (u->last_tok >= i_tok) return;
         hth_expert_policy_end(&r->layers[u->i_layer].policy, u->slot);
@@ -78,7 +92,7 @@ static layer *find_best(const replay *r)
 static void begin_next(replay *r, layer *l, uint64_t i_tok)
 {
     upload *u = &r->uploads[(r->first + r->n_loading++) % r->n_slot];
-    *u = (upload){(uint32_t)(l - r->layers), l->next.slot, i_tok + r->o->n_delay};
+    *u = (upload){.i_layer = (uint32_t)(l - r->layers), .slot = l->next.slot, .last_tok = i_tok + r->o->n_delay};
     hth_expert_policy_begin(&l->policy, &l->next);
     l->counts.n_upload += i_tok >= r->o->n_warm_tok;
     l->n_upload++;
@@ -92,27 +106,61 @@ static void begin_best(replay *r, uint64_t i_tok)
     for (uint32_t n = 0; n < r->o->n_upload && (l = find_best(r)) != NULL; n++) begin_next(r, l, i_tok);
 }
 
-static void begin_in_order(replay *r, uint64_t i_tok)
+static bool has_room(const replay *r, double seconds)
 {
-    bool is_full = false;
-    for (uint32_t i = 0, n = 0; i < r->o->n_layer; i++) {
-        layer *l = &r->layers[i];
-        for (choose_next(r, l); l->has_next && n < r->o->n_upload; n++) begin_next(r, l, i_tok);
-        if (l->has_next && !is_full) is_full = true, r->least_gain *= HTH_EXPERT_GAIN_STEP;
-    }
-    if (!is_full) r->least_gain /= HTH_EXPERT_GAIN_STEP;
-    if (r->least_gain < r->o->min_gain) r->least_gain = r->o->min_gain;
+    return r->n_complete == r->n_loading || r->under_way + seconds <= r->o->under_way;
 }
 
-static void begin_uploads(replay *r, uint64_t i_tok)
+/* Behind the token of a layer, by the clock. What a layer begins at once ends at once. */
+static void begin_on_clock(replay *r, layer *l, uint64_t i_tok)
+{
+    const double seconds = r->o->layers[l - r->layers].upload_seconds;
+    const uint64_t before = r->n_loading;
+    complete_uploads(r);
+    if (l->end > r->now) return;
+    for (choose_next(r, l); l->has_next && has_room(r, seconds); r->under_way += seconds) begin_next(r, l, i_tok);
+    if (l->has_next && !r->was_full) r->was_full = true, r->least_gain *= HTH_EXPERT_GAIN_STEP;
+    if (l->n_upload == 0) return;
+    if (r->link_end < r->now) r->link_end = r->now;
+    l->end = r->link_end += l->n_upload * seconds;
+    for (uint64_t i = before; i < r->n_loading; i++) r->uploads[(r->first + i) % r->n_slot].end = l->end;
+}
+
+static void change_gain(replay *r)
+{
+    if (!r->was_full) r->least_gain /= HTH_EXPERT_GAIN_STEP;
+    if (r->least_gain < r->o->min_gain) r->least_gain = r->o->min_gain;
+    r->was_full = false;
+}
+
+static void count_uploads(replay *r, uint64_t i_tok)
 {
     const uint32_t last = HTH_EXPERT_UPLOAD_BINS - 1;
-    if (r->o->in_order) begin_in_order(r, i_tok);
-    else begin_best(r, i_tok);
     for (uint32_t i = 0; i_tok >= r->o->n_warm_tok && i < r->o->n_layer; i++) {
         const uint32_t n = r->layers[i].n_upload;
         r->layers[i].counts.uploads[n < last ? n : last]++;
     }
+}
+
+/* ---- tokens -------------------------------------------------------------------------------------------- */
+
+static void run_token(replay *r, uint64_t i_tok)
+{
+    const hth_expert_replay_options *o = r->o;
+    for (uint32_t i = 0; i < o->n_layer; i++) {
+        layer *l = &r->layers[i];
+        o->trace(o->user, o->layers[i].i_layer, i_tok, false, r->chosen);
+        uint32_t n_miss = count_misses(r, l);
+        if (i_tok >= o->n_warm_tok) count_token(l, n_miss);
+        hth_expert_policy_step(&l->policy, r->chosen, 1);
+        l->n_upload = 0;
+        if (o->under_way <= 0.0) continue;
+        r->now += o->layers[i].seconds[n_miss];
+        begin_on_clock(r, l, i_tok);
+    }
+    if (o->under_way > 0.0) change_gain(r);
+    else begin_best(r, i_tok);
+    count_uploads(r, i_tok);
 }
 
 static void add_counts(hth_expert_counts *sum, const hth_expert_counts *c)
@@ -168,7 +216,6 @@ hearth_status hth_expert_replay(const hth_expert_replay_options *o, hth_expert_c
     for (uint64_t i = 0; st == HEARTH_OK && i < o->n_warm_tok + o->n_tok; i++) {
         end_uploads(&r, i);
         run_token(&r, i);
-        begin_uploads(&r, i);
     }
     for (uint32_t i = 0; st == HEARTH_OK && i < o->n_layer; i++) {
         if (by_layer) by_layer[i] = r.layers[i].counts;

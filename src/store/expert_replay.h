@@ -12,6 +12,8 @@ typedef struct hth_expert_replay_layer {
     uint32_t i_layer; /* what the trace calls it */
     uint32_t n_expert, n_used, n_slot;
     const uint32_t *resident; /* hth_expert_policy_options */
+    const double *seconds;    /* with a clock: [n_used + 1] of a token in the layer, by how many of its experts are absent */
+    double upload_seconds;    /* and of an upload */
 } hth_expert_replay_layer;
 
 typedef struct hth_expert_replay_options {
@@ -23,11 +25,12 @@ typedef struct hth_expert_replay_options {
     /* Uploads that may begin after a token: in a layer, and in all layers together, those with the largest gain first.
      * UINT32_MAX: any number. */
     uint32_t n_upload_layer, n_upload;
-    /* Layers begin uploads in their order, as a device's do: those behind find no room left, and the least gain changes
-     * by steps (expert_policy.h) until there is. */
-    bool in_order;
     uint32_t n_delay; /* tokens that run before an upload has ended; 0: the next token finds the expert */
-    float min_gain;   /* in misses: hth_expert_policy_choose */
+    /* Instead of n_upload and n_delay: seconds of uploads that may be on the way at once, or one upload. Layers begin them one
+     * after the other, as a device's do: a token finds the experts whose uploads had ended when it began, a layer begins
+     * others when its own have ended, and the least gain changes by steps (expert_policy.h). 0: there is no clock. */
+    double under_way;
+    float min_gain; /* in misses: hth_expert_policy_choose */
     uint32_t n_half_life;
 } hth_expert_replay_options;
 

@@ -1,8 +1,7 @@
 /* Counts ages between uses. store_uses.c calls it. */
 #include "store/reuse.h"
 
-/* Ages 1, 2, 3 to 4, 5 to 8, 9 to 16. What few uses say is not believed: MIN_USES without a gain are assumed. After
- * MAX_USES all that is known counts half. */
+/* Ages 1, 2, 3 to 4, 5 to 8, 9 to 16. What few uses say is not believed: MIN_USES without a gain are assumed. */
 enum { MIN_USES = 100, MAX_USES = 1 << 16 };
 /* A use is not taken to stand for more than 16 uses: the least probability that none follows. */
 #define MIN_NONE (1.0 / 16.0)
@@ -47,7 +46,7 @@ void hth_reuse_advance(hth_reuse *r)
 {
     find_gains(r);
     find_extras(r);
-    if (r->n_use < MAX_USES) return;
+    if (r->n_use < (r->n_max > 0 ? r->n_max : MAX_USES)) return;
     r->n_use /= 2.0, r->rate /= 2.0;
     for (uint32_t i = 0; i < HTH_REUSE_AGES; i++) r->n_again[i] /= 2.0, r->rate_again[i] /= 2.0;
 }

@@ -11,6 +11,7 @@ enum { HTH_REUSE_AGES = 16, HTH_REUSE_CLASSES = 5 };
 
 /* Zeroed: nothing is known. */
 typedef struct hth_reuse {
+    uint32_t n_max;                                         /* uses after which all that is known counts half; 0: 65,536 */
     double n_use, rate;                                     /* uses, and the sum of their items' rates */
     double n_again[HTH_REUSE_AGES], rate_again[HTH_REUSE_AGES]; /* the same of uses whose next is i + 1 steps later */
     float gain[HTH_REUSE_CLASSES];                          /* hth_reuse_gain */

@@ -1,6 +1,7 @@
 /* Mixtures whose experts are divided between a device and the CPU. Quantised ones keep the CPU's bits in any placement,
  * however a text is cut, and with weights that are read when they are needed; floats come near. Every convention of
  * architectures is among them. */
+#include "base/checked_math.h"
 #include "convert/quantize.h"
 #include "engine/engine.h"
 #include "forward/gpu/gpu_int.h"
@@ -399,9 +400,12 @@ TEST(a_device_that_reads_missing_experts_waits_for_no_message)
 
 /* ---- a slow second queue ---------------------------------------------------------------------------------- */
 
-/* While it is on, what is submitted to the second queue of a device runs only when something waits for it. */
+/* While it is on, what is submitted to the second queue of a device runs only when something waits for it, or also one
+ * time in so many, by chance, when something asks whether it is complete. */
 static struct {
     bool on;
+    uint32_t one_in; /* 0: never */
+    test_random random;
     hth_device *device;
     hth_cmdlist *lists[HTH_QUEUE_MAX_IN_FLIGHT];
     hth_fence n_submitted, n_done;
@@ -439,6 +443,7 @@ hearth_status __wrap_hth_beside_submit(hth_device *d, hth_cmdlist *const *t, siz
 
 bool __wrap_hth_beside_is_complete(hth_device *d, hth_fence fence)
 {
+    if (late.on && late.one_in > 0 && test_random_below(&late.random, late.one_in) == 0) run_late(fence);
     return late.on ? fence <= late.n_done : __real_hth_beside_is_complete(d, fence);
 }
 
@@ -498,6 +503,59 @@ TEST(a_step_is_cancelled_at_any_chunk_and_can_be_repeated)
         CHECK_BYTES(hearth_session_logits(session), expected + (N_TOK - 1) * n_vocab, n_vocab * sizeof *expected);
     }
     late.on = false;
+}
+
+/* Runs tokens one by one with slots for half of the experts; moves are complete one time in so many that something asks.
+ * alone: one expert fits on the way at a time. Returns the most layers to which experts left in a token; *gain: the least of
+ * moves over an idle link, at the end. */
+static uint64_t run_moving(const golden *g, const shape *s, const float *expected, uint32_t one_in, bool alone, float *gain)
+{
+    enum { N_TOK = 48 };
+    division d = {.device = "null", .n_layer = s->n_layer, .n_row = 8, .head = true};
+    for (uint32_t i = 0; i < s->n_layer; i++) d.n_hot[i] = s->n_unit[i] / 2;
+    CLOSED(hearth_model) *model = open_divided(g, &d, HEARTH_KV_F16);
+    const hearth_session_options o = {.n_ctx = N_TOK, .n_batch = 8, .n_thread = 2};
+    CLOSED(hearth_session) *session = model ? OPENED(hearth_session, model, &o) : NULL;
+    if (!session) return 0;
+    hth_gpu_moves *moves = &model->gpu->moves;
+    size_t n_vocab = g->n_truth / g->n;
+    uint64_t largest = 0, most = 0;
+    for (uint32_t i = 0; i < s->n_layer; i++) largest = hth_max_u64(largest, model->gpu->layers[i].slots->expert_bytes);
+    uint64_t others = moves->under_way = alone ? HTH_EXPERT_UNDER_WAY - largest : 0;
+    late.n_submitted = late.n_done = 0, late.on = true, late.one_in = one_in, late.random = (test_random){5};
+    for (uint32_t i = 0; i < N_TOK; i++) {
+        uint64_t before = late.n_submitted;
+        CHECK_OK(hearth_session_eval(session, g->ids + i, 1, err));
+        const float *logits = hearth_session_logits(session);
+        CHECK(logits && memcmp(logits, expected + i * n_vocab, n_vocab * sizeof *logits) == 0);
+        CHECK(!alone || (moves->under_way >= others && moves->under_way <= others + largest));
+        most = hth_max_u64(most, late.n_submitted - before);
+    }
+    late.on = false, late.one_in = 0;
+    *gain = moves->lone_gain;
+    return most;
+}
+
+TEST(a_layer_takes_the_room_of_moves_to_another_that_are_complete)
+{
+    CLEANUP(golden_close) golden g = {0};
+    shape s;
+    float gain;
+    if (!golden_open_quant_file(&g, "mixture-Q4_K_M") || !shape_of(&g, &s)) return;
+    FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
+    if (expected) CHECK_INT(run_moving(&g, &s, expected, 2, true, &gain), s.n_divided);
+}
+
+TEST(moves_that_end_before_the_host_computes_need_less_gain)
+{
+    CLEANUP(golden_close) golden g = {0};
+    shape s;
+    float gain;
+    if (!golden_open_quant_file(&g, "mixture-Q4_K_M") || !shape_of(&g, &s)) return;
+    FREED float *expected = golden_logits(&g, HEARTH_KV_F16);
+    if (!expected) return;
+    CHECK(run_moving(&g, &s, expected, 0, false, &gain) > 0 && gain == HTH_EXPERT_MIN_GAIN);
+    CHECK(run_moving(&g, &s, expected, 1, false, &gain) > 0 && gain > 0.0f && gain < 0.9f * HTH_EXPERT_MIN_GAIN);
 }
 
 /* A host so slow that its calibration lets all pass. */

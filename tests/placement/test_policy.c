@@ -622,6 +622,48 @@ TEST(states_of_recurrent_layers_take_the_memory_of_all_sessions_and_the_time_of_
     check_states("golden/arch/mamba2.gguf");
 }
 
+/* Every token uses the last experts of a layer, which are in no slot at first. */
+static void use_last_experts(void *user, uint32_t i_layer, uint64_t i_tok, bool is_guess, uint32_t *chosen)
+{
+    const hth_router *r = &((const hth_model *)user)->layers[i_layer].experts.router;
+    for (uint32_t i = 0; i < r->n_used; i++) chosen[i] = r->n_expert - r->n_used + i;
+}
+
+/* Experts of a token that slots for half of the first layer's experts find, behind a link of so many bytes per second. */
+static double expected_hits(const hth_model *model, double link)
+{
+    const hth_plan_machine machine = {
+        .n_home = 2,
+        .homes = {{.kind = HTH_PLAN_DEVICE, .rates = {{1e9, 1e9, 1e9, 1e9}}, .read_rate = link},
+                  {.kind = HTH_PLAN_HOST, .rates = {{1e8, 1e8, 1e8, 1e8}}}}};
+    uint32_t n_hot[16] = {0};
+    const hth_offload_params params = {.n_row = 8, .n_position = 64, .n_session = 1, .n_hot = n_hot};
+    const hth_plan_source from = {.model = model,
+                                  .params = &params,
+                                  .max_binding_size = UINT32_MAX,
+                                  .uses = {use_last_experts, (void *)(uintptr_t)model, 1},
+                                  .machine = &machine};
+    hth_plan_model plan = {0};
+    uint64_t fixed;
+    bool uniform;
+    double hits = 0.0;
+    CHECK_OK(hth_plan_model_open(&from, &plan, &fixed, &uniform, err));
+    for (uint32_t i = 0; plan.layers && i < plan.layers[0].n_cluster / 2; i++) hits += plan.layers[0].share[i];
+    hth_plan_model_free(&plan);
+    return hits;
+}
+
+TEST(a_plan_expects_in_slots_what_the_link_carries_in_the_time_of_its_tokens)
+{
+    CLEANUP(golden_close) golden g = {0};
+    CLOSED(hearth_model) *opened = golden_open_quant_file(&g, "mixture-Q4_K_M") ? OPENED(hearth_model, g.model, NULL) : NULL;
+    if (!opened) return;
+    const hth_model *model = opened->model;
+    double n_used = model->layers[0].experts.router.n_used;
+    CHECK(expected_hits(model, 1.0) < 0.01 * n_used);
+    CHECK(expected_hits(model, 1e9) > 0.99 * n_used);
+}
+
 TEST(a_device_has_states_for_no_more_sessions_than_a_binding_holds)
 {
     const hth_device_spec spec = {.name = "null", .shader_refs = hth_shader_ref_table};

@@ -104,14 +104,15 @@ static double reading_seconds(const hth_plan_layer *layer, const hth_plan_tier *
 static double slots_seconds(const hth_plan_layer *layer, const hth_plan_tier *gpu, const hth_plan_tier *host, double before, int k)
 {
     double bytes = (double)layer->cluster_bytes[HTH_PLAN_HOST], rate = host->rates.at[3], link = gpu->read_rate,
-           left = fmax(rate - link, rate / 4), free = before + gpu->merge - layer->n_dispatch_beside * gpu->dispatch,
+           left = fmax(rate - link, rate / 4), free = fmax(before + gpu->merge - layer->n_dispatch_beside * gpu->dispatch, 0),
            seconds = before + gpu->merge,
            hot = (double)layer->cluster_bytes[HTH_PLAN_DEVICE] / gpu->rates.at[3];
     for (int m = 0; m <= N_SMALL_USED; m++) {
         double there = (k > 0 ? layer->n_dispatch_hot * gpu->dispatch : 0) + (N_SMALL_USED - m) * hot,
                here = gpu->sync_latency + m * bytes / rate - layer->n_dispatch_beside * gpu->dispatch;
         for (int n = 1; link > 0 && n < HTH_PLAN_N_MOVE; n++) {
-            double both = fmin(fmax(n * bytes / link - free, 0), m * bytes / left);
+            double both = 0, end = n * bytes / link, busy = m * bytes / left; /* over this layer, and others like it behind it */
+            for (double from = 0; m > 0 && from < end; from += free + busy) both += fmin(fmax(end - from - free, 0), busy);
             here += layer->moves[k * HTH_PLAN_N_MOVE + n] * both * (rate - left) / rate;
         }
         seconds += layer->misses[k * (N_SMALL_USED + 1) + m] * fmax(there, here);

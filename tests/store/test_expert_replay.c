@@ -17,6 +17,9 @@ static void get(void *user, uint32_t i_layer, uint64_t i_tok, bool is_guess, uin
     memcpy(chosen, t->chosen[i_tok % N_TOK][i_layer - 10], sizeof t->chosen[0][0]);
 }
 
+/* By the clock: a layer's seconds by its misses, and those of an upload. */
+static double layer_seconds[N_USED + 1], upload_seconds;
+
 static hth_expert_counts replay(trace *t, uint32_t n_layer, uint32_t n_slot, hth_expert_replay_options o,
                                 hth_expert_counts *by_layer)
 {
@@ -24,7 +27,12 @@ static hth_expert_counts replay(trace *t, uint32_t n_layer, uint32_t n_slot, hth
     hth_expert_counts all = {0};
     uint64_t n_miss = 0, n_step = 0;
     for (uint32_t i = 0; i < n_layer; i++)
-        layers[i] = (hth_expert_replay_layer){10 + i, N_EXPERT, N_USED, n_slot, NULL};
+        layers[i] = (hth_expert_replay_layer){.i_layer = 10 + i,
+                                              .n_expert = N_EXPERT,
+                                              .n_used = N_USED,
+                                              .n_slot = n_slot,
+                                              .seconds = layer_seconds,
+                                              .upload_seconds = upload_seconds};
     o.layers = layers, o.n_layer = n_layer, o.trace = get, o.user = t;
     if (o.n_tok == 0) o.n_tok = N_TOK;
     CHECK_OK(hth_expert_replay(&o, by_layer, &all, err));
@@ -96,20 +104,59 @@ TEST(a_budget_of_all_layers_is_spent_by_gain)
     CHECK_INT(c.n_pair - c.n_hit, N_LAYER * N_USED * (N_LAYER * N_USED + 1) / 2);
 }
 
-TEST(layers_in_their_order_share_what_may_move_and_the_gain_that_it_takes)
+/* Replays a second for each layer and `slow` more for each miss, on a link that carries an upload in `seconds`, one at a
+ * time or `at_once`, for so many tokens. */
+static hth_expert_counts replay_on_clock(trace *t, double slow, double seconds, uint32_t at_once, uint64_t n_tok,
+                                         hth_expert_counts *by_layer)
+{
+    hth_expert_replay_options o = {
+        .n_upload_layer = UINT32_MAX, .under_way = at_once * seconds, .min_gain = HTH_EXPERT_MIN_GAIN, .n_tok = n_tok};
+    for (uint32_t m = 0; m <= N_USED; m++) layer_seconds[m] = 1.0 + slow * m;
+    upload_seconds = seconds;
+    return replay(t, N_LAYER, 8, o, by_layer);
+}
+
+TEST(a_token_finds_what_the_link_has_carried_when_it_begins)
+{
+    enum { N_ALL = N_LAYER * N_USED };
+    trace t;
+    use_last(&t);
+    for (uint64_t n = 1, hits = 0, slow_hits = 0; n < 20; n++) {
+        uint64_t found = n > 1 ? N_LAYER * (n - 1) - 1 : 0, slow_found = n > 2 ? n - 2 : 0;
+        hits += found < N_ALL ? found : N_ALL, slow_hits += slow_found < N_ALL ? slow_found : N_ALL;
+        for (int i = 1; i <= 2; i++) { /* an upload for each layer; the last one ends within the next token */
+            hth_expert_counts c = replay_on_clock(&t, 0.0, 0.5 * i, 1, n, NULL);
+            CHECK_INT(c.n_hit, hits);
+            CHECK_INT(c.n_upload, N_LAYER * n < N_ALL ? N_LAYER * n : N_ALL);
+        }
+        hth_expert_counts c = replay_on_clock(&t, 0.0, N_LAYER, 1, n, NULL); /* one for each token */
+        CHECK_INT(c.n_hit, slow_hits);
+        CHECK_INT(c.n_upload, n < N_ALL ? n : N_ALL);
+    }
+}
+
+TEST(layers_in_their_order_share_what_may_be_on_the_way_and_the_gain_that_it_takes)
 {
     trace t;
     hth_expert_counts by_layer[N_LAYER];
-    hth_expert_replay_options o = unlimited;
     use_last(&t);
-    o.n_upload = 1, o.in_order = true;
-    hth_expert_counts c = replay(&t, N_LAYER, 8, o, by_layer);
-    CHECK(c.n_upload > 0 && c.n_upload <= N_TOK && by_layer[0].n_upload >= by_layer[N_LAYER - 1].n_upload);
-    CHECK_INT(by_layer[0].uploads[1], by_layer[0].n_upload);
-    CHECK_INT(c.uploads[0] + c.uploads[1], N_TOK * N_LAYER);
-    o.n_upload = UINT32_MAX;
-    c = replay(&t, N_LAYER, 8, o, by_layer);
-    for (uint32_t l = 0; l < N_LAYER; l++) CHECK_INT(by_layer[l].n_upload, N_USED);
+    hth_expert_counts c = replay_on_clock(&t, 0.0, 0.25, N_USED, 1, by_layer); /* room for those of a layer, which end in a second */
+    for (uint32_t l = 0; l < N_LAYER; l++) CHECK_INT(by_layer[l].uploads[N_USED], 1);
+    c = replay_on_clock(&t, 0.0, 100.0, 6, 1, by_layer); /* the second layer finds room for two, the third for none */
+    CHECK(by_layer[0].n_upload == 4 && by_layer[1].n_upload == 2 && by_layer[2].n_upload == 0);
+    c = replay_on_clock(&t, 0.0, 100.0, 6, 100, by_layer); /* until those of both have ended */
+    CHECK(by_layer[0].n_upload == 4 && by_layer[1].n_upload == 2 && by_layer[2].n_upload == 0);
+    c = replay_on_clock(&t, 0.0, 100.0, 6, 150, by_layer);
+    CHECK(c.n_upload == 10 && by_layer[2].n_upload == 4);
+}
+
+TEST(tokens_that_miss_more_give_the_link_more_time)
+{
+    trace t;
+    use_last(&t);
+    hth_expert_counts quick = replay_on_clock(&t, 0.0, 3.0, 1, 6, NULL), slow = replay_on_clock(&t, 0.5, 3.0, 1, 6, NULL);
+    CHECK_INT(quick.n_upload, 6);
+    CHECK(slow.n_upload >= 11 && slow.n_hit > 2 * quick.n_hit);
 }
 
 TEST(uploads_before_the_counted_tokens_are_not_counted)
@@ -176,7 +223,8 @@ TEST(the_policy_costs_less_than_recency_and_little_more_than_fixed_slots)
 TEST(memory_that_is_missing_is_an_error)
 {
     static trace t;
-    const hth_expert_replay_layer layers[2] = {{10, N_EXPERT, N_USED, 4, NULL}, {11, N_EXPERT, N_USED, 4, NULL}};
+    const hth_expert_replay_layer one = {.i_layer = 10, .n_expert = N_EXPERT, .n_used = N_USED, .n_slot = 4},
+                                  layers[2] = {one, one};
     hth_expert_replay_options o = unlimited;
     hth_expert_counts c;
     uint64_t n = 0;

@@ -91,7 +91,8 @@ typedef struct hth_gpu_expert_slots {
     uint32_t jobs_at;         /* word of hth_gpu_moves.jobs, or .reads */
     bool reads;               /* steps of one token read missing experts into spare slots (expert_reads.c) */
     uint32_t first_chunk, n_chunk; /* of hth_gpu_passing; 0: they do not pass through */
-    hth_fence fence;          /* of the moves under way */
+    hth_fence fence;          /* of the moves that have not ended */
+    bool holds_room;          /* they count in hth_gpu_moves.under_way, and have their entries */
     uint32_t n_move, slots[HTH_GPU_MAX_MOVES], entries[HTH_GPU_MAX_MOVES]; /* entries: of staging memory */
 } hth_gpu_expert_slots;
 
@@ -202,6 +203,8 @@ typedef struct hth_gpu_moves {
     uint64_t under_way; /* bytes that are on the way */
     float least_gain;   /* of a swap (expert_policy.h) */
     bool was_full;      /* an expert had to stay in this step */
+    float lone_gain;    /* least gain of a swap while nothing is on the way: what such moves have cost */
+    hth_fence lone;     /* of the last such move, if the host has computed no experts since; 0: none */
     hth_fence done;            /* moves up to this one are complete */
 } hth_gpu_moves;
 /* expert_sources.c: bytes that experts need on their way, at most. */
@@ -257,6 +260,8 @@ hearth_status hth_gpu_end_passing(hth_gpu *g, hearth_error *err);
 /* expert_moves.c */
 /* Before a step: experts that have arrived are in their slots from now on. */
 void hth_gpu_end_moves(hth_gpu *g, const hth_step *s);
+/* Before the host computes its experts of a layer. */
+void hth_gpu_see_lone_move(hth_gpu *g);
 /* Once the host has computed its experts of a layer in a step: experts that are worth it leave for the slots of others. */
 hearth_status hth_gpu_move_experts(hth_gpu *g, const hth_step *s, uint32_t i_layer, hearth_error *err);
 

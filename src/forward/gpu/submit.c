@@ -90,6 +90,7 @@ static hearth_status run_host_ops(hth_gpu *g, hth_step *s, const hth_gpu_step_ex
         if (op->n_d2h > 0) st = await(g, seen + 1, &segments->segments[seen].wait_ns, err);
         if (st != HEARTH_OK) return st;
         hearth_error why = {0};
+        if (op->kind == HTH_HOST_OP_EXPERTS) hth_gpu_see_lone_move(g);
         if (op->kind == HTH_HOST_OP_PASS_CHUNK) st = pass_chunk(g, s, op->index, end, &why);
         else st = hth_gpu_run_host_op(g, s, p->stream, op, p->n_row, &why);
         if (st != HEARTH_OK) return end_step(g, st, &why, err);
