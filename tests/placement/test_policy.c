@@ -629,13 +629,19 @@ static void use_last_experts(void *user, uint32_t i_layer, uint64_t i_tok, bool 
     for (uint32_t i = 0; i < r->n_used; i++) chosen[i] = r->n_expert - r->n_used + i;
 }
 
-/* Experts of a token that slots for half of the first layer's experts find, behind a link of so many bytes per second. */
-static double expected_hits(const hth_model *model, double link)
+/* A device ten times as fast as its host, behind a link of so many bytes per second. */
+static hth_plan_machine slow_host(double link)
 {
-    const hth_plan_machine machine = {
+    return (hth_plan_machine){
         .n_home = 2,
         .homes = {{.kind = HTH_PLAN_DEVICE, .rates = {{1e9, 1e9, 1e9, 1e9}}, .read_rate = link},
                   {.kind = HTH_PLAN_HOST, .rates = {{1e8, 1e8, 1e8, 1e8}}}}};
+}
+
+/* Experts of a token that slots for half of the first layer's experts find, behind a link of so many bytes per second. */
+static double expected_hits(const hth_model *model, double link)
+{
+    const hth_plan_machine machine = slow_host(link);
     uint32_t n_hot[16] = {0};
     const hth_offload_params params = {.n_row = 8, .n_position = 64, .n_session = 1, .n_hot = n_hot};
     const hth_plan_source from = {.model = model,
@@ -724,7 +730,9 @@ TEST(slots_are_as_many_as_bindings_hold_however_much_memory_there_is)
     CHECK(hth_placement_builder_n_layer(&c) == model->hparams.n_layer && !hth_placement_builder_exceeds(&c));
     for (uint32_t i = 0; i < model->hparams.n_layer; i++) CHECK(c.n_hot[i] > 0 && c.n_hot[i] <= most);
     hth_placement_builder_close(&c);
-    const hth_plan_source from = {.model = model, .params = &params, .max_binding_size = info.max_binding_size};
+    const hth_plan_machine machine = slow_host(1e9);
+    const hth_plan_source from = {
+        .model = model, .params = &params, .max_binding_size = info.max_binding_size, .machine = &machine};
     CHECK_OK(hth_plan_model_open(&from, &plan, &fixed, &uniform, err));
     CHECK(plan.layers && plan.layers[0].n_beyond == n_expert - most && plan.layers[0].n_cluster == n_expert);
     hth_plan_model_free(&plan);
