@@ -233,6 +233,6 @@ void hth_plan_context_apply(const hth_plan_context *o, hth_placement_builder *c)
             if (o->best.divisions[k].reads) hth_layer_set_add(&p->read_experts, k);
     }
     hth_placement_builder_set_ends(c, ends, o->best.head);
-    c->seconds = o->best.seconds;
+    c->seconds = o->best.seconds, c->seconds_empty = o->best.seconds_empty, c->seconds_full = o->best.seconds_full;
     c->unsupported_reason = n_layer == 0 ? "the plan finds nothing that gains on the device" : NULL;
 }
