@@ -67,7 +67,8 @@ typedef struct hearth_gpu_options {
     const char *placement;
     bool bit_exact;     /* fail with UNSUPPORTED if the device would not give the CPU's bits */
     /* Sessions whose states of recurrent layers have room on the device, copies and those of a scheduler included, 4096 at
-     * most, and no more than it binds at once. 0: one for each 2048 positions of n_ctx, at least 2 and at most 8. Without such layers it has no effect. */
+     * most, and no more than it binds at once; a plan is made for steps with a token of each but one of them. 0: one for
+     * each 2048 positions of n_ctx, at least 2 and at most 8, and a plan for one. */
     uint64_t n_session;
     /* Keys and values of all layers stay in the host's memory, and the CPU computes attention: a round trip in each layer,
      * and the device's memory is free for weights. Same results. false: they lie with their layers, or where a plan or a

@@ -325,6 +325,18 @@ static void note_tokens(const hearth_batch *b, uint32_t n_tok)
     }
 }
 
+/* The same, compared with the plan of the placement if that is for such a step. */
+static hearth_status run_checked(hearth_batch *b, uint32_t n_tok, delivery *to, bool *device_failed, hearth_error *err)
+{
+    hth_speed_check *check = &hth_engine_mutable(b->model)->speed_check;
+    bool is_planned = n_tok == 1 && b->generation == 0 && b->n_thread == check->n_thread &&
+                      b->selector == b->model->selector && !b->model->streamed.reader;
+    hth_speed_step step = hth_speed_begin(check);
+    hearth_status st = run_prepared(b, b->tokens, n_tok, emit_once, to, device_failed, err);
+    hth_speed_end(check, &step, st == HEARTH_OK && is_planned ? &b->window : NULL, b->tokens[0].position);
+    return st;
+}
+
 /* Evaluates those of the first n tokens of a session again that its cache lacks. device_failed: the failure was on the
  * device. */
 static hearth_status rebuild_cache(hearth_batch *b, hearth_session *s, uint32_t n, bool *device_failed,
@@ -415,7 +427,7 @@ hearth_status hth_batch_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn,
     for (;;) {
         bool device_failed = false;
         st = sync_placement(b, n_tok, &device_failed, &why);
-        if (st == HEARTH_OK) st = run_prepared(b, b->tokens, n_tok, emit_once, &to, &device_failed, &why);
+        if (st == HEARTH_OK) st = run_checked(b, n_tok, &to, &device_failed, &why);
         if (to.aborted || !device_failed) break;
         if (!may_retry(st, &n_refused))
             hth_engine_gpu_fallback(hth_engine_mutable(b->model), b->generation, why.message);

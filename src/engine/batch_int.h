@@ -20,6 +20,7 @@ struct hearth_batch {
     hth_gpu *gpu;        /* runs the first layers; NULL: the CPU runs all */
     uint32_t generation; /* placement generation of gpu */
     uint32_t n_new;      /* tokens since the last check of the device's budget */
+    hth_speed_window window;
     uint32_t n_tok_max, n_tok, n_entry;
     hth_batch_token *tokens; /* [n_tok_max] */
     struct batch_entry {

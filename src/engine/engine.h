@@ -5,6 +5,7 @@
 #include "base/ref.h"
 #include "constrain/token_trie.h"
 #include "engine/budget.h"
+#include "engine/speed_check.h"
 #include "file/gguf.h"
 #include "model/model.h"
 #include "forward/gpu/gpu.h"
@@ -70,6 +71,7 @@ struct hearth_model {
     char gpu_statuses[HTH_MAX_GPU_STATUS][400];
     uint32_t n_gpu_status;
     double gpu_seconds; /* seconds per token by the placement plan; 0: no plan */
+    hth_speed_check speed_check;
     /* State of evictions from the device: the CPU reloads the evicted weights and continues without the device. */
     pthread_mutex_t gpu_lock;        /* guards gpu, kv_pools and all members below, except generation */
     uint32_t generation;             /* number of evictions; incremented after all other changes */

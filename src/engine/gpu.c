@@ -453,6 +453,7 @@ static hearth_status place_on_devices(hearth_model *m, const hearth_model_option
         if (hth_placement_builder_n_layer(&c) > 0) {
             note_empty(m, &c);
             st = open_or_shrink(m, &c, options, false, err);
+            if (st == HEARTH_OK && m->gpu) hth_speed_check_expect(&m->speed_check, &c, &m->kernels, m->n_thread);
         } else if (!c.unsupported_reason) st = fail_budget(m, &c, err);
     }
     hth_placement_builder_close(&c);
@@ -498,6 +499,7 @@ static void fall_back_to_cpu(hearth_model *m, const char *why)
 {
     hth_log(HEARTH_LOG_WARN, "%s; all of it runs on the CPU", why);
     hth_engine_set_gpu_status(m, "%s", why);
+    m->speed_check = (hth_speed_check){0};
     hth_engine_close_gpu(m);
     m->n_batch = HTH_DEFAULT_BATCH;
 }
@@ -553,6 +555,7 @@ static hearth_status reopen_smaller(hearth_model *m, const hearth_model_options 
     hth_engine_unload(m);
     m->gpu = NULL;
     hearth_status st = hth_engine_replan_gpu(m, options, why);
+    m->speed_check = (hth_speed_check){0};
     hth_gpu_close(before);
     return st == HEARTH_OK && !m->gpu ? HEARTH_ERROR_MEMORY : st;
 }

@@ -266,6 +266,7 @@ void hearth_model_close(hearth_model *m)
     HTH_FP_SCOPE;
     if (!m || !hth_ref_drop(&m->ref)) return;
     hth_engine_close_mtp(m);
+    hth_speed_check_report(&m->speed_check);
     hth_engine_close_gpu(m);
     hth_engine_close_store(m);
     for (int i = 0; i < HTH_N_KV_TYPE; i++) hth_kv_pool_close(m->kv_pools[i]);

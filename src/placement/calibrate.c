@@ -578,8 +578,10 @@ void hth_calibration_machine(const hth_calibration *c, hearth_selector selector,
                               .merge = 2.0 * c->dispatch,
                               .way_rate = c->h2d_rate < c->d2h_rate ? c->h2d_rate : c->d2h_rate,
                               .kv_rate = cpu_rate,
-                              .read_rate = c->read_rate};
-    *host = (hth_plan_tier){.name = "the CPU", .kind = HTH_PLAN_HOST, .capacity = UINT64_MAX};
+                              .read_rate = c->read_rate,
+                              .product_rate = c->device_prompt};
+    *host = (hth_plan_tier){
+        .name = "the CPU", .kind = HTH_PLAN_HOST, .capacity = UINT64_MAX, .product_rate = c->cpu_prompt};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) {
         double share = hth_plan_knots[i], fires = whole < 1.0 ? (share - whole) / (1.0 - whole) : 1.0;
         if (fires < 0.0) fires = 0.0;

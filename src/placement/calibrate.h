@@ -33,6 +33,10 @@ typedef struct hth_calibration {
      * attention. */
     double cpu_prompt_rows, cpu_attention;
     int64_t measured_at; /* seconds since 1970, 0: nothing was measured; set by the functions of calibration_cache.c */
+    /* hth_calibration_cache_doubt: the speed that was measured, as a share of what a plan expected; how often that marked
+     * this calibration or the ones before it; whether it is marked now, and measured again before a plan uses it. */
+    double doubt_ratio;
+    uint32_t n_doubt, is_doubted;
 } hth_calibration;
 
 /* Uses a sixteenth of the device's free memory, or about 30 MB, for a few seconds. MEMORY, DEVICE. */
@@ -99,9 +103,14 @@ void hth_calibration_cache_store(uint64_t fingerprint, const hth_calibration *c)
 bool hth_calibration_cache_load_prompts(const hth_device_info *info, hth_type type, double rates[HTH_N_COOPMAT_LEVEL]);
 void hth_calibration_cache_store_prompts(const hth_device_info *info, hth_type type,
                                          const double rates[HTH_N_COOPMAT_LEVEL]);
+/* Marks the calibration of a type because a placement by it ran at `ratio` times the speed that was expected. False: the
+ * ratio is within HTH_CALIBRATION_TOLERANCE of 1, the calibration is marked already or not cached, or measuring again
+ * did not help before: it was marked twice, or once with a ratio on the same side of 1. */
+#define HTH_CALIBRATION_TOLERANCE 0.25
+bool hth_calibration_cache_doubt(uint64_t fingerprint, hth_type type, double ratio);
 /* Removes the calibrations of all other types; n 0: of all. */
 void hth_calibration_cache_evict_others(uint64_t fingerprint, const hth_type *types, size_t n);
-/* The cached calibration, unless the device now has capacity for more weights or `again` is set; else
+/* The cached calibration, unless it is doubted, the device now has capacity for more weights or `again` is set; else
  * hth_calibrate, and stores the result. Simulated devices are never cached: their descriptions change. */
 hearth_status hth_calibration_cache_get(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                         hth_type type, bool again, hth_calibration *out, hearth_error *err);

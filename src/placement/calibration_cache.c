@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Incremented when what is measured changes. */
-enum { VERSION = 11, MAX_TYPES = 32 };
+enum { VERSION = 12, MAX_TYPES = 32 };
 
 typedef struct cached {
     size_t n;
@@ -134,6 +134,19 @@ void hth_calibration_cache_store(uint64_t fingerprint, const hth_calibration *c)
     hth_diskcache_put(name, fingerprint, list, n * sizeof *list);
 }
 
+bool hth_calibration_cache_doubt(uint64_t fingerprint, hth_type type, double ratio)
+{
+    enum { MOST = 2 }; /* a machine that is busy in every other run must not measure for ever */
+    hth_calibration c;
+    bool is_off = ratio > 1.0 + HTH_CALIBRATION_TOLERANCE || ratio < 1.0 - HTH_CALIBRATION_TOLERANCE;
+    if (!is_off || !hth_calibration_cache_load(fingerprint, type, 0, &c)) return false;
+    bool same_side = c.n_doubt > 0 && (ratio > 1.0) == (c.doubt_ratio > 1.0);
+    if (c.is_doubted || c.n_doubt >= MOST || same_side) return false;
+    c.doubt_ratio = ratio, c.n_doubt++, c.is_doubted = true;
+    hth_calibration_cache_store(fingerprint, &c);
+    return true;
+}
+
 /* ---- rows for many tokens ------------------------------------------------------------------------------ */
 
 /* The record of a type in the file of a device. */
@@ -220,13 +233,18 @@ hearth_status hth_calibration_cache_get(hth_device *device, const hth_kernels *k
     const hth_device_info *info = hth_device_get_info(device);
     bool cacheable = info->kind != HTH_DEVICE_SIMULATED;
     uint64_t fingerprint = hth_calibration_fingerprint(info, kernels, hth_pool_n_thread(pool));
-    if (cacheable && !again && hth_calibration_cache_load(fingerprint, type, hth_calibration_bytes(device, type), out))
+    hth_calibration last = {0};
+    if (cacheable && !again && hth_calibration_cache_load(fingerprint, type, 0, &last) && !last.is_doubted &&
+        last.bytes >= hth_calibration_bytes(device, type)) {
+        *out = last;
         return HEARTH_OK;
+    }
     if (info->host_rate == 0.0) /* the description gives all figures: nothing is measured, and it takes no time */
         hth_log(HEARTH_LOG_INFO, "measuring %s and this CPU with weights of %s, for plans: some seconds",
                 info->name, hth_type_find((uint32_t)type)->name);
     hearth_status st = hth_calibrate(device, kernels, pool, type, out, err);
     out->measured_at = info->host_rate == 0.0 ? hth_clock_unix_s() : 0;
+    out->n_doubt = last.n_doubt, out->is_doubted = false, out->doubt_ratio = last.doubt_ratio;
     if (st == HEARTH_OK && cacheable) hth_calibration_cache_store(fingerprint, out);
     return st;
 }

@@ -14,16 +14,16 @@
 
 /* ---- cached placement ---------------------------------------------------------------------------------- */
 
-enum { VERSION = 5 }; /* incremented when the record changes */
+enum { VERSION = 6 }; /* incremented when the record changes */
 
 /* The cached record; [n_layer] neuron counts follow. */
 typedef struct record {
-    double seconds;
+    double seconds, seconds_empty, seconds_full;
     uint32_t n_layer, head, n_part, host_kv;
     hth_layer_set read_experts;
     struct {
         uint64_t budget; /* bytes, for which it was planned */
-        uint32_t end_layer, submitted;
+        uint32_t end_layer, submitted, n_doubt; /* n_doubt: of the calibration */
         hth_placement_stream streams[HTH_PLACEMENT_STREAMS];
     } parts[HEARTH_MAX_GPU];
 } record;
@@ -50,7 +50,8 @@ static void name_of(uint64_t key, char name[HTH_DISKCACHE_NAME])
 static bool is_valid(const hth_placement_builder *c, const record *k)
 {
     uint32_t end = 0;
-    if (k->n_part != c->n_part || (k->head && k->n_layer < c->model->hparams.n_layer) || !(k->seconds >= 0.0))
+    if (k->n_part != c->n_part || (k->head && k->n_layer < c->model->hparams.n_layer) || !(k->seconds >= 0.0) ||
+        !(k->seconds_empty >= 0.0) || !(k->seconds_full >= 0.0))
         return false;
     for (uint32_t i = 0; i < k->n_part; i++) {
         if (k->parts[i].end_layer < end || !hth_placement_streams_valid(k->parts[i].streams)) return false;
@@ -84,11 +85,21 @@ static bool parse(hth_placement_builder *c, const uint8_t *bytes, size_t n, reco
     }
     hth_placement_builder_set_ends(c, ends, k->head);
     c->unsupported_reason = NULL, c->seconds = k->seconds;
+    c->seconds_empty = k->seconds_empty, c->seconds_full = k->seconds_full;
     return true;
 }
 
-/* Uses the cached placement if it still fits, and free memory has not grown by more than an eighth. */
-static bool load(hth_placement_builder *c, uint64_t key)
+/* How often runs doubted the cached calibration of device i: a plan was made by it, or by one of those before it. */
+static uint32_t n_doubt(const hth_placement_builder *c, uint32_t i, const hth_kernels *kernels, uint32_t n_thread)
+{
+    hth_calibration known;
+    uint64_t fingerprint = hth_calibration_fingerprint(c->parts[i].info, kernels, n_thread);
+    return hth_calibration_cache_load(fingerprint, hth_model_row_type(c->model), 0, &known) ? known.n_doubt : 0;
+}
+
+/* Uses the cached placement if it still fits, no calibration was doubted since, and free memory has not grown by more
+ * than an eighth. */
+static bool load(hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread, uint64_t key)
 {
     char name[HTH_DISKCACHE_NAME];
     record k;
@@ -97,6 +108,8 @@ static bool load(hth_placement_builder *c, uint64_t key)
     uint8_t *bytes = hth_diskcache_get(name, key, &n);
     bool found = bytes && parse(c, bytes, n, &k);
     hth_free(bytes);
+    for (uint32_t i = 0; found && i < c->n_part; i++)
+        found = k.parts[i].n_doubt == n_doubt(c, i, kernels, n_thread);
     if (!found) return false;
     const hth_placement_part *full = hth_placement_builder_exceeds(c);
     if (full) {
@@ -111,18 +124,19 @@ static bool load(hth_placement_builder *c, uint64_t key)
     return true;
 }
 
-static void store(const hth_placement_builder *c, uint64_t key)
+static void store(const hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread, uint64_t key)
 {
     char name[HTH_DISKCACHE_NAME];
     record k;
     memset(&k, 0, sizeof k); /* padding is written too */
-    k.seconds = c->seconds, k.n_part = c->n_part;
+    k.seconds = c->seconds, k.seconds_empty = c->seconds_empty, k.seconds_full = c->seconds_full, k.n_part = c->n_part;
     k.read_experts = c->parts[0].params.read_experts, k.host_kv = c->parts[0].params.host_kv;
     k.n_layer = hth_placement_builder_n_layer(c), k.head = hth_placement_builder_has_head(c);
     for (uint32_t i = 0; i < c->n_part; i++) {
         const hth_offload_params *p = &c->parts[i].params;
         k.parts[i].budget = c->parts[i].budget, k.parts[i].end_layer = p->end_layer;
         k.parts[i].submitted = p->submit_mode == HTH_SUBMIT_ON_DEMAND;
+        k.parts[i].n_doubt = n_doubt(c, i, kernels, n_thread);
         memcpy(k.parts[i].streams, p->streams, sizeof p->streams);
     }
     size_t n_hot = k.n_layer * sizeof *c->n_hot;
@@ -199,12 +213,12 @@ hearth_status hth_placement_builder_plan(hth_placement_builder *c, const hth_ker
     n_thread = hth_pool_default_threads(n_thread);
     hearth_status st = key_of(c, kernels, n_thread, &key, err);
     if (st != HEARTH_OK) return st;
-    if (load(c, key)) return HEARTH_OK;
+    if (load(c, kernels, n_thread, key)) return HEARTH_OK;
     set_host_kv(c, asked);
     if ((st = plan(c, kernels, n_thread, err)) != HEARTH_OK) return st;
     if (hth_placement_builder_exceeds(c)) hth_placement_uniform(c);
     hth_placement_builder_keep_sharing(c);
-    if (hth_placement_builder_n_layer(c) > 0 && !is_simulated(c)) store(c, key);
+    if (hth_placement_builder_n_layer(c) > 0 && !is_simulated(c)) store(c, kernels, n_thread, key);
     return HEARTH_OK;
 }
 

@@ -3,14 +3,18 @@
 
 #include "base/alloc.h"
 #include "base/checked_math.h"
+#include "forward/gpu/gpu_int.h"
 
 #include <string.h>
+
+const uint32_t hth_plan_n_seq[HTH_PLAN_N_SEQ] = {1, 4, 16, 64};
 
 /* The machine with the given estimate, and the budgets of the devices. */
 static void estimate_machine(const hth_plan_context *o, const hth_placement_builder *c, hth_estimate estimate,
                              hth_plan_machine *to)
 {
     bool gated = hth_model_is_gated(c->model);
+    double crosses = (double)(o->input.d2h_bytes + o->input.h2d_bytes);
     *to = (hth_plan_machine){.n_home = o->n_part + 1};
     for (uint32_t i = 0; i < o->n_part; i++) {
         hth_plan_machine one;
@@ -18,22 +22,54 @@ static void estimate_machine(const hth_plan_context *o, const hth_placement_buil
         to->homes[i] = one.homes[HTH_HOME_DEVICE];
         to->homes[i].capacity = o->parts[i].budget;
         to->homes[i].fixed_bytes = o->parts[i].fixed_bytes;
+        /* The clock of a description counts what is read: rows once for so many tokens. */
+        if (c->parts[i].info->kind == HTH_DEVICE_SIMULATED)
+            to->homes[i].product_rate = HTH_GPU_FEW_ROWS * to->homes[i].rates.at[HTH_PLAN_N_KNOT - 1];
+        to->homes[i].sync_more = to->homes[i].way_rate > 0.0 ? crosses / to->homes[i].way_rate : 0.0;
         if (i == 0) to->homes[o->n_part] = one.homes[HTH_HOME_HOST]; /* measured with each device alike */
     }
 }
 
-/* Seconds of the best plan's placement on a machine with the given estimate. */
-static hearth_status evaluate(const hth_plan_context *o, const hth_placement_builder *c, hth_estimate estimate,
-                           double *seconds, hearth_error *err)
+/* The best plan's placement on a machine, for so many sequences. */
+static hearth_status evaluate(const hth_plan_context *o, const hth_plan_machine *machine, uint32_t n_seq, hth_plan *plan,
+                              hearth_error *err)
+{
+    hth_plan_options options = o->options;
+    options.n_seq = n_seq;
+    return hth_plan_evaluate(&o->input, machine, &options, o->best.divisions, o->best.head, plan, err);
+}
+
+/* Seconds of one sequence's token on a machine with the given estimate. */
+static hearth_status expect_estimate(const hth_plan_context *o, const hth_placement_builder *c, hth_estimate estimate,
+                                     double *seconds, hearth_error *err)
 {
     hth_plan_machine machine;
     hth_plan plan;
     estimate_machine(o, c, estimate, &machine);
-    hearth_status st =
-        hth_plan_evaluate(&o->input, &machine, &o->options, o->best.divisions, o->best.head, &plan, err);
+    hearth_status st = evaluate(o, &machine, 1, &plan, err);
     if (st != HEARTH_OK) return st;
     *seconds = plan.seconds;
     hth_plan_free(&plan);
+    return HEARTH_OK;
+}
+
+/* What is expected of the best plan with other numbers of sequences. Of a plan for several the figures of one are kept. */
+static hearth_status expect_sequences(hth_plan_context *o, hearth_error *err)
+{
+    hth_plan one = o->best;
+    hearth_status st = HEARTH_OK;
+    o->seconds_planned = o->best.seconds;
+    for (int i = HTH_PLAN_N_SEQ; st == HEARTH_OK && i-- > 0;) {
+        hth_plan plan;
+        if ((st = evaluate(o, &o->machine, hth_plan_n_seq[i], &plan, err)) != HEARTH_OK) break;
+        o->seconds_by_seq[i] = plan.seconds;
+        if (i == 0 && o->options.n_seq > 1) one = plan;
+        else hth_plan_free(&plan);
+    }
+    if (st != HEARTH_OK || o->options.n_seq <= 1) return st;
+    one.tps_per_gib = o->best.tps_per_gib * o->options.n_seq, one.min_vram = o->best.min_vram, one.unit = o->best.unit;
+    hth_plan_free(&o->best);
+    o->best = one;
     return HEARTH_OK;
 }
 
@@ -159,8 +195,9 @@ static hearth_status solve(hth_plan_context *o, const hth_placement_builder *c, 
     st = c->given ? evaluate_given(o, c, err) : hth_plan_solve(&o->input, &o->machine, &o->options, &o->best, err);
     for (uint32_t i = 0; st == HEARTH_OK && streams && i < c->n_part; i++)
         choose_streams(o, c->model, i, c->parts[i].params.n_row);
-    if (st == HEARTH_OK) st = evaluate(o, c, HTH_ESTIMATE_WORST, &o->seconds_worst, err);
-    if (st == HEARTH_OK) st = evaluate(o, c, HTH_ESTIMATE_BEST, &o->seconds_best, err);
+    if (st == HEARTH_OK) st = expect_sequences(o, err);
+    if (st == HEARTH_OK) st = expect_estimate(o, c, HTH_ESTIMATE_WORST, &o->seconds_worst, err);
+    if (st == HEARTH_OK) st = expect_estimate(o, c, HTH_ESTIMATE_BEST, &o->seconds_best, err);
     if (st != HEARTH_OK) hth_plan_context_close(o);
     return st;
 }
@@ -186,7 +223,7 @@ static hearth_status compare_homes(hth_plan_context *o, hth_plan_context host, c
     }
     if (st == HEARTH_OK && has_trips(&host)) {
         const hth_plan_context device = *o;
-        bool is_faster = host.best.seconds < (1.0 - least_gain) * device.best.seconds;
+        bool is_faster = host.seconds_planned < (1.0 - least_gain) * device.seconds_planned;
         if (is_faster) *o = host, host = device;
         o->seconds_other_kv = host.best.seconds;
     }
@@ -201,7 +238,9 @@ hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_bu
     const uint64_t max = (uint64_t)1 << 40; /* the reference device reports unlimited memory */
     const hth_offload_params *params = &c->parts[0].params;
     hearth_status st = HEARTH_OK;
-    *o = (hth_plan_context){.n_part = c->n_part, .options = {.n_ctx = params->n_position, .context = params->n_position / 2},
+    *o = (hth_plan_context){.n_part = c->n_part, .options = {.n_ctx = params->n_position,
+                                        .context = params->n_position / 2,
+                                        .n_seq = hth_offload_n_live(params)},
                             .host_kv = params->host_kv || (c->given && c->given->host_kv)};
     for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++) {
         o->parts[i].budget = c->parts[i].budget < max ? c->parts[i].budget : max;
@@ -236,6 +275,6 @@ void hth_plan_context_apply(const hth_plan_context *o, hth_placement_builder *c)
             if (o->best.divisions[k].reads) hth_layer_set_add(&p->read_experts, k);
     }
     hth_placement_builder_set_ends(c, ends, o->best.head);
-    c->seconds = o->best.seconds;
+    c->seconds = o->best.seconds, c->seconds_empty = o->best.seconds_empty, c->seconds_full = o->best.seconds_full;
     c->unsupported_reason = n_layer == 0 ? "the plan finds nothing that gains on the device" : NULL;
 }

@@ -12,13 +12,18 @@ typedef struct hth_plan_part {
     hth_placement_stream streams[HTH_PLACEMENT_STREAMS]; /* as in hth_offload_params */
 } hth_plan_part;
 
+/* Live sequences for which a plan says what to expect. */
+enum { HTH_PLAN_N_SEQ = 4 };
+extern const uint32_t hth_plan_n_seq[HTH_PLAN_N_SEQ]; /* 1, 4, 16, 64 */
+
 typedef struct hth_plan_context {
     hth_plan_part parts[HEARTH_MAX_GPU];
     uint32_t n_part; /* also the host's home */
     hth_plan_machine machine;
     hth_plan_model input;
     hth_plan_options options;
-    hth_plan best;
+    hth_plan best; /* expected for one sequence, also if it was planned for several (options.n_seq) */
+    double seconds_by_seq[HTH_PLAN_N_SEQ], seconds_planned; /* of a step of `best`: by hth_plan_n_seq; by options.n_seq */
     double seconds_worst,
         seconds_best; /* per token for `best`, at the slowest and the fastest measured rates */
     bool uniform;     /* no activation frequencies are known */

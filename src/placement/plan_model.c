@@ -137,6 +137,8 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, t
              host_bytes = divides ? (cpu_bytes(l) + n_cluster - 1) / n_cluster : 0;
     *to = (hth_plan_layer){.attention_bytes = (divides ? without : whole) + states.moved,
                            .idle_bytes = divides ? 0 : hth_gpu_idle_bytes(from->model, max, from->params, i_layer),
+                           .idle_share = l->experts.router.n_expert > 0 ? 1.0 - (double)l->experts.router.n_used / l->experts.router.n_expert : 0.0,
+                           .moved_bytes = states.moved,
                            .state_bytes = states.held,
                            .has_experts = has_experts,
                            .n_used = n_used,
@@ -151,6 +153,7 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, t
                            .cluster_bytes = {[HTH_PLAN_DEVICE] = device_bytes, [HTH_PLAN_HOST] = host_bytes},
                            .n_cluster = divides ? n_cluster : 0,
                            .n_beyond = n_beyond,
+                           .whole_share = has_experts ? 0.0 : hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0, 0.0),
                            .share = share};
     count_dispatches(from, i_layer, divides, to);
     return HEARTH_OK;

@@ -323,6 +323,8 @@ static bool can_offload_all(const hth_placement_builder *c)
     return true;
 }
 
+static void expect_nothing(hth_placement_builder *c) { c->seconds = c->seconds_empty = c->seconds_full = 0.0; }
+
 /* Whether layers that share keys and values may be placed: on one device that has all layers. */
 static void allow_sharing(hth_placement_builder *c, bool allow)
 {
@@ -367,7 +369,8 @@ static void fill_most(hth_placement_builder *c, uint64_t max)
 static void fill_evenly(hth_placement_builder *c)
 {
     uint64_t max = c->parts[0].params.max_layer > 0 ? c->parts[0].params.max_layer : UINT64_MAX;
-    c->unsupported_reason = NULL, c->seconds = 0.0;
+    c->unsupported_reason = NULL;
+    expect_nothing(c);
     allow_sharing(c, true);
     fill_most(c, max);
     hth_placement_builder_keep_sharing(c);
@@ -377,6 +380,7 @@ void hth_placement_uniform(hth_placement_builder *c)
 {
     for (uint32_t i = 0; i < c->n_part; i++)
         memset(c->parts[i].params.streams, 0, sizeof c->parts[i].params.streams);
+    expect_nothing(c);
     fill_evenly(c);
 }
 

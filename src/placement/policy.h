@@ -31,7 +31,8 @@ typedef struct hth_placement_builder {
     uint32_t *n_hot; /* [n_layer of the model]; params.n_hot of all parts point to it */
     /* why the first CPU layer, or the head, stays on the CPU; NULL: not enough memory */
     const char *unsupported_reason;
-    double seconds;      /* expected per token by a plan; 0: no plan */
+    double seconds;      /* expected per token by a plan, behind half of the positions; 0: no plan */
+    double seconds_empty, seconds_full; /* the same behind none and all of them; 0: no plan of this machine */
     const hth_placement *given; /* instead of the best plan, on the only device; NULL: none; set as `uses` is */
     hth_expert_uses uses; /* with which a plan expects experts in slots; the caller may set it behind opening */
 } hth_placement_builder;

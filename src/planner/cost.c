@@ -23,48 +23,110 @@ static double larger(double a, double b) { return a > b ? a : b; }
 
 static double whole_rate(const hth_plan_tier *h) { return h->rates.at[HTH_PLAN_N_KNOT - 1]; }
 
-double hth_plan_head_seconds(const hth_plan_model *model, const hth_plan_tier *home)
+/* ---- tokens of several sequences in a step --------------------------------------------------------- */
+
+/* What the seconds of a step depend on beside model and machine. */
+typedef struct step {
+    uint32_t context, n_seq;
+} step;
+
+static step step_of(const hth_plan_options *options, uint32_t context)
 {
-    return (double)model->head_bytes / whole_rate(home) + home->dispatch;
+    return (step){.context = context, .n_seq = options->n_seq > 0 ? options->n_seq : 1};
+}
+
+static double power(double x, uint32_t n)
+{
+    double product = 1;
+    for (; n > 0; n /= 2, x *= x)
+        if (n % 2 == 1) product *= x;
+    return product;
+}
+
+/* Least seconds in which a home multiplies weights by the values of all tokens, if each has `bytes` of them. */
+static double product_seconds(const hth_plan_tier *h, double bytes, const step *s)
+{
+    return s->n_seq > 1 && h->product_rate > 0 ? s->n_seq * bytes / h->product_rate : 0;
+}
+
+/* The share of a cluster's bytes that any of the tokens reads, neurons of different sequences taken as independent. */
+static double read_share(const hth_plan_layer *l, uint32_t i, const step *s)
+{
+    double rest = 1 - l->whole_share;
+    if (s->n_seq == 1) return l->share[i];
+    return rest > 0 ? 1 - rest * power((1 - l->share[i]) / rest, s->n_seq) : 1;
+}
+
+/* Of n experts, those that any of the tokens chooses, if each chooses so many of them, none oftener than another. */
+static double chosen_by_any(uint32_t n, double chosen, const step *s)
+{
+    if (s->n_seq == 1 || chosen >= n) return chosen;
+    return n * (1 - power(1 - chosen / n, s->n_seq));
+}
+
+static double sync_seconds(const hth_plan_tier *h, const step *s) { return h->sync_latency + (s->n_seq - 1) * h->sync_more; }
+
+double hth_plan_sync_seconds(const hth_plan_tier *home, const hth_plan_options *options)
+{
+    const step s = step_of(options, 0);
+    return sync_seconds(home, &s);
+}
+
+double hth_plan_head_seconds(const hth_plan_model *model, const hth_plan_tier *home, const hth_plan_options *options)
+{
+    const step s = step_of(options, 0);
+    double bytes = (double)model->head_bytes;
+    return larger(bytes / whole_rate(home), product_seconds(home, bytes, &s)) + home->dispatch;
 }
 
 /* ---- clusters -------------------------------------------------------------------------------- */
 
-static double cluster_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t i)
+static double cluster_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t i, const step *s)
 {
-    double share = l->share[i] > h->min_active_share ? l->share[i] : h->min_active_share;
-    if (l->has_experts) return (double)l->cluster_bytes[h->kind] * l->share[i] / whole_rate(h);
-    return (double)l->cluster_bytes[h->kind] * share / hth_plan_rate(&h->rates, share);
+    double bytes = (double)l->cluster_bytes[h->kind], share = larger(read_share(l, i, s), h->min_active_share);
+    if (l->has_experts) return bytes * l->share[i] / whole_rate(h);
+    return larger(bytes * share / hth_plan_rate(&h->rates, share), product_seconds(h, bytes * l->share[i], s));
+}
+
+/* Experts [first, end), all of them a token's. */
+static double experts_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t first, uint32_t end, const step *s)
+{
+    double chosen = 0, bytes = (double)l->cluster_bytes[h->kind];
+    for (uint32_t i = first; i < end; i++) chosen += l->share[i];
+    return larger(bytes * chosen_by_any(end - first, chosen, s) / whole_rate(h), product_seconds(h, bytes * chosen, s));
 }
 
 /* The probability that the device does not wait for a cluster elsewhere: that no neuron is active, neurons taken as
  * independent. For experts it always waits. */
-static double none_active(const hth_plan_layer *l, uint32_t i)
+static double none_active(const hth_plan_layer *l, uint32_t i, const step *s)
 {
-    double none = 1 - l->share[i];
+    double none = 1 - read_share(l, i, s);
     if (l->has_experts) return 0;
     for (int n = HTH_CLUSTER_NEURONS; n > 1; n /= 2) none *= none;
     return none;
 }
 
-/* Bytes of keys and values that a token reads behind `context` positions. */
-static double kv_read(const hth_plan_layer *l, uint32_t context)
+/* Bytes of keys and values that all tokens read behind the positions of their sequences. */
+static double kv_read(const hth_plan_layer *l, const step *s)
 {
-    return (double)l->kv_bytes * (l->kv_window > 0 && l->kv_window < context ? l->kv_window : context);
+    uint64_t seen = (uint64_t)l->kv_window * s->n_seq;
+    return (double)l->kv_bytes * (double)(seen > 0 && seen < s->context ? seen : s->context);
 }
 
 /* Attention of a device whose keys and values the host has. */
-static double trip_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t context)
+static double trip_seconds(const hth_plan_layer *l, const hth_plan_tier *h, const step *s)
 {
-    return l->n_trip * h->sync_latency + (double)l->trip_bytes / h->way_rate + kv_read(l, context) / h->kv_rate;
+    return l->n_trip * sync_seconds(h, s) + s->n_seq * (double)l->trip_bytes / h->way_rate + kv_read(l, s) / h->kv_rate;
 }
 
-static double attention_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t context)
+static double attention_seconds(const hth_plan_layer *l, const hth_plan_tier *h, const step *s)
 {
     bool is_away = h->kind == HTH_PLAN_DEVICE && l->n_trip > 0;
-    double seconds =
-        ((double)(l->attention_bytes - l->idle_bytes) + (is_away ? 0 : kv_read(l, context))) / whole_rate(h);
-    if (is_away) seconds += trip_seconds(l, h, context);
+    double idle = (double)l->idle_bytes * power(l->idle_share, s->n_seq - 1), read = (double)l->attention_bytes - idle,
+           states = (s->n_seq - 1) * (double)l->moved_bytes, one = (double)(l->attention_bytes - l->idle_bytes - l->moved_bytes),
+           seconds = (read + states + (is_away ? 0 : kv_read(l, s))) / whole_rate(h);
+    seconds = larger(seconds, product_seconds(h, one, s));
+    if (is_away) seconds += trip_seconds(l, h, s);
     return h->kind == HTH_PLAN_DEVICE ? seconds + l->n_dispatch * h->dispatch : seconds;
 }
 
@@ -129,13 +191,13 @@ typedef struct slots_cost {
 } slots_cost;
 
 static slots_cost slots_cost_of(const hth_plan_layer *l, const hth_plan_tier *device, const hth_plan_tier *host,
-                                double attention, uint32_t k)
+                                double attention, uint32_t k, const step *s)
 {
     return (slots_cost){.attention = attention + device->merge,
                         .beside = l->n_dispatch_beside * device->dispatch,
                         .dispatches = hot_dispatches(l, device, k),
                         .hot = (double)l->cluster_bytes[HTH_PLAN_DEVICE] / whole_rate(device),
-                        .latency = device->sync_latency + host->sync_latency,
+                        .latency = sync_seconds(device, s) + sync_seconds(host, s),
                         .cold = (double)l->cluster_bytes[HTH_PLAN_HOST] / whole_rate(host)};
 }
 
@@ -147,10 +209,13 @@ static double device_or_host(const slots_cost *c, double n_hot, double n_miss, d
 
 /* Seconds of a layer with k slots: over tokens by how many of their experts have no slot, the longer of device and host. */
 static double slots_seconds(const hth_plan_layer *l, const hth_plan_tier *device, const hth_plan_tier *host, double attention,
-                            uint32_t k)
+                            uint32_t k, const step *s)
 {
-    const slots_cost c = slots_cost_of(l, device, host, attention, k);
+    const slots_cost c = slots_cost_of(l, device, host, attention, k, s);
     double used = 0, missing = 0, seconds = c.attention;
+    if (s->n_seq > 1)
+        return seconds + larger(c.dispatches + experts_seconds(l, device, 0, k, s),
+                                c.latency + experts_seconds(l, host, k, l->n_cluster, s) - c.beside);
     for (uint32_t i = 0; i < l->n_cluster; i++) used += l->share[i], missing += i < k ? 0 : l->share[i];
     if (!l->misses) return seconds + device_or_host(&c, used - missing, missing, 0);
     for (uint32_t m = 0; m <= l->n_used; m++)
@@ -159,17 +224,18 @@ static double slots_seconds(const hth_plan_layer *l, const hth_plan_tier *device
     return seconds;
 }
 
-/* Seconds of a layer with k slots on a device that reads missing experts itself; never: it cannot. */
-static double read_seconds(const hth_plan_layer *l, const hth_plan_tier *device, uint32_t context, uint32_t k)
+/* Seconds of a layer with k slots on a device that reads missing experts itself, which it does in steps of one token;
+ * never: it cannot. */
+static double read_seconds(const hth_plan_layer *l, const hth_plan_tier *device, const step *s, uint32_t k)
 {
     double used = 0, missing = 0, never = 1e300;
-    bool can = l->n_spare > 0 && device->read_rate > 0 && k >= 2 * l->n_spare && k < l->n_cluster;
+    bool can = s->n_seq == 1 && l->n_spare > 0 && device->read_rate > 0 && k >= 2 * l->n_spare && k < l->n_cluster;
     if (!can) return never;
     for (uint32_t i = 0; i < l->n_cluster; i++) {
         used += l->share[i];
         if (i >= k - l->n_spare) missing += l->share[i];
     }
-    return attention_seconds(l, device, context) + (l->n_dispatch_hot + l->n_dispatch_read) * device->dispatch +
+    return attention_seconds(l, device, s) + (l->n_dispatch_hot + l->n_dispatch_read) * device->dispatch +
            used * (double)l->cluster_bytes[HTH_PLAN_DEVICE] / whole_rate(device) +
            missing * (double)l->cluster_bytes[HTH_PLAN_HOST] / device->read_rate;
 }
@@ -177,7 +243,8 @@ static double read_seconds(const hth_plan_layer *l, const hth_plan_tier *device,
 double hth_plan_slots_seconds(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t n_miss)
 {
     const hth_plan_tier *device = m->homes;
-    const slots_cost c = slots_cost_of(l, device, &m->homes[m->n_home - 1], attention_seconds(l, device, 0), 1);
+    const step one = {.n_seq = 1};
+    const slots_cost c = slots_cost_of(l, device, &m->homes[m->n_home - 1], attention_seconds(l, device, &one), 1, &one);
     return c.attention + device_or_host(&c, l->n_used - n_miss, n_miss, 0);
 }
 
@@ -189,34 +256,38 @@ double hth_plan_move_seconds(const hth_plan_layer *l, const hth_plan_machine *m)
 }
 
 /* Attention and all clusters on the host. */
-static double cpu_seconds(const hth_plan_layer *l, const hth_plan_tier *host, uint32_t context)
+static double cpu_seconds(const hth_plan_layer *l, const hth_plan_tier *host, const step *s)
 {
-    double seconds = attention_seconds(l, host, context);
-    for (uint32_t i = 0; i < l->n_cluster; i++) seconds += cluster_seconds(l, host, i);
+    double seconds = attention_seconds(l, host, s);
+    if (l->has_experts && s->n_seq > 1) return seconds + experts_seconds(l, host, 0, l->n_cluster, s);
+    for (uint32_t i = 0; i < l->n_cluster; i++) seconds += cluster_seconds(l, host, i, s);
     return seconds;
 }
 
 /* The home of attention: seconds of its clusters [first, end); *all: of attention and these. */
-static double own_seconds(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t context, uint32_t first,
+static double own_seconds(const hth_plan_layer *l, const hth_plan_tier *h, const step *s, uint32_t first,
                           uint32_t end, double *all)
 {
-    double attention = attention_seconds(l, h, context), own = h->kind == HTH_PLAN_DEVICE ? 0 : attention;
-    for (uint32_t i = first; i < end; i++) own += cluster_seconds(l, h, i);
+    double attention = attention_seconds(l, h, s), own = h->kind == HTH_PLAN_DEVICE ? 0 : attention;
+    if (l->has_experts && s->n_seq > 1) own += experts_seconds(l, h, first, end, s);
+    else
+        for (uint32_t i = first; i < end; i++) own += cluster_seconds(l, h, i, s);
     own += hot_dispatches(l, h, end - first);
     *all = h->kind == HTH_PLAN_DEVICE ? attention + own : own;
     return h->kind == HTH_PLAN_DEVICE ? own : own - attention;
 }
 
 /* Adds clusters [first, end), of a home without attention. */
-static void add_clusters(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t first, uint32_t end, part *p)
+static void add_clusters(const hth_plan_layer *l, const hth_plan_tier *h, uint32_t first, uint32_t end, const step *s,
+                         part *p)
 {
     for (uint32_t i = end; i-- > first;)
-        p->seconds += cluster_seconds(l, h, i), p->none_active *= none_active(l, i);
+        p->seconds += cluster_seconds(l, h, i, s), p->none_active *= none_active(l, i, s);
     p->seconds += hot_dispatches(l, h, end - first);
 }
 
 /* Seconds of a divided layer. */
-static hth_plan_time layer_time(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t context,
+static hth_plan_time layer_time(const hth_plan_layer *l, const hth_plan_machine *m, const step *s,
                                 const hth_plan_division *d)
 {
     const hth_plan_tier *with_attention = &m->homes[d->attention];
@@ -228,10 +299,10 @@ static hth_plan_time layer_time(const hth_plan_layer *l, const hth_plan_machine 
         const hth_plan_tier *home = &m->homes[h];
         uint32_t end = first + d->n_cluster[h];
         if (h == d->attention) {
-            own = own_seconds(l, home, context, first, end, &t.home[h]);
+            own = own_seconds(l, home, s, first, end, &t.home[h]);
         } else if (end > first) {
-            part p = {.home = h, .none_active = 1, .latency = with_attention->sync_latency + home->sync_latency};
-            add_clusters(l, home, first, end, &p);
+            part p = {.home = h, .none_active = 1, .latency = sync_seconds(with_attention, s) + sync_seconds(home, s)};
+            add_clusters(l, home, first, end, s, &p);
             t.home[h] = p.seconds;
             parts[n_part++] = p;
         }
@@ -241,9 +312,9 @@ static hth_plan_time layer_time(const hth_plan_layer *l, const hth_plan_machine 
     t.total = t.home[d->attention];
     split_time(&t, own, parts, n_part, with_attention->merge);
     if (l->has_experts && n_part > 0 && with_attention->kind == HTH_PLAN_DEVICE)
-        t.total = slots_seconds(l, with_attention, &m->homes[m->n_home - 1], attention, d->n_cluster[d->attention]);
+        t.total = slots_seconds(l, with_attention, &m->homes[m->n_home - 1], attention, d->n_cluster[d->attention], s);
     double read = with_attention->kind == HTH_PLAN_DEVICE
-                      ? read_seconds(l, with_attention, context, d->n_cluster[d->attention])
+                      ? read_seconds(l, with_attention, s, d->n_cluster[d->attention])
                       : t.total;
     if (read >= t.total) return t;
     hth_plan_time by_reads = {.total = read, .bound = d->attention};
@@ -252,12 +323,14 @@ static hth_plan_time layer_time(const hth_plan_layer *l, const hth_plan_machine 
 }
 
 /* Whether the device reads what is missing in a divided layer: the message to the host is not in its time. */
-static bool reads(const hth_plan_layer *l, const hth_plan_machine *m, const hth_plan_division *d)
+static bool reads(const hth_plan_layer *l, const hth_plan_machine *m, const hth_plan_options *options,
+                  const hth_plan_division *d)
 {
+    const step s = step_of(options, 0);
     const hth_plan_tier *h = &m->homes[d->attention];
     if (!l->has_experts || h->kind != HTH_PLAN_DEVICE) return false;
-    double seconds = read_seconds(l, h, 0, d->n_cluster[d->attention]);
-    return layer_time(l, m, 0, d).total >= seconds;
+    double seconds = read_seconds(l, h, &s, d->n_cluster[d->attention]);
+    return layer_time(l, m, &s, d).total >= seconds;
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */
@@ -269,31 +342,33 @@ typedef struct suffixes {
 
 /* The layer with k clusters on the device, and the others on the host. */
 static double split_seconds(const hth_plan_layer *l, const hth_plan_roles *r, double attention, double hot,
-                            const suffixes *s, uint32_t k)
+                            const suffixes *sums, const step *s, uint32_t k)
 {
     double own = hot + hot_dispatches(l, r->device, k);
-    part p = {.seconds = s->cold[k], .none_active = s->none_active[k], .latency = r->device->sync_latency};
+    part p = {.seconds = sums->cold[k], .none_active = sums->none_active[k], .latency = sync_seconds(r->device, s)};
     hth_plan_time t = {.total = attention + own};
-    if (l->has_experts && k < l->n_cluster) return slots_seconds(l, r->device, r->host, attention, k);
+    if (l->has_experts && k < l->n_cluster) return slots_seconds(l, r->device, r->host, attention, k, s);
     split_time(&t, own, &p, k < l->n_cluster, r->device->merge);
     return t.total;
 }
 
 static void fill_curve(const hth_plan_layer *l, const hth_plan_roles *r, const hth_plan_options *options,
-                       const suffixes *s, hth_plan_curve *out)
+                       const suffixes *sums, hth_plan_curve *out)
 {
+    const step s = step_of(options, options->context);
     uint32_t n = l->n_cluster, most = n - l->n_beyond;
-    double hot = 0, attention = attention_seconds(l, r->device, options->context);
-    out->cpu = cpu_seconds(l, r->host, options->context);
-    s->cold[n] = 0, s->none_active[n] = 1;
+    double hot = 0, attention = attention_seconds(l, r->device, &s);
+    out->cpu = cpu_seconds(l, r->host, &s);
+    sums->cold[n] = 0, sums->none_active[n] = 1;
     for (uint32_t i = n; i-- > 0;) {
-        s->cold[i] = s->cold[i + 1] + cluster_seconds(l, r->host, i);
-        s->none_active[i] = s->none_active[i + 1] * none_active(l, i);
+        sums->cold[i] = sums->cold[i + 1] + cluster_seconds(l, r->host, i, &s);
+        sums->none_active[i] = sums->none_active[i + 1] * none_active(l, i, &s);
     }
     for (uint32_t k = 0; k <= n; k++) {
-        double split = split_seconds(l, r, attention, hot, s, k), read = read_seconds(l, r->device, options->context, k);
+        double own = l->has_experts && s.n_seq > 1 ? experts_seconds(l, r->device, 0, k, &s) : hot,
+               split = split_seconds(l, r, attention, own, sums, &s, k), read = read_seconds(l, r->device, &s, k);
         out->seconds[k] = k > most ? out->seconds[most] : read < split ? read : split; /* equal: not taken */
-        if (k < n) hot += cluster_seconds(l, r->device, k);
+        if (k < n) hot += cluster_seconds(l, r->device, k, &s);
     }
 }
 
@@ -368,12 +443,13 @@ static void count_bytes(const hth_plan_model *model, const hth_plan_machine *mac
 
 /* ---- a whole placement ----------------------------------------------------------------------- */
 
-static double token_seconds(const hth_plan_model *model, const hth_plan_machine *machine,
-                            const hth_plan *plan, uint32_t context, hth_plan_time *layers)
+static double step_seconds(const hth_plan_model *model, const hth_plan_machine *machine, const hth_plan_options *options,
+                           const hth_plan *plan, uint32_t context, hth_plan_time *layers)
 {
+    const step s = step_of(options, context);
     double seconds = plan->head_seconds + plan->transfer_seconds;
     for (uint32_t l = 0; l < model->n_layer; l++) {
-        hth_plan_time t = layer_time(&model->layers[l], machine, context, &plan->divisions[l]);
+        hth_plan_time t = layer_time(&model->layers[l], machine, &s, &plan->divisions[l]);
         if (layers) layers[l] = t;
         seconds += t.total;
     }
@@ -423,13 +499,13 @@ static const hth_plan_tier *host_of(const hth_plan_machine *m)
 }
 
 /* Counts layers on devices, and the transfers: into and out of each device. */
-static void count_devices(const hth_plan_machine *machine, hth_plan *p)
+static void count_devices(const hth_plan_machine *machine, const hth_plan_options *options, hth_plan *p)
 {
     for (uint32_t l = 0; l < p->n_layer; l++) {
         uint32_t h = p->divisions[l].attention;
         if (machine->homes[h].kind != HTH_PLAN_DEVICE) return;
         if (l == 0 || p->divisions[l - 1].attention != h)
-            p->transfer_seconds += machine->homes[h].sync_latency;
+            p->transfer_seconds += hth_plan_sync_seconds(&machine->homes[h], options);
         p->n_device++;
     }
 }
@@ -447,7 +523,7 @@ hearth_status hth_plan_evaluate(const hth_plan_model *model, const hth_plan_mach
     p.divisions = (hth_plan_division *)(p.layers + n);
     memcpy(p.divisions, divisions, n * sizeof *divisions);
     st = check_divisions(model, machine, &p, err);
-    for (size_t l = 0; st == HEARTH_OK && l < n; l++) p.divisions[l].reads = reads(&model->layers[l], machine, &divisions[l]);
+    for (size_t l = 0; st == HEARTH_OK && l < n; l++) p.divisions[l].reads = reads(&model->layers[l], machine, options, &divisions[l]);
     if (st == HEARTH_OK) {
         count_bytes(model, machine, options, divisions, head, p.bytes);
         st = check_capacity(machine, &p, err);
@@ -457,13 +533,15 @@ hearth_status hth_plan_evaluate(const hth_plan_model *model, const hth_plan_mach
         return st;
     }
     const hth_plan_tier *host = host_of(machine);
-    p.seconds_cpu = hth_plan_head_seconds(model, host);
-    for (size_t l = 0; l < n; l++) p.seconds_cpu += cpu_seconds(&model->layers[l], host, options->context);
-    p.head_seconds = hth_plan_head_seconds(model, head ? &machine->homes[divisions[n - 1].attention] : host);
-    count_devices(machine, &p);
-    p.seconds = token_seconds(model, machine, &p, options->context, p.layers);
-    p.seconds_empty = token_seconds(model, machine, &p, 0, NULL);
-    p.seconds_full = token_seconds(model, machine, &p, options->n_ctx, NULL);
+    const step s = step_of(options, options->context);
+    p.seconds_cpu = hth_plan_head_seconds(model, host, options);
+    for (size_t l = 0; l < n; l++) p.seconds_cpu += cpu_seconds(&model->layers[l], host, &s);
+    p.head_seconds =
+        hth_plan_head_seconds(model, head ? &machine->homes[divisions[n - 1].attention] : host, options);
+    count_devices(machine, options, &p);
+    p.seconds = step_seconds(model, machine, options, &p, options->context, p.layers);
+    p.seconds_empty = step_seconds(model, machine, options, &p, 0, NULL);
+    p.seconds_full = step_seconds(model, machine, options, &p, options->n_ctx, NULL);
     *out = p;
     return HEARTH_OK;
 }

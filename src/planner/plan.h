@@ -38,9 +38,11 @@ typedef struct hth_plan_tier {
     hth_plan_rates rates;    /* data read whole uses the last knot */
     double min_active_share; /* the minimum share that a cluster counts as: its masks are read */
     double sync_latency;     /* seconds: values from a device to the host and back, including all waiting */
+    double sync_more;        /* the same for the values of each sequence but the first */
     double dispatch, merge;  /* seconds: one dispatch; adding the sums of another home */
     double way_rate, kv_rate; /* of a device: bytes per second of values that cross, and of keys and values on the host */
     double read_rate;        /* of a device: bytes per second of the host's experts that it reads itself; 0: it cannot */
+    double product_rate;     /* bytes of weights times sequences per second that it computes at most; 0: as fast as it reads */
 } hth_plan_tier;
 
 typedef struct hth_plan_machine {
@@ -53,6 +55,8 @@ typedef struct hth_plan_machine {
 typedef struct hth_plan_layer {
     uint64_t attention_bytes; /* of all that is not divided: weights of attention, norms, predictor, experts */
     uint64_t idle_bytes;      /* of these: experts that a token does not use, and does not read */
+    double idle_share;        /* of the layer's experts, those that a token does not use */
+    uint64_t moved_bytes;     /* of attention_bytes: recurrent states, which each sequence reads of its own */
     uint64_t state_bytes;     /* on a device: copies of recurrent states, of which a token reads none */
     uint64_t kv_bytes;        /* keys and values of one position */
     uint32_t kv_window;       /* positions of which a token reads them at most; 0: all */
@@ -75,6 +79,7 @@ typedef struct hth_plan_layer {
     uint32_t n_dispatch;     /* dispatches of a layer on a device but for those of divided neurons */
     uint32_t n_dispatch_beside; /* of n_dispatch: those of the shared expert, while the device waits for experts of the host */
     uint32_t n_dispatch_hot; /* dispatches of its neurons on a device */
+    double whole_share;      /* of a cluster's bytes, those that tokens read whichever neurons fire: 0 to 1 */
     const double *share;     /* [n_cluster] fraction of a cluster's bytes that tokens read: 0 to 1, in file order; or as above */
 } hth_plan_layer;
 
@@ -91,6 +96,8 @@ typedef struct hth_plan_model {
 typedef struct hth_plan_options {
     uint32_t n_ctx;   /* positions of the KV cache */
     uint32_t context; /* positions before the token whose seconds are minimised; up to n_ctx */
+    /* Sequences, of each of which a step has a token: its seconds are minimised, and they share n_ctx and context. 0: one. */
+    uint32_t n_seq;
 } hth_plan_options;
 
 /* The division of a layer. Clusters are in file order: the first n_cluster[0] have the first home, and so on. */

@@ -32,7 +32,9 @@ void hth_plan_curves_free(hth_plan_curve *curves);
 uint64_t hth_plan_layer_bytes(const hth_plan_layer *layer, const hth_plan_options *options, uint32_t k);
 uint64_t hth_plan_units(uint64_t bytes, uint64_t unit);
 
-/* Seconds of the head on the device or the host. */
-double hth_plan_head_seconds(const hth_plan_model *model, const hth_plan_tier *home);
+/* Seconds from a home to the host and back. */
+double hth_plan_sync_seconds(const hth_plan_tier *home, const hth_plan_options *options);
+/* Seconds of the head on the device or the host, for the tokens of a step. */
+double hth_plan_head_seconds(const hth_plan_model *model, const hth_plan_tier *home, const hth_plan_options *options);
 
 #endif

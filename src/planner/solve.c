@@ -175,11 +175,11 @@ static void offer(hth_plan_answer *b, hth_plan_answer x)
     if (x.seconds < b->seconds) *b = x;
 }
 
-static double host_head(const hth_plan_table *t) { return hth_plan_head_seconds(t->model, t->roles->host); }
+static double host_head(const hth_plan_table *t) { return hth_plan_head_seconds(t->model, t->roles->host, t->request); }
 
 static double device_head(const hth_plan_table *t)
 {
-    return hth_plan_head_seconds(t->model, t->roles->device) + t->roles->device->sync_latency;
+    return hth_plan_head_seconds(t->model, t->roles->device, t->request) + hth_plan_sync_seconds(t->roles->device, t->request);
 }
 
 static double cpu_seconds(const hth_plan_table *t)
@@ -196,7 +196,7 @@ hth_plan_answer hth_plan_table_best(const hth_plan_table *t, uint64_t vram)
     uint64_t fixed = t->roles->device->fixed_bytes, head = t->model->head_bytes;
     hth_plan_answer b = {.seconds = cpu_seconds(t)};
     if (vram < fixed) return b;
-    double rest = host_head(t) + t->roles->device->sync_latency;
+    double rest = host_head(t) + hth_plan_sync_seconds(t->roles->device, t->request);
     uint64_t units = (vram - fixed) / t->unit;
     for (uint32_t l = n; l > 0; l--) {
         int32_t v = value_at(t, l, units);
@@ -219,7 +219,7 @@ bool hth_plan_table_first(const hth_plan_table *t, uint64_t vram, uint32_t n, bo
     if (vram < needed || (head && t->model->head_stays)) return false;
     out->units = (vram - needed) / t->unit;
     int32_t v = value_at(t, n, out->units);
-    out->seconds = v * t->quantum + (head ? device_head(t) : d->sync_latency);
+    out->seconds = v * t->quantum + (head ? device_head(t) : hth_plan_sync_seconds(d, t->request));
     return v < NO_FIT;
 }
 
@@ -253,8 +253,8 @@ hearth_status hth_plan_table_fill(hth_plan_table *t, uint64_t high, hearth_error
 /* Whether a device of any size gains anything. */
 static bool is_ever_better(const hth_plan_table *t, double seconds_cpu)
 {
-    double seconds = t->roles->device->sync_latency, cpu_head = host_head(t),
-           gpu_head = hth_plan_head_seconds(t->model, t->roles->device), later = seconds_cpu - cpu_head;
+    double seconds = hth_plan_sync_seconds(t->roles->device, t->request), cpu_head = host_head(t),
+           gpu_head = hth_plan_head_seconds(t->model, t->roles->device, t->request), later = seconds_cpu - cpu_head;
     for (uint32_t l = 0; l < t->model->n_layer; l++) {
         seconds += t->options[t->first[l + 1] - 1].quanta * t->quantum;
         later -= t->curves[l].cpu;

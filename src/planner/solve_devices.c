@@ -57,7 +57,7 @@ static void offer(tail *best, double seconds, bool head, uint32_t end)
 static hearth_status try_end(search *s, const part *p, uint32_t i_device, uint32_t first, uint32_t n,
                              tail *best, hearth_error *err)
 {
-    double rest = hth_plan_head_seconds(s->model, p->roles.host);
+    double rest = hth_plan_head_seconds(s->model, p->roles.host, s->options);
     hth_plan_answer here, with_head;
     uint64_t capacity = p->roles.device->capacity;
     if (!hth_plan_table_first(&p->table, capacity, n, false, &here)) return HEARTH_OK;

@@ -4,7 +4,7 @@
 #include "base/format_bytes.h"
 #include "base/checked_math.h"
 
-enum { MAX_LAYERS = 4096, MAX_CLUSTERS = 1 << 16 };
+enum { MAX_LAYERS = 4096, MAX_CLUSTERS = 1 << 16, MAX_SEQUENCES = 1 << 16 };
 /* Sums of this many such values stay below 2^63, and as doubles below 2^53 units. */
 static const uint64_t max_bytes = (uint64_t)1 << 44;
 /* Rates below a byte per second and times above a day are mistakes; sums of the rest are finite. */
@@ -25,9 +25,11 @@ static hearth_status check_home(const hth_plan_tier *h, hearth_error *err)
         st = check_number(h, "the rate", h->rates.at[i], min_rate, max_rate, err);
     if (st == HEARTH_OK) st = check_number(h, "min_active_share", h->min_active_share, 0, 1, err);
     if (st == HEARTH_OK) st = check_number(h, "the sync latency", h->sync_latency, 0, max_seconds, err);
+    if (st == HEARTH_OK) st = check_number(h, "more of it", h->sync_more, 0, max_seconds, err);
     if (st == HEARTH_OK) st = check_number(h, "a dispatch", h->dispatch, 0, max_seconds, err);
     if (st == HEARTH_OK) st = check_number(h, "a merge", h->merge, 0, max_seconds, err);
     if (st == HEARTH_OK) st = check_number(h, "the rate of reads", h->read_rate, 0, max_rate, err);
+    if (st == HEARTH_OK) st = check_number(h, "the rate of products", h->product_rate, 0, max_rate, err);
     if (st != HEARTH_OK) return st;
     if (h->fixed_bytes > max_bytes || (h->kind != HTH_PLAN_DEVICE && h->fixed_bytes > h->capacity))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %s: %s of its %s are fixed", h->name,
@@ -77,9 +79,12 @@ static hearth_status check_layer(const hth_plan_layer *l, uint32_t i, const hth_
     if (!fits)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: layer %u holds more than %s of one kind", i,
                         hth_format_bytes(max_bytes).text);
-    if (l->idle_bytes > l->attention_bytes)
+    if (l->idle_bytes > l->attention_bytes || l->moved_bytes > l->attention_bytes - l->idle_bytes)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: layer %u: a token does not read %llu of its %llu bytes", i,
                         (unsigned long long)l->idle_bytes, (unsigned long long)l->attention_bytes);
+    if (!(l->idle_share >= 0 && l->idle_share <= 1 && l->whole_share >= 0 && l->whole_share <= 1))
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: layer %u: idle_share is %g and whole_share %g; 0 to 1 is allowed", i,
+                        l->idle_share, l->whole_share);
     for (uint32_t k = 0; k < l->n_cluster; k++)
         if (!(l->share[k] >= 0 && l->share[k] <= 1))
             return hth_fail(err, HEARTH_ERROR_ARGUMENT,
@@ -103,6 +108,8 @@ hearth_status hth_plan_validate(const hth_plan_model *model, const hth_plan_mach
     if (model->head_bytes > max_bytes)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %llu bytes of the head; at most %llu are allowed",
                         (unsigned long long)model->head_bytes, (unsigned long long)max_bytes);
+    if (options->n_seq > MAX_SEQUENCES)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %u sequences; up to %d are allowed", options->n_seq, MAX_SEQUENCES);
     if (options->context > options->n_ctx)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: a token behind %u positions, but room for %u",
                         options->context, options->n_ctx);

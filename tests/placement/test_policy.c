@@ -576,6 +576,42 @@ TEST(a_plan_has_a_range_around_what_it_expects)
     close_inputs(&in);
 }
 
+/* The clusters of all layers on the device, planned for so many live sessions. */
+static uint32_t planned_for(inputs *in, uint32_t n_live, uint64_t budget, hth_plan_context *o)
+{
+    hth_placement_builder c = {0};
+    uint32_t n = 0;
+    hth_pool *pool = OPENED(hth_pool, N_THREAD);
+    in->place.n_session = n_live > 1 ? n_live + 1 : 0;
+    CHECK_OK(open_builder(in, &c, budget, err));
+    CHECK_OK(hth_plan_context_build(o, &c, NULL, &in->kernels, pool, err));
+    for (uint32_t i = 0; i < o->best.n_device; i++) n += o->best.divisions[i].n_cluster[0];
+    hth_placement_builder_close(&c);
+    hth_pool_close(pool);
+    return n;
+}
+
+/* A host that multiplies slowly computes fewer neurons for many sequences than for one. */
+TEST(a_plan_is_made_for_live_sessions_and_expects_one)
+{
+    inputs in;
+    hth_plan_context one, many;
+    if (!open_inputs(&in, "null")) return;
+    hth_calibration c = made_up_gpu(HTH_TYPE_Q4_0, 1.5);
+    c.cpu_prompt = 2e9, c.device_prompt = c.device_prompts[0] = 1e11;
+    hth_calibration_cache_store(in.fingerprint, &c);
+    uint64_t budget = 2 * whole_bytes(&in);
+    uint32_t n_one = planned_for(&in, 1, budget, &one), n_many = planned_for(&in, 16, budget, &many);
+    CHECK(0 < n_one && n_one < n_many);
+    CHECK(one.options.n_seq == 1 && many.options.n_seq == 16);
+    CHECK(one.best.seconds < many.best.seconds && one.seconds_planned == one.seconds_by_seq[0]);
+    CHECK(many.best.seconds == many.seconds_by_seq[0] && many.seconds_planned == many.seconds_by_seq[2]);
+    CHECK(many.seconds_by_seq[2] < one.seconds_by_seq[2]);
+    hth_plan_context_close(&one);
+    hth_plan_context_close(&many);
+    close_inputs(&in);
+}
+
 /* Bytes of states that a step of one token moves in a layer: DeltaNet's are read, those of state spaces are written too. */
 static uint64_t moved_by(const hth_layer *l)
 {

@@ -326,7 +326,7 @@ static void make_stated(stated *s, const hth_plan_card *card, const hth_plan_sha
     /* 1.5 GiB are left to others; 256 MiB for a step. */
     s->machine.homes[0].capacity -= (uint64_t)3 << 29;
     s->machine.homes[0].fixed_bytes = (uint64_t)256 << 20;
-    s->options = (hth_plan_options){4096, 4096};
+    s->options = (hth_plan_options){.n_ctx = 4096, .context = 4096};
 }
 
 static uint64_t whole_bytes(const stated *s)

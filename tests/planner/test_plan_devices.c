@@ -49,7 +49,7 @@ static void draw(test_random *r, uint32_t n_device, machine_case *c)
     for (uint32_t i = 0; i < n_device; i++)
         draw_home(r, &c->machine.homes[i], names[i], HTH_PLAN_DEVICE, test_random_between(r, 20e9, 600e9));
     draw_home(r, &c->machine.homes[n_device], "the CPU", HTH_PLAN_HOST, test_random_between(r, 10e9, 60e9));
-    c->options = (hth_plan_options){256, test_random_below(r, 257)};
+    c->options = (hth_plan_options){.n_ctx = 256, .context = test_random_below(r, 257)};
 }
 
 /* The divisions from layer l on, whose attention is on `home` or one behind it. */
@@ -117,7 +117,7 @@ TEST(a_second_device_gains_and_its_border_is_found)
 {
     const hth_plan_card *card = &hth_plan_cards[0];
     hth_plan_model model;
-    hth_plan_options options = {4096, 4096};
+    hth_plan_options options = {.n_ctx = 4096, .context = 4096};
     CHECK_OK(hth_plan_shape_model(&hth_plan_shapes[0], &hth_plan_sharp, &model, err));
     hth_plan_machine one = card->machine;
     one.homes[0].sync_latency = hth_plan_probe(&card->link, model.d2h_bytes, model.h2d_bytes, 1);

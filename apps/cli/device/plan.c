@@ -24,6 +24,7 @@ static const option_spec options[] = {
     OPT_FILE("out", 'o', "FILE", "write the placement, for --placement"),
     OPT_UINT("prompt", 'p', "N", 0, 65536, "expect the speed of a prompt of N; default 512"),
     OPT_UINT("predict", 'n', "N", 1, 4096, "expect the speed of N tokens; default 128"),
+    OPT_UINT("parallel", 0, "N", 1, 256, "plan for N sequences at once; default 1"),
     OPT_TEXT("route", 0, "SPEC", "experts drawn: uniform or file=F, sticky=0.3...", ADVANCED),
     OPT_FILE("placement", 0, "FILE", "expect the speed of this one, of --out", ADVANCED),
     OPT_FLAG("again", 0, "measure the machine again, drop cached calibrations"),
@@ -141,6 +142,7 @@ static hearth_status open_builder(plan_state *p, const hth_offload_params *param
         to->n_position = hth_gpu_positions(n_ctx);
         to->kv = s.kv;
         to->has_given_experts = p->route_lists != NULL;
+        if (args_has(p->a, "parallel")) to->n_session = (uint32_t)args_uint(p->a, "parallel", 1) + 1;
         to->n_row = hth_placement_step_rows(p->model, &p->devices[i], s.n_batch, n_ctx);
     }
     hearth_status st = hth_placement_builder_open(&p->builder, p->model, p->devices, p->n_device, err);
@@ -198,7 +200,7 @@ static hearth_status plan_sizes(plan_state *p, hearth_error *err)
         hearth_status st = hth_plan_solve(&p->context.input, &machine, &p->context.options, &plan, err);
         if (st != HEARTH_OK) return st;
         p->what_if[p->n_what_if].vram = vram;
-        p->what_if[p->n_what_if].seconds = plan.seconds;
+        p->what_if[p->n_what_if].seconds = plan.seconds / p->context.options.n_seq;
         hth_plan_free(&plan);
     }
     return HEARTH_OK;
@@ -235,8 +237,9 @@ static hearth_status make_plan(plan_state *p, hth_offload_params *params, hearth
 {
     hearth_status st = plan_with_budget(p, params, err);
     const hth_plan_context *o = &p->context;
+    const hth_plan_options one = {.n_ctx = o->options.n_ctx, .context = o->options.context};
     if (st == HEARTH_OK && p->n_device == 1)
-        st = hth_plan_greedy_baseline(&o->input, &o->machine, &o->options, &p->by_share, err);
+        st = hth_plan_greedy_baseline(&o->input, &o->machine, &one, &p->by_share, err);
     if (st != HEARTH_OK) return st;
     if (args_has(p->a, "what-if")) st = plan_sizes(p, err);
     hth_plan_context_apply(o, &p->builder);
@@ -504,6 +507,33 @@ static void print_kind(const plan_state *p, uint32_t i)
         printf("%s computes on the CPU: the figures say nothing of a GPU.\n", name.text);
 }
 
+/* Tokens/s of all sequences together that a step has tokens of. */
+static double rate_of(uint32_t n_seq, double seconds) { return n_seq * rate(seconds); }
+
+static void print_sequences(const hth_plan_context *o)
+{
+    printf("Of several sequences together:");
+    for (int i = 1; i < HTH_PLAN_N_SEQ; i++)
+        printf("%s %.2f with %u", i > 1 ? "," : "", rate_of(hth_plan_n_seq[i], o->seconds_by_seq[i]), hth_plan_n_seq[i]);
+    if (o->options.n_seq > 1)
+        printf("; placed for %u: %.2f", o->options.n_seq, rate_of(o->options.n_seq, o->seconds_planned));
+    printf("\n");
+}
+
+static void print_json_sequences(json *j, const hth_plan_context *o)
+{
+    json_uint(j, "planned_sequences", o->options.n_seq);
+    json_float(j, "tokens_per_second_planned", rate_of(o->options.n_seq, o->seconds_planned), 6);
+    json_open(j, "by_sequences", '[');
+    for (int i = 0; i < HTH_PLAN_N_SEQ; i++) {
+        json_open_compact(j, NULL, '{');
+        json_uint(j, "sequences", hth_plan_n_seq[i]);
+        json_float(j, "tokens_per_second", rate_of(hth_plan_n_seq[i], o->seconds_by_seq[i]), 6);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
 static void print_text(const plan_state *p)
 {
     const hth_plan_context *o = &p->context;
@@ -529,6 +559,7 @@ static void print_text(const plan_state *p)
     printf("Expected: %.2f tokens/s (%.2f to %.2f) behind %u tokens; %.2f behind none, %.2f behind %u\n",
            rate(b->seconds), rate(o->seconds_worst), rate(o->seconds_best), o->options.context,
            rate(b->seconds_empty), rate(b->seconds_full), o->options.n_ctx);
+    print_sequences(o);
     if (p->tiers.applies) plan_tiers_print(&p->tiers);
     printf("The CPU alone: %.2f tokens/s", rate(b->seconds_cpu));
     if (p->n_device == 1) printf("; placed by firings alone: %.2f", rate(p->by_share.seconds));
@@ -613,6 +644,7 @@ static void print_json(const plan_state *p)
     json_float(&j, "tokens_per_second_empty", rate(b->seconds_empty), 6);
     json_float(&j, "tokens_per_second_full", rate(b->seconds_full), 6);
     json_float(&j, "tokens_per_second_cpu", rate(b->seconds_cpu), 6);
+    print_json_sequences(&j, o);
     if (p->n_device == 1) json_float(&j, "tokens_per_second_by_firings", rate(p->by_share.seconds), 6);
     if (p->n_device == 1) json_float(&j, "gain_of_a_gib", b->tps_per_gib, 6);
     if (p->n_what_if > 0) print_json_what_if(&j, p);

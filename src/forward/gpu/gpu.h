@@ -22,7 +22,9 @@ typedef struct hth_offload_params {
     bool head;             /* the head too; only with the last layer */
     uint32_t n_row;        /* maximum tokens of a step; larger batches are split */
     uint32_t n_position;   /* of all sequences together, each by whole pages */
-    uint32_t n_session;    /* whose states of recurrent layers it has; 0: as n_position suggests (hth_gpu_n_state) */
+    /* One more than live sequences, for which plans are made, so that one that ended can go on: whose states of recurrent
+     * layers it has; 0: as n_position suggests (hth_gpu_n_state), and planned for one. */
+    uint32_t n_session;
     hearth_kv_type kv;
     hearth_selector selector;
     hth_submit_mode submit_mode;
@@ -51,6 +53,7 @@ typedef struct hth_offload_params {
     bool host_kv;
     bool has_all_layers; /* of the model, so that layers that share keys and values lie on one device */
 } hth_offload_params;
+static inline uint32_t hth_offload_n_live(const hth_offload_params *p) { return p->n_session > 1 ? p->n_session - 1 : 1; }
 enum { HTH_GPU_SUBMIT_MS = 50, HTH_GPU_MAX_SESSION = 4096 };
 
 /* Positions for a sequence of n_ctx positions: whole pages, clamped to the maximum. */

@@ -113,8 +113,8 @@ static bool place(const search *s, uint32_t n, uint64_t capacity)
 /* Whether s->now with n layers on the device is faster than *seconds; then stores it as best. */
 static bool offer(const search *s, uint32_t n, bool head, double *seconds)
 {
-    double sum = hth_plan_head_seconds(s->model, head ? s->roles->device : s->roles->host) +
-                 (n > 0 ? s->roles->device->sync_latency : 0);
+    double sum = hth_plan_head_seconds(s->model, head ? s->roles->device : s->roles->host, s->options) +
+                 (n > 0 ? hth_plan_sync_seconds(s->roles->device, s->options) : 0);
     for (uint32_t l = n; l < s->model->n_layer; l++) s->now[l] = HTH_PLAN_CPU;
     for (uint32_t l = 0; l < s->model->n_layer; l++)
         sum += l < n ? s->curves[l].seconds[s->now[l]] : s->curves[l].cpu;
