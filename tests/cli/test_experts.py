@@ -411,6 +411,10 @@ def experts_move_between_a_card_memory_and_a_disk():
         experts, storage = test["experts"][0], test["storage"][0]
         check(experts["chosen"] == experts["on_device"] + storage["hits"] + storage["misses"], test)
         check(experts["uploads"] > 0 and storage["hits"] > 0 and storage["misses"] > 0 and shown["simulated_seconds"], test)
+    (slow, read), (fast, _) = rates
+    check(128 / slow > read / 0.55e9 * 0.8 and 2 * slow < fast, rates)  # a SATA disk takes so long for its bytes
+    if os.environ.get("HEARTH_SANITIZED"):  # the process of a plan is too large for this limit then
+        return
     shown = json.loads(good("plan", model, *card, "--placement", placed, *words[words.index("--route"):][:2], *ram, "--io",
                             "sim:nvme4", "--json").stdout)
     expected, whole = shown["storage"], experts["chosen"]
@@ -421,8 +425,6 @@ def experts_move_between_a_card_memory_and_a_disk():
     check(abs(shares[2] - measured[2]) < 0.17, shares, measured)
     ends = [expected["tokens_per_second" + end] for end in ("_least", "", "_most")]
     check(ends == sorted(ends) and ends[1] < shown["tokens_per_second"], shown)
-    (slow, read), (fast, _) = rates
-    check(128 / slow > read / 0.55e9 * 0.8 and 2 * slow < fast, rates)  # a SATA disk takes so long for its bytes
 
 
 @case

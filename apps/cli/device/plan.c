@@ -456,7 +456,8 @@ static void print_devices(const plan_state *p)
 static hearth_status make_tiers(plan_state *p, hearth_error *err)
 {
     if (!args_has(p->a, "ram") || p->ram == 0 || p->host_bytes <= p->ram || !divides_experts(p)) return HEARTH_OK;
-    return plan_tiers_make(p->a, &p->context, p->route.given ? &p->route.spec : NULL, &p->tiers, err);
+    return plan_tiers_make(p->a, &p->context, p->route.given ? &p->route.spec : NULL, p->ram, p->model->tied,
+                           &p->tiers, err);
 }
 
 static void print_host_memory(const plan_state *p)

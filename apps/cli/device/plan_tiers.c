@@ -29,18 +29,25 @@ static void fill_layer(const hth_plan_context *o, uint32_t i, layers *to)
     if (to->always[i] < 0.0) to->always[i] = 0.0;
 }
 
-/* What lies on GPUs takes no memory here, but for embeddings that are the head, too. It comes back when they are lost. */
-static void leave_out(const hth_plan_context *o, const layers *l, bool tied, hth_memory_division *d)
+/* Bytes on GPUs that take no memory here, but for experts. Embeddings that are the head lie here, too. */
+static uint64_t bytes_there(const hth_plan_context *o, bool tied)
 {
-    uint64_t there = 0, slots = 0;
+    uint64_t there = 0;
     for (uint32_t i = 0; i < o->n_part; i++) there += o->best.bytes[i].attention + (tied ? 0 : o->best.bytes[i].head);
+    return there;
+}
+
+/* Divides a limit without what lies on GPUs, which comes back when they are lost. False: it is too small. */
+static bool divide(const hth_plan_context *o, const layers *l, uint64_t there, uint64_t limit, hth_memory_division *d)
+{
+    uint64_t slots = 0;
     for (uint32_t i = 0; i < o->input.n_layer; i++) {
         slots += o->input.layers[i].cluster_bytes[HTH_PLAN_HOST] * l->n_slot[i];
         for (uint32_t e = 0; e < l->n_slot[i]; e++) d->items.items[d->items.first_expert[i] + e].on_device = true;
     }
     there = hth_min_u64(there, d->matrices - d->tables), slots = hth_min_u64(slots, d->streamed);
     d->matrices -= there, d->streamed -= slots, d->back += there + slots;
-    hth_memory_divide_again(d, d->limit);
+    return hth_memory_divide_again(d, limit);
 }
 
 static hearth_status predict(const storage_forecast *f, const hth_plan_context *o, plan_tiers *t, hearth_error *err)
@@ -61,9 +68,12 @@ static hearth_status predict(const storage_forecast *f, const hth_plan_context *
     return st;
 }
 
-static hearth_status open_forecast(const args *a, const hth_route_trace_spec *spec, storage_forecast *f, hearth_error *err)
+static hearth_status open_forecast(const args *a, const hth_route_trace_spec *spec, uint64_t limit, storage_forecast *f,
+                                   hearth_error *err)
 {
     hearth_model_options o = wanted_model(a, args_operand(a, 0), 0);
+    o.ram = limit;
+    if (o.gpu.n_batch == HEARTH_BATCH_AUTO) o.gpu.n_batch = HTH_DEFAULT_BATCH; /* as with a GPU */
     *f = (storage_forecast){.tokens = {.n = FORECAST_TOKENS, .seed = 1}, .assumed = spec == NULL};
     hearth_status st = hth_engine_choose_io(&o, err);
     if (st == HEARTH_OK) st = hth_engine_open_divided(args_operand(a, 0), &o, &f->model, &f->division, err);
@@ -75,22 +85,24 @@ static hearth_status open_forecast(const args *a, const hth_route_trace_spec *sp
                            : st;
 }
 
-hearth_status plan_tiers_make(const args *a, const hth_plan_context *o, const hth_route_trace_spec *spec, plan_tiers *t,
-                              hearth_error *err)
+hearth_status plan_tiers_make(const args *a, const hth_plan_context *o, const hth_route_trace_spec *spec, uint64_t limit,
+                              bool tied, plan_tiers *t, hearth_error *err)
 {
+    uint64_t there = bytes_there(o, tied);
     uint32_t n = o->input.n_layer;
     layers l = {hth_alloc(n, sizeof *l.n_slot), hth_alloc(n, sizeof *l.always), hth_alloc(n, sizeof *l.expert)};
     storage_forecast f = {0};
-    hearth_status st = l.n_slot && l.always && l.expert ? open_forecast(a, spec, &f, err)
+    hearth_status st = l.n_slot && l.always && l.expert ? open_forecast(a, spec, limit + there, &f, err)
                                                         : hth_fail_memory(err, n * sizeof *l.always, "a plan");
     if (st == HEARTH_OK && !f.division.fits) {
         for (uint32_t i = 0; i < n; i++) fill_layer(o, i, &l);
-        leave_out(o, &l, f.model->model->tied, &f.division);
+        t->applies = divide(o, &l, there, limit, &f.division) && !f.division.fits;
         const hth_storage_slots slots = {l.n_slot, l.always, l.expert, o->best.head_seconds + o->best.transfer_seconds};
         f.tokens.slots = &slots;
-        t->applies = !f.division.fits, t->read_rate = f.machine.read_rate.median;
+        t->read_rate = f.machine.read_rate.median;
         if (t->applies) st = predict(&f, o, t, err);
     }
+    if (st == HEARTH_ERROR_ARGUMENT) st = HEARTH_OK; /* a run with this limit is refused */
     storage_forecast_close(&f);
     hth_free(l.n_slot);
     hth_free(l.always);

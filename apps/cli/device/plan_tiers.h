@@ -16,9 +16,9 @@ typedef struct plan_tiers {
 } plan_tiers;
 
 /* Measures the disk for a second, and replays tokens by the placement of a plan. spec: their experts; NULL: as they usually
- * are. As hearth_model_open, which refuses the same limits. */
-hearth_status plan_tiers_make(const args *a, const hth_plan_context *plan, const hth_route_trace_spec *spec, plan_tiers *out,
-                              hearth_error *err);
+ * are. limit: bytes of --ram; if it is too small for a run, nothing applies. tied: the head is the embeddings. */
+hearth_status plan_tiers_make(const args *a, const hth_plan_context *plan, const hth_route_trace_spec *spec, uint64_t limit,
+                              bool tied, plan_tiers *out, hearth_error *err);
 void plan_tiers_print(const plan_tiers *t);
 void plan_tiers_json(json *j, const plan_tiers *t);
 
