@@ -140,7 +140,7 @@ hearth_status hth_disk_open_faults(hth_disk *inner, const hth_disk_faults *fault
         inner->ops->close(inner);
         return hth_fail_memory(err, sizeof *d, "a disk with faults");
     }
-    *d = (faulty_disk){.disk = {&ops, inner->name}, .inner = inner, .faults = *faults};
+    *d = (faulty_disk){.disk = {&ops, inner->name, inner->model}, .inner = inner, .faults = *faults};
     pthread_mutex_init(&d->lock, NULL);
     *out = &d->disk;
     return HEARTH_OK;
