@@ -6,9 +6,10 @@
  * step did not choose is not read any more in it, so that it is overwritten at once. The new expert counts from the step
  * that begins after its move is complete.
  *
- * A bounded number of bytes is on the way at a time, those of complete moves no more. If experts have to stay for that, only swaps with a larger gain
- * are worth it from then on, in all layers; if none has, those with a smaller one. A move over an idle link is worth it with a
- * smaller one too, if such moves have ended before the host computed its next experts: these took nothing from the host. */
+ * A bounded number of bytes is on the way at a time, those of complete moves no more. If experts have to stay for that,
+ * only swaps with a larger gain are worth it from then on, in all layers; if none has, those with a smaller one. A move over
+ * an idle link is worth it with a smaller one too, if such moves have ended before the host computed its next experts: these
+ * took nothing from the host. */
 #include "forward/gpu/experts/expert_moves.h"
 
 #include <string.h>
