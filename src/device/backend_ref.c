@@ -11,7 +11,7 @@
 enum { SHARED = 32768, LOCAL = 256, SUBGROUP = 32 /* the minimum of common GPUs */ };
 
 /* The smallest maxStorageBufferRange that a driver may report, so that buffer ranges split as on a GPU. */
-static const uint64_t MAX_BINDING = (uint64_t)128 << 20, MEMORY = (uint64_t)1 << 60;
+static const uint64_t MAX_BINDING = (uint64_t)128 << 20;
 
 typedef struct pending {
     hth_cmdlist *cmdlist;
@@ -31,7 +31,7 @@ static hearth_status open_ref(hth_device *d, const hth_device_spec *spec, hearth
     if (!own) return hth_fail_memory(err, sizeof *own, "the null device");
     own->functions = spec->shader_refs;
     d->priv = own;
-    d->info = (hth_device_info){.kind = HTH_DEVICE_REF, .memory = MEMORY, .has_second_queue = true,
+    d->info = (hth_device_info){.kind = HTH_DEVICE_REF, .memory = UINT64_MAX, .has_second_queue = true,
                                 .max_binding_size = MAX_BINDING, .alignment = 4};
     d->info.max_shared_memory = SHARED, d->info.max_workgroup_size = LOCAL, d->info.subgroup_size = SUBGROUP;
     d->info.features = HTH_FEATURE_IMPORT & ~spec->disabled_features;

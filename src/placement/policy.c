@@ -46,6 +46,9 @@ hearth_status hth_placement_open_devices(const char *list, const hearth_gpu_opti
 
 static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
+/* UINT64_MAX bytes cannot be offloaded, not even without a limit. */
+static bool is_within(uint64_t bytes, uint64_t budget) { return bytes <= budget && bytes < UINT64_MAX; }
+
 /* Bytes of layer i with n_hot of its units; UINT64_MAX: it cannot be offloaded. */
 static uint64_t layer_bytes(const hth_model *m, const hth_placement_part *p, uint32_t i, uint32_t n_hot)
 {
@@ -108,7 +111,7 @@ uint64_t hth_placement_builder_bytes(const hth_placement_builder *c, uint32_t i_
 const hth_placement_part *hth_placement_builder_exceeds(const hth_placement_builder *c)
 {
     for (uint32_t i = 0; i < c->n_part; i++)
-        if (hth_placement_builder_bytes(c, i) > c->parts[i].budget) return &c->parts[i];
+        if (!is_within(hth_placement_builder_bytes(c, i), c->parts[i].budget)) return &c->parts[i];
     return NULL;
 }
 
@@ -267,12 +270,12 @@ static bool fill_part(hth_placement_builder *c, hth_placement_part *p, uint32_t 
         c->n_hot[*next] = share_of(c, p, *next, share);
         c->unsupported_reason = hth_gpu_unsupported_reason(m, &p->params, *next);
         uint64_t size = layer_bytes(m, p, *next, c->n_hot[*next]);
-        if (c->unsupported_reason || plus(used, size) > p->budget) break;
+        if (c->unsupported_reason || !is_within(plus(used, size), p->budget)) break;
         used += size;
     }
     if (*next == end && head) {
         c->unsupported_reason = hth_gpu_unsupported_reason(m, &p->params, m->hparams.n_layer);
-        p->params.head = !c->unsupported_reason && plus(used, head_bytes(m, p)) <= p->budget;
+        p->params.head = !c->unsupported_reason && is_within(plus(used, head_bytes(m, p)), p->budget);
         if (!p->params.head && !c->unsupported_reason && !is_last && end > p->params.first_layer)
             --*next, *left_layer = true;
     }
