@@ -24,6 +24,7 @@ WORDS = [
     (r"(?<![\w/.-])(?:llama-[17]b|llama3-8b|qwen3-30b-a3b|smallthinker-4b|gpt-oss-20b|qwen35-9b|gemma4-26b-a4b)(?![\w.-])", "stories-15m"),
     (r"\bmodel\.gguf(?=.* --selector predictor)", "predicted.gguf"),
     (r"vulkan:0", "sim:bench/devices/story.sim"),
+    (r"(7b4\.gguf .*)rx7600-8gb\.sim", r"\1story.sim"),
     (r"vulkan:1", "null"),
     (r"--depth \d+", "--depth 128"),
     (r"(?=.* --what-if)(.* --vram \w+)", r"\1 --gpu sim:bench/devices/story.sim"),
