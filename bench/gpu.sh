@@ -388,7 +388,7 @@ experts() {
     compare "$(basename "$model"), divided" "$model" "$scratch/ids" --vram "$vram"
 }
 
-# Where the part experts left no model, its rows are absent.
+# Rows whose model the parts before it left out say so.
 peers() {
     [ "${PEERS:-}" ] || { fail "FAILED: PEERS is not set" && return; }
     python3 "$here/peers.py" --hearth "$hearth" --gpu "$device" --table "$here/gpu-table.json" --models "$models" \

@@ -11,7 +11,7 @@ A peer is NAME=llama-bench and options of its own. One process per sample (neigh
 of one model with as many threads share it), engines in turn, so that a change of the machine's
 load affects all alike; before each sample `hearth bench --limits` measures the limit with the
 same threads. With --gpu Hearth has that device, and no limit is measured. A row of a table has "options" of
-`hearth bench`, "peer_options" of llama-bench, and "threads", without which it has one for each core. After --seconds no row begins. Prints one Markdown table:
+`hearth bench`, "peer_options" of llama-bench, and "threads", without which it has one for each CPU. After --seconds no row begins. Prints one Markdown table:
 medians (min-max), shares of the limit, targets met or missed. A row that asks for what
 a peer does not offer shows '-'; a run that ends badly shows 'failed'. Decides no test."""
 import argparse

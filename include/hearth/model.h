@@ -217,8 +217,8 @@ typedef struct hearth_model_info {
     const char *gpu_bit_exact_reason; /* why not: "output.weight is F16"; "" */
     uint64_t gpu_bytes;       /* allocated on all devices */
     bool gpu_simulated;       /* a device is simulated: reports must say so */
-    bool gpu_divides_experts; /* of these layers, experts are on devices, and all of them on the CPU too */
     bool gpu_host_kv;         /* the keys and values of these layers are in the host's memory */
+    bool gpu_divides_experts; /* gpu_neuron_share counts experts: of those on devices the CPU has all, too */
     double gpu_sim_seconds;   /* seconds of the simulated clocks since the devices were opened, if they also count the
                                  time of this machine's CPU; 0: measured times are those of this machine */
 } hearth_model_info;

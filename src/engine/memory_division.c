@@ -75,11 +75,13 @@ static uint64_t size_of_process(const hearth_model *m)
 }
 
 /* Bytes beside matrices and sessions: what the process has, what loading takes for each thread (load.c), the store's
- * tables, and others. */
+ * tables, experts on their way to devices, and others. */
 static uint64_t size_of_rest(const hearth_model *m, const hearth_model_options *o, uint32_t n_item)
 {
+    uint64_t moves = 0;
+    for (const hth_gpu *g = m->gpu; g; g = hth_gpu_next(g)) moves += hth_gpu_moves_to_come(g);
     return size_of_process(m) + OTHER_SIZE + (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE +
-           (uint64_t)n_item * TABLE_SIZE;
+           (uint64_t)n_item * TABLE_SIZE + moves;
 }
 
 /* Bytes of rows of matrices that have no data yet. */

@@ -55,6 +55,7 @@ typedef struct layers {
     const hth_expert_uses *uses;
     const hth_plan_layer *costs;
     const hth_plan_machine *machine;
+    float min_gain; /* that a move needs */
     uint32_t n;
     double under_way; /* seconds in which the link carries what may be on the way at once */
     double *seconds;  /* [n][width + 1] of the items */
@@ -116,7 +117,7 @@ static hearth_status play(layers *l, uint32_t share, hearth_error *err)
                                          .n_tok = N_COUNTED,
                                          .n_upload_layer = UPLOADS,
                                          .under_way = l->under_way,
-                                         .min_gain = HTH_EXPERT_MIN_GAIN};
+                                         .min_gain = l->min_gain};
     hth_expert_counts all;
     for (uint32_t i = 0; i < l->n; i++) l->items[i].n_slot = l->items[i].n_expert * share / N_POINT;
     return hth_expert_replay(&o, l->counts, &all, err);
@@ -154,9 +155,10 @@ static void fill(const hth_router *r, const point *from, const point *to, hth_ex
 }
 
 hearth_status hth_expert_slots_expect(const hth_model *model, const hth_expert_uses *uses, const hth_plan_layer *costs,
-                                      const hth_plan_machine *machine, hth_expert_slots *out, hearth_error *err)
+                                      const hth_plan_machine *machine, float min_gain, hth_expert_slots *out,
+                                      hearth_error *err)
 {
-    layers l = {.model = model, .uses = uses, .costs = costs, .machine = machine};
+    layers l = {.model = model, .uses = uses, .costs = costs, .machine = machine, .min_gain = min_gain};
     hearth_status st = open_layers(&l, err);
     for (uint32_t share = 1; st == HEARTH_OK && l.n > 0 && share <= N_POINT; share++) {
         if (share < N_POINT) st = play(&l, share, err);

@@ -14,7 +14,7 @@
 
 /* ---- cached placement ---------------------------------------------------------------------------------- */
 
-enum { VERSION = 6 }; /* incremented when the record changes */
+enum { VERSION = 7 }; /* incremented when the record changes */
 
 /* The cached record; [n_layer] neuron counts follow. */
 typedef struct record {
@@ -23,7 +23,8 @@ typedef struct record {
     hth_layer_set read_experts;
     struct {
         uint64_t budget; /* bytes, for which it was planned */
-        uint32_t end_layer, submitted, n_doubt; /* n_doubt: of the calibration */
+        int64_t measured_at; /* of the calibration */
+        uint32_t end_layer, submitted;
         hth_placement_stream streams[HTH_PLACEMENT_STREAMS];
     } parts[HEARTH_MAX_GPU];
 } record;
@@ -35,7 +36,7 @@ static hearth_status key_of(const hth_placement_builder *c, const hth_kernels *k
     for (uint32_t i = 0; st == HEARTH_OK && i < c->n_part; i++) {
         const hth_offload_params *p = &c->parts[i].params;
         uint64_t numbers[] = {p->n_row, p->n_position, p->n_session, p->kv,
-                              p->selector, VERSION, p->host_kv,
+                              p->selector, VERSION, p->host_kv, p->streams_experts,
                               hth_calibration_fingerprint(c->parts[i].info, kernels, n_thread)};
         *key = hth_hash_more(*key, numbers, sizeof numbers);
     }
@@ -89,15 +90,16 @@ static bool parse(hth_placement_builder *c, const uint8_t *bytes, size_t n, reco
     return true;
 }
 
-/* How often runs doubted the cached calibration of device i: a plan was made by it, or by one of those before it. */
-static uint32_t n_doubt(const hth_placement_builder *c, uint32_t i, const hth_kernels *kernels, uint32_t n_thread)
+/* When the cached calibration of device i was made; 0: it is not known; -1: a run doubted it, and no plan is by it. */
+static int64_t measured_at(const hth_placement_builder *c, uint32_t i, const hth_kernels *kernels, uint32_t n_thread)
 {
     hth_calibration known;
     uint64_t fingerprint = hth_calibration_fingerprint(c->parts[i].info, kernels, n_thread);
-    return hth_calibration_cache_load(fingerprint, hth_model_row_type(c->model), 0, &known) ? known.n_doubt : 0;
+    if (!hth_calibration_cache_load(fingerprint, hth_model_row_type(c->model), 0, &known)) return 0;
+    return known.is_doubted ? -1 : known.measured_at;
 }
 
-/* Uses the cached placement if it still fits, no calibration was doubted since, and free memory has not grown by more
+/* Uses the cached placement if it still fits, all calibrations are those of then, and free memory has not grown by more
  * than an eighth. */
 static bool load(hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread, uint64_t key)
 {
@@ -109,7 +111,7 @@ static bool load(hth_placement_builder *c, const hth_kernels *kernels, uint32_t 
     bool found = bytes && parse(c, bytes, n, &k);
     hth_free(bytes);
     for (uint32_t i = 0; found && i < c->n_part; i++)
-        found = k.parts[i].n_doubt == n_doubt(c, i, kernels, n_thread);
+        found = k.parts[i].measured_at == measured_at(c, i, kernels, n_thread);
     if (!found) return false;
     const hth_placement_part *full = hth_placement_builder_exceeds(c);
     if (full) {
@@ -136,7 +138,7 @@ static void store(const hth_placement_builder *c, const hth_kernels *kernels, ui
         const hth_offload_params *p = &c->parts[i].params;
         k.parts[i].budget = c->parts[i].budget, k.parts[i].end_layer = p->end_layer;
         k.parts[i].submitted = p->submit_mode == HTH_SUBMIT_ON_DEMAND;
-        k.parts[i].n_doubt = n_doubt(c, i, kernels, n_thread);
+        k.parts[i].measured_at = measured_at(c, i, kernels, n_thread);
         memcpy(k.parts[i].streams, p->streams, sizeof p->streams);
     }
     size_t n_hot = k.n_layer * sizeof *c->n_hot;

@@ -67,6 +67,7 @@ static hearth_status expect_sequences(hth_plan_context *o, hearth_error *err)
         else hth_plan_free(&plan);
     }
     if (st != HEARTH_OK || o->options.n_seq <= 1) return st;
+    for (uint32_t i = 0; i < o->input.n_layer; i++) one.divisions[i].reads = o->best.divisions[i].reads;
     one.tps_per_gib = o->best.tps_per_gib * o->options.n_seq, one.min_vram = o->best.min_vram, one.unit = o->best.unit;
     hth_plan_free(&o->best);
     o->best = one;

@@ -4,8 +4,9 @@
 
 #include "base/alloc.h"
 #include "forward/gpu/cache.h"
-#include "placement/calibrate.h"
 #include "forward/gpu/experts/pack_table.h"
+#include "placement/calibrate.h"
+#include "store/expert_policy.h"
 
 _Static_assert((int)HTH_PLAN_N_MOVE == HTH_EXPERT_UPLOAD_BINS, "a plan has the moves of a replay");
 
@@ -107,12 +108,19 @@ static uint64_t kv_bytes_of(const hth_plan_source *from, uint32_t i_layer, uint6
     return a->kv_layer == i_layer ? 8 * (uint64_t)a->n_head_kv * hth_gpu_cache_words(from->params->kv, a->d_head) : 0;
 }
 
+/* Of the bytes of all experts, those that a token does not read. */
+static double idle_share(const hth_router *r)
+{
+    return r->n_expert > 0 ? 1.0 - (double)r->n_used / r->n_expert : 0.0;
+}
+
 static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, tables *t, hth_plan_layer *to,
                                 hth_expert_slots *slots, hearth_error *err)
 {
     const hth_layer *l = &from->model->layers[i_layer];
     const char *problem = hth_gpu_unsupported_reason(from->model, from->params, i_layer);
     uint64_t whole, without, cache;
+    bool is_gated = l->ffn.gate.n_row > 0;
     bool divides = hth_gpu_split_granularity(from->model, i_layer) > 0, has_experts = hth_layer_divides_experts(l);
     uint32_t n_unit = hth_layer_n_unit(l), n_cluster = has_experts ? n_unit : (uint32_t)hth_n_cluster(n_unit);
     uint64_t max = from->max_binding_size;
@@ -129,7 +137,7 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, t
     if (!share) return hth_fail_memory(err, n_double * sizeof *share, "a plan");
     *slots = (hth_expert_slots){share, share + n_cluster, share + n_cluster + (n_cluster + (size_t)1) * (n_used + 1)};
     for (uint32_t i = 0; !has_experts && i < n_cluster; i++)
-        share[i] = hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0, active_share(from, i_layer, i));
+        share[i] = hth_calibration_share(from->params->selector, is_gated, active_share(from, i_layer, i));
     hth_gpu_kv_trips trips = hth_gpu_kv_trips_of(from->model, from->params, i_layer);
     hth_gpu_state_use states = hth_gpu_states_of(from->model, from->params, i_layer);
     uint32_t n_beyond = has_experts ? n_unit - most : 0, n_there = n_cluster - n_beyond;
@@ -137,7 +145,7 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, t
              host_bytes = divides ? (cpu_bytes(l) + n_cluster - 1) / n_cluster : 0;
     *to = (hth_plan_layer){.attention_bytes = (divides ? without : whole) + states.moved,
                            .idle_bytes = divides ? 0 : hth_gpu_idle_bytes(from->model, max, from->params, i_layer),
-                           .idle_share = l->experts.router.n_expert > 0 ? 1.0 - (double)l->experts.router.n_used / l->experts.router.n_expert : 0.0,
+                           .idle_share = idle_share(&l->experts.router),
                            .moved_bytes = states.moved,
                            .state_bytes = states.held,
                            .has_experts = has_experts,
@@ -147,13 +155,13 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, t
                            .n_spare = has_experts && is_readable(l, t) ? l->experts.router.n_used : 0,
                            .n_dispatch_read = has_experts ? n_part_of(&l->experts) : 0,
                            .kv_bytes = kv_bytes_of(from, i_layer, cache - states.held, &trips),
-                           .kv_window = l->attn.window,
+                           .kv_window = l->attn.window > 0 ? l->attn.window : l->attn.chunk,
                            .n_trip = trips.n,
                            .trip_bytes = trips.bytes,
                            .cluster_bytes = {[HTH_PLAN_DEVICE] = device_bytes, [HTH_PLAN_HOST] = host_bytes},
                            .n_cluster = divides ? n_cluster : 0,
                            .n_beyond = n_beyond,
-                           .whole_share = has_experts ? 0.0 : hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0, 0.0),
+                           .whole_share = has_experts ? 0.0 : hth_calibration_share(from->params->selector, is_gated, 0.0),
                            .share = share};
     count_dispatches(from, i_layer, divides, to);
     return HEARTH_OK;
@@ -163,6 +171,7 @@ hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *o
                                   bool *uniform, hearth_error *err)
 {
     const hth_hparams *h = &from->model->hparams;
+    float min_gain = from->params->streams_experts ? HTH_EXPERT_MIN_GAIN_STREAMED : HTH_EXPERT_MIN_GAIN;
     hearth_status st = HEARTH_OK;
     tables t = {.is_known = {false}};
     *uniform = !from->profile && !from->model->layers[0].ffn.act_freq;
@@ -174,7 +183,7 @@ hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *o
     if (!out->layers || !slots) st = hth_fail_memory(err, h->n_layer * (sizeof *out->layers + sizeof *slots), "a plan");
     for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++)
         st = fill_layer(from, i, &t, &out->layers[i], &slots[i], err);
-    if (st == HEARTH_OK) st = hth_expert_slots_expect(from->model, &from->uses, out->layers, from->machine, slots, err);
+    if (st == HEARTH_OK) st = hth_expert_slots_expect(from->model, &from->uses, out->layers, from->machine, min_gain, slots, err);
     hth_free(slots);
     if (st == HEARTH_OK && (!hth_gpu_head_bytes(from->model, from->max_binding_size, from->params, &out->head_bytes) ||
                             !hth_gpu_workspace_bytes(from->model, from->max_binding_size, from->params, fixed)))

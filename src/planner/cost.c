@@ -523,7 +523,8 @@ hearth_status hth_plan_evaluate(const hth_plan_model *model, const hth_plan_mach
     p.divisions = (hth_plan_division *)(p.layers + n);
     memcpy(p.divisions, divisions, n * sizeof *divisions);
     st = check_divisions(model, machine, &p, err);
-    for (size_t l = 0; st == HEARTH_OK && l < n; l++) p.divisions[l].reads = reads(&model->layers[l], machine, options, &divisions[l]);
+    for (size_t l = 0; st == HEARTH_OK && l < n; l++)
+        p.divisions[l].reads = reads(&model->layers[l], machine, options, &divisions[l]);
     if (st == HEARTH_OK) {
         count_bytes(model, machine, options, divisions, head, p.bytes);
         st = check_capacity(machine, &p, err);

@@ -53,7 +53,7 @@ static hearth_status choose(hearth_scheduler *s, const hearth_scheduler_options 
     if (st != HEARTH_OK) return st;
     o->n_ctx = hth_context_for(&s->model->model->hparams, o->n_ctx);
     if (o->n_batch == HEARTH_BATCH_AUTO) o->n_batch = auto_batch(s);
-    if (o->n_running == 0) o->n_running = N_RUNNING;
+    if (o->n_running == 0) o->n_running = hth_min_u32(N_RUNNING, o->n_batch);
     if (o->n_kept == 0) o->n_kept = N_KEPT;
     else if (o->n_kept == HEARTH_KEPT_NONE) o->n_kept = 0;
     if (o->max_delay == 0.0) o->max_delay = MAX_DELAY;
@@ -497,12 +497,12 @@ static void measure(hearth_scheduler *s, double seconds, const step_size *size)
 {
     double more = size->n_generating > 0 ? seconds - s->step_seconds : seconds;
     if (size->n_prompt == 0 && size->n_draft == 0) average(&s->step_seconds, seconds);
-    else if (size->n_prompt >= MIN_PART && size->n_prompt <= HTH_DEFAULT_BATCH && more > 0.0) {
-        /* Tokens of parts: longer steps take less for each, as experts pass through a device once. Tokens get slower along a
-         * prompt: the time of the last ones counts at once, so that others do not wait longer. */
+    else if (size->n_prompt >= MIN_PART && more > 0.0) {
+        /* Tokens get slower along a prompt: the time of the last ones counts at once, so that others do not wait longer. Those
+         * of longer steps may be faster than those of parts, as experts pass through a device once for a step. */
         double now = more / size->n_prompt;
         if (now > s->token_seconds) s->token_seconds = now;
-        else average(&s->token_seconds, now);
+        else if (size->n_prompt <= HTH_DEFAULT_BATCH) average(&s->token_seconds, now);
     }
     if (s->drafter && size->n_prompt == 0 && size->n_other == 0)
         hth_drafter_measure(s->drafter, size->n_generating + size->n_draft, seconds);

@@ -22,9 +22,9 @@ def report_of(*parts, **more):
             raise Skip(f"no {needed} in the build folder")
     with tempfile.TemporaryDirectory(prefix="hearth-test-") as folder:
         environment = {**os.environ, "HEARTH": os.path.join(BUILD, "hearth"), "DATA": os.path.join(BUILD, "data"),
-                       "SIZE": "small", "SECONDS_ALL": "1200", **more}
+                       "SIZE": "small", "SECONDS_ALL": "400", **more}
         done = subprocess.run(["sh", os.path.join(SOURCE, "bench", "gpu.sh"), "null", folder, *parts], env=environment,
-                              capture_output=True, text=True, timeout=1500)
+                              capture_output=True, text=True, timeout=580)
         with open(os.path.join(folder, "report.txt"), encoding="utf-8") as f:
             return f.read(), done.returncode
 

@@ -268,7 +268,7 @@ DEVICES = [
           "    give_room_of_others(g, i_layer);", "    (void)give_room_of_others;",
           "golden/divided_experts", "a_layer_takes_the_room_of_moves_to_another_that_are_complete"),
     Fault("experts_arrive_within_a_step", "src/forward/gpu/experts/expert_moves.c",
-          "        give_room(&g->moves, s);", "        end_moves(g, s, true);",
+          "        give_room(&g->moves, s);", "        end_moves(g, NULL, first + (i_layer - first + i) % n, true);",
           "golden/divided_experts", "a_layer_takes_the_room_of_moves_to_another_that_are_complete"),
     Fault("moves_that_end_early_cost_as_others", "src/forward/gpu/experts/expert_moves.c",
           "? 0.0f : HTH_EXPERT_MIN_GAIN;", "? HTH_EXPERT_MIN_GAIN : HTH_EXPERT_MIN_GAIN;",

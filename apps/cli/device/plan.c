@@ -567,7 +567,7 @@ static void print_text(const plan_state *p)
     printf("\n");
     print_kv_home(p);
     for (uint32_t i = 0; i < p->n_device; i++) print_streams(p, i);
-    if (p->n_device == 1) printf("1 GiB more: %+.2f tokens/s\n", b->tps_per_gib);
+    if (p->n_device == 1) printf("1 GiB more: %+.2f tokens/s%s\n", b->tps_per_gib, o->options.n_seq > 1 ? " of all sequences" : "");
     if (p->n_what_if > 0) print_what_if(p);
 }
 

@@ -94,6 +94,7 @@ hearth_status plan_tiers_make(const args *a, const hth_plan_context *o, const ht
     storage_forecast f = {0};
     hearth_status st = l.n_slot && l.always && l.expert ? open_forecast(a, spec, limit + there, &f, err)
                                                         : hth_fail_memory(err, n * sizeof *l.always, "a plan");
+    bool is_refused = st == HEARTH_ERROR_ARGUMENT; /* as a run with this limit is */
     if (st == HEARTH_OK && !f.division.fits) {
         for (uint32_t i = 0; i < n; i++) fill_layer(o, i, &l);
         t->applies = divide(o, &l, there, limit, &f.division) && !f.division.fits;
@@ -101,8 +102,9 @@ hearth_status plan_tiers_make(const args *a, const hth_plan_context *o, const ht
         f.tokens.slots = &slots;
         t->read_rate = f.machine.read_rate.median;
         if (t->applies) st = predict(&f, o, t, err);
+        t->applies &= st == HEARTH_OK;
     }
-    if (st == HEARTH_ERROR_ARGUMENT) st = HEARTH_OK; /* a run with this limit is refused */
+    if (is_refused) st = HEARTH_OK;
     storage_forecast_close(&f);
     hth_free(l.n_slot);
     hth_free(l.always);

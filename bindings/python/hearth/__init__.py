@@ -118,7 +118,7 @@ class _ModelInfo(_Sized):
                 ("gpu_note", c_char_p), ("gpu_n_layer", c_uint32), ("gpu_neuron_share", c_double), ("gpu_product_share", c_double),
                 ("gpu_predicted_tps", c_double), ("gpu_head", c_bool), ("gpu_bit_exact", c_bool),
                 ("gpu_bit_exact_reason", c_char_p), ("gpu_bytes", c_uint64), ("gpu_simulated", c_bool),
-                ("gpu_divides_experts", c_bool), ("gpu_host_kv", c_bool), ("gpu_sim_seconds", c_double)]
+                ("gpu_host_kv", c_bool), ("gpu_divides_experts", c_bool), ("gpu_sim_seconds", c_double)]
 
 
 class _Metadata(_Sized):

@@ -140,6 +140,8 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
 /* The next part belongs to the chain of `last` from now on. */
 void hth_gpu_append(hth_gpu *last, hth_gpu *next);
 hth_gpu *hth_gpu_next(const hth_gpu *gpu); /* NULL: it is the last */
+/* Bytes of this machine's memory that hth_gpu_bind_cpu_rows will take for experts that move. */
+uint64_t hth_gpu_moves_to_come(const hth_gpu *gpu);
 hth_device *hth_gpu_get_device(const hth_gpu *gpu);
 const hth_offload_params *hth_gpu_get_params(const hth_gpu *gpu);
 /* Bytes in use on its device, and the budget, between two steps. */

@@ -1,8 +1,10 @@
 /* Charges the host's part of a step to the clock of a simulated GPU: the bytes of weights, keys and values that it reads,
  * at the host rate of the GPU description, or what uploads leave of it; or its products with weights, if the description
- * says how many it computes and they take longer. A whole run then has the model's time, identical in every run; on any
- * other device nothing is charged. Experts that come from a simulated disk also take its time. On the GPU itself products are free, so prompts look cheap. Of a split layer only the
- * active neurons count; a layer on the CPU counts whole. */
+ * says how many it computes and they take longer. A whole run then has the model's time, identical in every run unless
+ * weights are read from a file; on any other device nothing is charged. Experts that come from a simulated disk also take
+ * its time. On the GPU itself products are free, so prompts look cheap. Of a split layer only the active neurons count; a
+ * layer on the CPU counts whole. */
+#include "base/checked_math.h"
 #include "forward/gpu/cache.h"
 #include "forward/gpu/gpu_int.h"
 #include "store/disk_simulated.h"
@@ -30,7 +32,7 @@ void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *co
  * The host computes those that are in memory first, then each when it has arrived. */
 static void charge_experts(hth_gpu *g, const hth_disk_model *disk, uint64_t n, uint64_t n_read, uint64_t bytes, double weights)
 {
-    uint64_t start = hth_device_time(g->device), n_here = disk ? n - n_read : n;
+    uint64_t start = hth_device_time(g->device), n_here = disk ? n - hth_min_u64(n_read, n) : n;
     hth_device_charge_host(g->device, bytes / n * n_here, weights * ((double)n_here / (double)n));
     for (uint64_t i = n_here; i < n; i++) {
         double reading = (double)(bytes / n * (i - n_here + 1)) / disk->bytes_per_ns;

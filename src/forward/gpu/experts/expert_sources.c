@@ -76,6 +76,16 @@ uint64_t hth_gpu_move_bytes(const hth_model *m, const hth_offload_params *p)
                             MAX_TABLE * sizeof(uint32_t) * HTH_PACK_TABLE_WORDS;
 }
 
+uint64_t hth_gpu_moves_to_come(const hth_gpu *g)
+{
+    const hth_offload_params *p = &g->params;
+    uint64_t entry = entry_bytes(g->model);
+    bool divides = false;
+    for (uint32_t i = p->first_layer; i < p->end_layer; i++) divides |= g->layers[i].slots != NULL;
+    if (!divides || g->moves.jobs || hth_device_get_info(g->device)->kind == HTH_DEVICE_SIMULATED) return 0;
+    return n_entry(p, entry) * entry + (p->end_layer - p->first_layer) * job_bytes(g->model);
+}
+
 /* ---- tables -------------------------------------------------------------------------------------------- */
 
 /* The tables of all types and layouts that occur. */
