@@ -253,7 +253,8 @@ static void check_three_tiers(const char *device, int n_file)
         for (int i = 0; expected && i < 3; i++) {
             hth_gpu_counts sum = {0};
             check_shares(&g, &s, device, stores[i], expected, &sum);
-            CHECK(sum.n_split == 0 || i > 0 || sum.n_moved > 4);
+            bool is_absent = strcmp(device, "null") != 0 && sum.n_split == 0; /* no driver here */
+            CHECK(is_absent || (sum.n_split > 0 && (i > 0 || sum.n_moved > 4)));
         }
         if (f > 0) remove(g.model);
     }
@@ -276,7 +277,8 @@ static void check_streamed(const char *device, int n_placement)
         d.streamed = true, d.mapped = false, d.passes = 0;
         check_division(&g, &d, expected, &sum);
     }
-    CHECK(sum.n_split == 0 || (sum.n_moved > 0 && sum.n_passed == 0));
+    bool is_absent = strcmp(device, "null") != 0 && sum.n_split == 0;
+    CHECK(is_absent || (sum.n_split > 0 && sum.n_moved > 0 && sum.n_passed == 0));
 }
 
 TEST(any_division_of_experts_that_are_read_gives_the_bits_of_the_cpu) { check_streamed("null", 20); }
