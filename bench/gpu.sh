@@ -23,7 +23,8 @@
 # Variables: HEARTH: the program (build/hearth; bench/gpu_bandwidth lies beside it). DATA: the folder above golden
 # (build/data).
 # MODELS: keeps synthetic models (FOLDER; up to 30 GB). SECONDS_ALL: of all parts together (550, with SIZE=small twice
-# that). VRAM: of the part divided (4G). PEERS: of bench/peers.py, as llama.cpp=PATH/llama-bench. SIZE=small: tiny shapes, a dry run in some minutes on a CPU that plays the GPU.
+# that). VRAM: of the part divided (4G). PEERS: of bench/peers.py, as llama.cpp=PATH/llama-bench. SIZE=small: tiny
+# shapes, a dry run in some minutes on a CPU that plays the GPU.
 # Functions are called by name, and of some programs only what they say on stderr is wanted.
 # shellcheck disable=SC2317,SC2069
 set -u

@@ -325,7 +325,7 @@ static void note_tokens(const hearth_batch *b, uint32_t n_tok)
     }
 }
 
-/* The same, compared with the plan of the placement if that is for such a step. */
+/* Runs a prepared step, and compares its time with the plan of the placement if that is for such a step. */
 static hearth_status run_checked(hearth_batch *b, uint32_t n_tok, delivery *to, bool *device_failed, hearth_error *err)
 {
     hth_speed_check *check = &hth_engine_mutable(b->model)->speed_check;

@@ -13,7 +13,7 @@ typedef struct hth_speed_window {
     uint32_t n;
 } hth_speed_window;
 
-/* Of a model. Zeros: no plan by calibrations expects anything, and nothing is compared. */
+/* What a model compares. All zeros if no plan by calibrations expects anything: then nothing is compared. */
 typedef struct hth_speed_check {
     double seconds[3];   /* expected of a token behind none, half and all of n_position */
     uint32_t n_position;
@@ -28,7 +28,7 @@ typedef struct hth_speed_check {
     double ratio; /* of the window that was nearest to what was expected, atomically; 0: there was none */
 } hth_speed_check;
 
-/* What was planned for these devices, unless the plan is no prediction for this machine: of a file, or simulated. */
+/* Takes what was planned for these devices, unless that predicts another machine: a file's plan, or a simulated device. */
 void hth_speed_check_expect(hth_speed_check *c, const hth_placement_builder *placed, const hth_kernels *kernels,
                             uint32_t n_thread);
 /* Seconds that are expected of a token behind `context` positions. */

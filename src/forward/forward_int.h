@@ -265,7 +265,7 @@ void hth_fwd_drop_wanted(hth_step *s);
 /* experts.c: EXPERTS with those of the chosen ones that have no slot on a device, after ROUTE of all tokens of the step.
  * slot_of: [n_expert], UINT32_MAX: none. Nothing is guessed of the next layer. */
 hearth_status hth_fwd_experts_without(hth_step *s, const hth_op *op, const uint32_t *slot_of, hearth_error *err);
-/* The same, but only reads what is not in memory, as a device that computes nothing leaves nothing to compute. */
+/* Reads the experts that hth_fwd_experts_without would compute, for a device that computes nothing. */
 hearth_status hth_fwd_read_experts_without(hth_step *s, const hth_op *op, const uint32_t *slot_of, hearth_error *err);
 /* experts_down.c: queues the transposed down of the rows of a wave, and their sums [n_tok][d_model + 1].
  * data [slices of the wave]: its rows; NULL: they are those of down. */

@@ -21,7 +21,6 @@ typedef struct item_range {
 } item_range;
 
 /* The slots of a device (forward/gpu/experts): of a token's moves each has arrived before the next token. */
-enum { MAX_MOVE = 4 }; /* of a layer at once */
 typedef struct slots {
     hth_expert_policy *policies; /* [n_layer] */
     hth_reuse reuse;
@@ -196,14 +195,15 @@ static void end_moves(replay *p)
     }
 }
 
-/* As src/forward/gpu/experts/expert_moves.c. */
+/* Moves experts as a device does (forward/gpu/experts/expert_moves.c), but with a constant least gain and no clock of the
+ * link. */
 static void begin_moves(replay *p, uint32_t i_layer)
 {
     slots *s = &p->slots;
     hth_expert_policy *policy = &s->policies[i_layer];
     hth_expert_swap swap;
     hth_store_view view;
-    for (int n = 0; n < MAX_MOVE && s->n_move < s->max_move &&
+    for (int n = 0; n < HTH_EXPERT_MAX_MOVES && s->n_move < s->max_move &&
                     hth_expert_policy_choose(policy, HTH_EXPERT_MIN_GAIN_STREAMED, &swap); n++) {
         if (!hth_store_take_if_ready(p->store, p->d->items.first_expert[i_layer] + swap.expert, &view)) return;
         hth_store_release(p->store, view.i_item);

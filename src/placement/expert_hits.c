@@ -13,7 +13,7 @@
 /* Mixtures that were measured repeat more: 45 % of Qwen3-30B-A3B's choices (docs/plan.md). */
 #define ASSUMED_STICKY 0.25
 /* Numbers of slots that are played: eighths of the experts. Tokens that warm the slots up, and that are counted. */
-enum { N_POINT = 8, N_WARM = 256, N_COUNTED = 768, UPLOADS = 4 };
+enum { N_POINT = 8, N_WARM = 256, N_COUNTED = 768 };
 
 /* ---- experts of which nothing is known --------------------------------------------------------------------- */
 
@@ -115,7 +115,7 @@ static hearth_status play(layers *l, uint32_t share, hearth_error *err)
                                          .user = l->uses->trace ? l->uses->user : &l->drawn,
                                          .n_warm_tok = N_WARM,
                                          .n_tok = N_COUNTED,
-                                         .n_upload_layer = UPLOADS,
+                                         .n_upload_layer = HTH_EXPERT_MAX_MOVES,
                                          .under_way = l->under_way,
                                          .min_gain = l->min_gain};
     hth_expert_counts all;

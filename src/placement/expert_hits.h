@@ -21,8 +21,8 @@ typedef struct hth_expert_slots {
 } hth_expert_slots;
 
 /* Fills those of out[n_layer] whose layers divide experts, with a trace, else as if a quarter of a token's experts were used
- * by the token before, too, and the others were any. layers[n_layer]: for the seconds in which experts move. min_gain: that a move
- * needs (expert_policy.h). MEMORY. */
+ * by the token before, too, and the others were any. layers[n_layer]: for the seconds in which experts move.
+ * min_gain: that a move needs (expert_policy.h). MEMORY. */
 hearth_status hth_expert_slots_expect(const hth_model *model, const hth_expert_uses *uses, const hth_plan_layer *layers,
                                       const hth_plan_machine *machine, float min_gain, hth_expert_slots *out,
                                       hearth_error *err);

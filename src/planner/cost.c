@@ -107,7 +107,7 @@ static double none_active(const hth_plan_layer *l, uint32_t i, const step *s)
 }
 
 /* Bytes of keys and values that all tokens read behind the positions of their sequences. */
-static double kv_read(const hth_plan_layer *l, const step *s)
+static double kv_bytes_of(const hth_plan_layer *l, const step *s)
 {
     uint64_t seen = (uint64_t)l->kv_window * s->n_seq;
     return (double)l->kv_bytes * (double)(seen > 0 && seen < s->context ? seen : s->context);
@@ -116,7 +116,7 @@ static double kv_read(const hth_plan_layer *l, const step *s)
 /* Attention of a device whose keys and values the host has. */
 static double trip_seconds(const hth_plan_layer *l, const hth_plan_tier *h, const step *s)
 {
-    return l->n_trip * sync_seconds(h, s) + s->n_seq * (double)l->trip_bytes / h->way_rate + kv_read(l, s) / h->kv_rate;
+    return l->n_trip * sync_seconds(h, s) + s->n_seq * (double)l->trip_bytes / h->way_rate + kv_bytes_of(l, s) / h->kv_rate;
 }
 
 static double attention_seconds(const hth_plan_layer *l, const hth_plan_tier *h, const step *s)
@@ -124,7 +124,7 @@ static double attention_seconds(const hth_plan_layer *l, const hth_plan_tier *h,
     bool is_away = h->kind == HTH_PLAN_DEVICE && l->n_trip > 0;
     double idle = (double)l->idle_bytes * power(l->idle_share, s->n_seq - 1), read = (double)l->attention_bytes - idle,
            states = (s->n_seq - 1) * (double)l->moved_bytes, one = (double)(l->attention_bytes - l->idle_bytes - l->moved_bytes),
-           seconds = (read + states + (is_away ? 0 : kv_read(l, s))) / whole_rate(h);
+           seconds = (read + states + (is_away ? 0 : kv_bytes_of(l, s))) / whole_rate(h);
     seconds = larger(seconds, product_seconds(h, one, s));
     if (is_away) seconds += trip_seconds(l, h, s);
     return h->kind == HTH_PLAN_DEVICE ? seconds + l->n_dispatch * h->dispatch : seconds;

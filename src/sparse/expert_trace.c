@@ -185,7 +185,8 @@ hearth_status hth_expert_trace_replay(const hth_expert_trace *t, double share, h
         const hth_expert_trace_layer *l = &t->layers[i];
         if (l->n_used == 0) continue;
         uint32_t n_slot = (uint32_t)(share * l->n_expert + 0.5);
-        layers[o.n_layer++] = (hth_expert_replay_layer){.i_layer = i, .n_expert = l->n_expert, .n_used = l->n_used, .n_slot = n_slot};
+        layers[o.n_layer++] = (hth_expert_replay_layer){
+            .i_layer = i, .n_expert = l->n_expert, .n_used = l->n_used, .n_slot = n_slot};
     }
     hearth_status st = hth_expert_replay(&o, by_layer, all, err);
     if (st == HEARTH_OK) spread_counts(t, o.n_layer, by_layer);

@@ -31,6 +31,8 @@
 /* The same of an upload that begins over an idle link and ends before the host computes its next experts: it takes nothing
  * from the host. */
 #define HTH_EXPERT_FREE_GAIN 0.2f
+/* Experts that move to slots of a layer at once, at most. */
+enum { HTH_EXPERT_MAX_MOVES = 4 };
 /* Bytes on the way at once: what a slow link carries in some milliseconds, or one expert. By how much the least gain rises in
  * a step in which an expert has to stay for that, and falls in one in which none has. */
 #define HTH_EXPERT_UNDER_WAY (64u << 20)
@@ -43,7 +45,7 @@ typedef struct hth_expert_policy_options {
      * NULL: the first n_slot experts. */
     const uint32_t *resident;
     uint32_t n_half_life; /* tokens after which a use counts half; 0: 128 (docs/profile.md) */
-    hth_reuse *reuse;     /* what is known of reuse, zeroed at first; the layers of a model share it; outlives them */
+    hth_reuse *reuse;     /* what is known of reuse, zeroed at first, whose n_max the policy sets; the layers of a model share it; outlives them */
 } hth_expert_policy_options;
 
 /* Callers read the fields up to `loading`, and change none. */

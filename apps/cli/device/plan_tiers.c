@@ -1,5 +1,5 @@
-/* The speed with experts on three levels. A plan says how long each layer takes on the GPU, and how long an expert of the host
- * takes, as if all weights were in memory. The replay of storage_plan.h adds the waits for the file. */
+/* The speed with experts on three levels. A plan says how long each layer takes on the GPU, and how long an expert of the
+ * host takes, as if all weights were in memory. The replay of storage_plan.h adds the waits for the file. */
 #include "cli/device/plan_tiers.h"
 
 #include "base/alloc.h"
@@ -13,7 +13,7 @@ typedef struct layers {
     double *always, *expert;
 } layers;
 
-/* What a plan says of layer i. */
+/* Takes what a plan says of layer i. */
 static void fill_layer(const hth_plan_context *o, uint32_t i, layers *to)
 {
     const hth_plan_layer *l = &o->input.layers[i];

@@ -73,7 +73,6 @@ uint32_t hth_gpu_max_run(const hth_model *model, const hth_offload_params *param
 
 /* The slots of a layer whose experts are divided between device and host (expert_slots.c), and the experts that are on
  * their way to some of them (expert_moves.c). */
-enum { HTH_GPU_MAX_MOVES = 4 }; /* of a layer at once */
 /* Where gate, up or down of experts come from: expert or entry i begins at byte base + i pitch. */
 typedef struct hth_gpu_expert_source {
     hth_buffer *buffer;
@@ -93,7 +92,7 @@ typedef struct hth_gpu_expert_slots {
     uint32_t first_chunk, n_chunk; /* of hth_gpu_passing; 0: they do not pass through */
     hth_fence fence;          /* of the moves that have not ended */
     bool holds_room;          /* they count in hth_gpu_moves.under_way, and have their entries */
-    uint32_t n_move, slots[HTH_GPU_MAX_MOVES], entries[HTH_GPU_MAX_MOVES]; /* entries: of staging memory */
+    uint32_t n_move, slots[HTH_EXPERT_MAX_MOVES], entries[HTH_EXPERT_MAX_MOVES]; /* entries: of staging memory */
 } hth_gpu_expert_slots;
 
 /* Data of a layer that no single operation has. */

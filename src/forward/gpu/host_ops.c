@@ -141,7 +141,7 @@ static hearth_status compute_experts(hth_step *s, const hth_op *op, const uint32
 }
 
 /* Experts that were not in memory when a layer asked its store for them. */
-static uint64_t n_read(const hth_step *s, uint32_t i_layer)
+static uint64_t count_read(const hth_step *s, uint32_t i_layer)
 {
     return s->streamed && s->streamed->store ? hth_store_get_counters(s->streamed->store, i_layer).n_miss : 0;
 }
@@ -163,12 +163,12 @@ static hearth_status run_experts(hth_gpu *g, hth_step *s, uint32_t i_op, uint32_
         return HEARTH_OK;
     }
     bool has_values = !hth_device_get_info(g->device)->no_values;
-    uint64_t before = n_read(s, op->layer);
+    uint64_t before = count_read(s, op->layer);
     if (has_values) read_rows(s, op->in[0], g->workspace.d2h_ffn_input, n);
     hearth_status st = compute_experts(s, op, slot_of, n, has_values, err);
     if (st != HEARTH_OK) return st;
     if (has_values) *flag = write_sums(s, op, n, (int64_t *)(void *)(flag + HTH_HOST_SUMS));
-    hth_gpu_sim_host_cost_experts(g, s, op, n, n_read(s, op->layer) - before);
+    hth_gpu_sim_host_cost_experts(g, s, op, n, count_read(s, op->layer) - before);
     return HEARTH_OK;
 }
 

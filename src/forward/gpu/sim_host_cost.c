@@ -28,7 +28,7 @@ void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *co
                            weights * n_tok);
 }
 
-/* Of n experts of so many bytes and weights together n_read come from a simulated disk, one after the other, from now on.
+/* Charges n experts of so many bytes and weights together. n_read of them come from a simulated disk, one after the other.
  * The host computes those that are in memory first, then each when it has arrived. */
 static void charge_experts(hth_gpu *g, const hth_disk_model *disk, uint64_t n, uint64_t n_read, uint64_t bytes, double weights)
 {

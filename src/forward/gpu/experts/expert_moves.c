@@ -102,7 +102,7 @@ void hth_gpu_end_moves(hth_gpu *g, const hth_step *step)
 
 /* ---- departure ----------------------------------------------------------------------------------------- */
 
-/* Of a swap. An expert in staging memory was copied by the host. */
+/* The gain that a swap needs. An expert in staging memory was copied by the host, so its move is not free. */
 static float least_gain(const hth_gpu_moves *m, const hth_gpu_expert_slots *s)
 {
     if (m->under_way > 0 || s->is_staged) return m->least_gain;
@@ -184,7 +184,7 @@ hearth_status hth_gpu_move_experts(hth_gpu *g, const hth_step *step, uint32_t i_
     if (!s->cmdlist) return HEARTH_OK;
     end_if_complete(g, step, i_layer);
     give_room_of_others(g, i_layer);
-    while (s->fence == 0 && s->n_move < HTH_GPU_MAX_MOVES &&
+    while (s->fence == 0 && s->n_move < HTH_EXPERT_MAX_MOVES &&
            hth_expert_policy_choose(&s->policy, least_gain(&g->moves, s), &swap) && has_room(&g->moves, s, &entry))
         if (!begin_move(g, step, i_layer, &swap, entry)) break;
     return s->n_move > 0 && s->fence == 0 ? submit(g, step, i_layer, err) : HEARTH_OK;

@@ -63,7 +63,7 @@ static uint32_t n_entry(const hth_offload_params *p, uint64_t entry)
 /* Bytes of a layer's jobs, or of what it reads. */
 static uint64_t job_bytes(const hth_model *m)
 {
-    uint32_t n = HTH_GPU_MAX_MOVES;
+    uint32_t n = HTH_EXPERT_MAX_MOVES;
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) n = hth_max_u32(n, m->layers[i].experts.router.n_used);
     return aligned(sizeof(uint32_t) * hth_reads_words(n));
 }

@@ -79,7 +79,7 @@ uint64_t hth_gpu_passing_job_bytes(const hth_model *m)
 static uint32_t max_missing(const hth_gpu_expert_slots *s)
 {
     const hth_expert_policy *p = &s->policy;
-    uint32_t n_free = s->reads ? p->n_used : hth_min_u32(p->n_slot, HTH_GPU_MAX_MOVES);
+    uint32_t n_free = s->reads ? p->n_used : hth_min_u32(p->n_slot, HTH_EXPERT_MAX_MOVES);
     return hth_min_u32(p->n_expert, p->n_expert - p->n_slot + n_free);
 }
 
